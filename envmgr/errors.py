@@ -1,0 +1,70 @@
+"""Errors by who must act; each has a kebab-case reference, the fact, its context and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class EnvmgrError(Exception):
+    """An expected failure: exit code 3. `reference` is stable and kebab-case; `context` lines say where; `hint` says what to do."""
+
+    exit_code = 3
+
+    def __init__(
+        self, reference: str, message: str, *, context: str | Sequence[str] = (), hint: str = "", log: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.reference = reference
+        self.message = message
+        self.context = (context,) if isinstance(context, str) else tuple(context)
+        self.hint = hint
+        self.log = log
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self) -> str:
+        """The house form as plain text, without a trailing newline."""
+        lines = [f"error[{self.reference}]: {self.message}"]
+        lines += [f"  {line}" for part in self.context for line in part.splitlines()]
+        if self.log:
+            lines.append(f"  log: {self.log}")
+        if self.hint:
+            lines += ["", f"hint: {self.hint}"]
+        return "\n".join(lines)
+
+
+class InputError(EnvmgrError):
+    """The caller must change what was asked for: arguments, site, recipe, lock. Exit code 2."""
+
+    exit_code = 2
+
+
+class DriftError(EnvmgrError):
+    """Nothing failed, but what is there differs from what was declared. Exit code 1."""
+
+    exit_code = 1
+
+
+class CommandError(EnvmgrError):
+    """A subprocess failed: carries its command, status and the end of its output."""
+
+    def __init__(
+        self, argv: Sequence[str], returncode: int | None, stdout: str, stderr: str, *, reason: str = ""
+    ) -> None:
+        tail = [line for line in (stderr.strip() or stdout.strip()).splitlines() if line.strip()][-12:]
+        status = reason or (f"exit status {returncode}" if (returncode or 0) >= 0 else f"signal {-(returncode or 0)}")
+        super().__init__("command-failed", f"`{' '.join(argv)[:300]}` failed: {status}", context=tail)
+        self.argv = tuple(argv)
+        self.returncode = returncode
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+class Interrupted(EnvmgrError):  # noqa: N818 - it is what happened, not an error of ours
+    """Ctrl-C or SIGTERM. Exit code 130."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("interrupted", "stopped before the end; nothing was published")

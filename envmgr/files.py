@@ -1,0 +1,198 @@
+"""Files: atomic writes, the symlink flip, locks that wait, removal of read-only trees, canonical JSON."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from envmgr.errors import EnvmgrError
+
+_LOCK_POLL = 0.1  # seconds
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one byte form of a JSON value: sorted keys, no spaces, UTF-8. Digests are taken over this."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def pretty_json(value: Any) -> str:
+    """The form for files that people diff: sorted keys, one space of indent, a final newline."""
+    return json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+
+
+def sha256_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
+    """Write beside `path`, sync, rename over it: a reader sees the old or the new content, never a part.
+
+    Raises:
+        EnvmgrError: `disk-full` or `not-writable`; the old content is then untouched.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    with explain_os_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), mode)
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def flip_symlink(link: Path, target: str) -> None:
+    """Point `link` at `target` by one rename, and make it durable."""
+    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    with explain_os_error(link):
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(target)
+        temporary.replace(link)
+        sync_folder(link.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree, read-only folders included; nothing there is fine."""
+
+    def writable_then_again(function: Callable[..., Any], name: str, _error: BaseException) -> None:
+        parent = Path(name).parent
+        with suppress(FileNotFoundError):
+            parent.chmod(parent.stat().st_mode | stat.S_IRWXU)
+            if Path(name).is_dir() and not Path(name).is_symlink():
+                Path(name).chmod(0o700)
+                shutil.rmtree(name, ignore_errors=False)
+            else:
+                function(name)
+
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+        return
+    if not path.exists():
+        return
+    # Folders lose their write bit in the store: give it back first, which costs one pass and no retries.
+    for folder, _, _ in os.walk(path):
+        with suppress(OSError):
+            Path(folder).chmod(0o700)
+    shutil.rmtree(path, onerror=lambda f, n, e: writable_then_again(f, n, e[1]))
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes an ordinary user may still write on the file system of `path` or its nearest existing parent."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+@contextmanager
+def explain_os_error(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into errors of the house form."""
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or path)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise EnvmgrError(
+                "disk-full",
+                f"no space left for {where}",
+                context=str(error),
+                hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise EnvmgrError(
+                "not-writable",
+                f"cannot write {where}",
+                context=str(error),
+                hint="run as the site's build user, or give this user the folder",
+            ) from error
+        if error.errno in (errno.ESTALE, errno.EIO, errno.ENOTCONN):
+            raise EnvmgrError(
+                "mount-lost", f"the file system under {where} does not answer properly", context=str(error)
+            ) from error
+        raise
+
+
+@contextmanager
+def file_lock(
+    path: Path, *, on_wait: Callable[[str], None] = lambda _: None, check: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Hold an exclusive lock on `path` (flock: it goes with the process, also over NFS; a dead holder never blocks).
+
+    While waiting, `on_wait` is told once who holds it, and `check` is called at each poll and may raise.
+    """
+    descriptor = _open_lock(path)
+    try:
+        told = False
+        while not _try_lock(descriptor):
+            if not told:
+                on_wait(_holder(descriptor))
+                told = True
+            check()
+            time.sleep(_LOCK_POLL)
+        with suppress(OSError):  # the holder's name is a courtesy: a full disk must not stop the lock
+            os.ftruncate(descriptor, 0)
+            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%FT%TZ", time.gmtime())}
+            os.pwrite(descriptor, canonical_json(holder), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def try_file_lock(path: Path) -> Iterator[bool]:
+    """Like `file_lock` without waiting: yields whether the lock was had."""
+    descriptor = _open_lock(path)
+    try:
+        yield _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    with explain_os_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        record = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {record['pid']} on {record['host']} since {record['since']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -1,0 +1,59 @@
+"""What a modulefile says, as data: made from recipe, lock and install; printed by the templates."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from envmgr.recipe import Deprecated, Requires, SmokeTest
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EnvOp(_Model):
+    """One change of the environment at load; unload undoes it.
+
+    `set` replaces (and remembers) a value, `set-default` sets only where there is none, `unset` removes, `prepend` and
+    `append` add one element to a list whose elements are separated by `separator`.
+    """
+
+    kind: Literal["set", "set-default", "unset", "prepend", "append"]
+    name: str
+    value: str = ""
+    separator: str = ":"
+
+
+class ModuleSpec(_Model):
+    """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version build`.
+
+    `environment` is in load order. `python` says that the install has a Python of its own.
+    """
+
+    name: str
+    version: str
+    root: str
+    digest: str
+    description: str
+    homepage: str = ""
+    licence: str = ""
+    category: str = ""
+    help: str = ""
+    family: str | None = None
+    conflicts: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()
+    environment: tuple[EnvOp, ...] = ()
+    extensions: tuple[str, ...] = ()
+    packages: dict[str, str] = {}
+    python: bool = False
+    requires: Requires = Requires()
+    tests: tuple[SmokeTest, ...] = ()
+    default: bool = False
+    hidden: bool = False
+    deprecated: Deprecated | None = None
+
+    @property
+    def entry(self) -> str:
+        return f"{self.name}/{self.version}"

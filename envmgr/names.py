@@ -1,0 +1,65 @@
+"""Entry names: what is allowed, how they are split, and which one was meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from envmgr.errors import InputError
+
+# A name becomes a folder, a Lua string, a shell word and (upper-cased) a variable: a small alphabet is safe in all of them.
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_RESERVED = {"default", "modulerc", "version"}
+_MAX = 64  # characters per part: names go into paths that must stay short
+
+
+class Entry(NamedTuple):
+    """One `name/version` of the catalog, as a user types it after `module load`."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.version}"
+
+
+def fault_in_part(part: str) -> str:
+    """Why `part` cannot be a name or version; empty when it can."""
+    if not _PART.fullmatch(part):
+        return "letters, digits and . _ + - are allowed, and the first must be a letter or digit"
+    if ".." in part or part.endswith((".lua", ".")):
+        return "`..`, a final dot and `.lua` are not allowed"
+    if part.lower() in _RESERVED:
+        return f"`{part}` has a meaning of its own in Lmod"
+    if len(part) > _MAX:
+        return f"longer than {_MAX} characters"
+    return ""
+
+
+def parse_entry(text: str) -> Entry:
+    """Split `name/version`; InputError when it is not of that form."""
+    name, slash, version = text.partition("/")
+    if not slash:
+        raise InputError("entry-syntax", f"`{text}` is not an entry", hint="entries are written name/version: pytorch/2.1-cuda11.8")
+    for what, part in (("name", name), ("version", version)):
+        if fault := fault_in_part(part):
+            raise InputError("entry-syntax", f"`{text}` is not an entry: bad {what} `{part}`", context=fault)
+    return Entry(name, version)
+
+
+def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
+    """Up to `count` known names that look most like `wanted`, best first; same-name versions come before other names."""
+    names = list(known)
+    name = wanted.partition("/")[0]
+    same = [k for k in names if k.partition("/")[0].lower() == name.lower()]
+    close = difflib.get_close_matches(wanted, same, n=count, cutoff=0.0)
+    close += difflib.get_close_matches(wanted, [k for k in names if k not in same], n=count, cutoff=0.6)
+    return close[:count]
+
+
+def variable_name(name: str) -> str:
+    """`open-mpi` -> `OPEN_MPI`: the stem of the variables that a module sets for its own entry."""
+    stem = re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+    return f"_{stem}" if stem[0].isdigit() else stem

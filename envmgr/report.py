@@ -1,0 +1,89 @@
+"""What a long-running verb tells the person in front of it, and its log. The faces (live bars, plain lines) are in console.py."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Protocol
+
+
+class Stage(Protocol):
+    """One bar: `done` and `total` are in the stage's unit; `detail` is a short text (the package at hand)."""
+
+    def update(self, done: int, *, total: int | None = None, detail: str = "") -> None: ...
+
+
+class Reporter(Protocol):
+    """Where progress goes. Safe to call from several threads."""
+
+    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> _StageContext:
+        """A context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
+
+    def say(self, text: str) -> None:
+        """One line for the person, and for the log."""
+
+    def log(self, text: str) -> None:
+        """For the log only."""
+
+
+class _StageContext(Protocol):
+    def __enter__(self) -> Stage: ...
+    def __exit__(self, *exc: object) -> bool | None: ...
+
+
+class _SilentStage:
+    def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
+        pass
+
+
+class SilentReporter:
+    """Says nothing: for library use, tests and `--format json`."""
+
+    @contextmanager
+    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:  # noqa: ARG002
+        yield _SilentStage()
+
+    def say(self, text: str) -> None:
+        pass
+
+    def log(self, text: str) -> None:
+        pass
+
+
+class LoggedReporter:
+    """Wraps a reporter; everything also goes, with times, to a file that is created at the first line."""
+
+    def __init__(self, inner: Reporter, path: Path) -> None:
+        self.path = path
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._file: IO[str] | None = None
+
+    @contextmanager
+    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        self.log(f"begin {label}")
+        with self._inner.stage(label, total=total, unit=unit) as stage:
+            yield stage
+        self.log(f"end {label}")
+
+    def say(self, text: str) -> None:
+        self.log(text)
+        self._inner.say(text)
+
+    def log(self, text: str) -> None:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        with self._lock:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file.writelines(f"{now} {line}\n" for line in text.splitlines() or [""])
+            self._file.flush()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None

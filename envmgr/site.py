@@ -1,0 +1,230 @@
+"""The site: where things lie on this cluster. One `site.yaml`, or the embedded single-node site."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from envmgr.errors import InputError
+from envmgr.resources import shipped
+from envmgr.target import CpuLevel
+from envmgr.yamlfile import load_model
+
+# The text that conda packages carry where their prefix goes is 255 characters long: no longer path fits.
+MAX_PREFIX = 255
+FILE_NAME = "site.yaml"
+SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NodeGroup(_Model):
+    """Nodes of one hardware kind: a ClusterShell node set, a Slurm partition, or an Ansible inventory group."""
+
+    nodes: str | None = None
+    slurm: str | None = None
+    ansible: str | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> NodeGroup:
+        if sum(v is not None for v in (self.nodes, self.slurm, self.ansible)) != 1:
+            raise ValueError("give exactly one of nodes, slurm, ansible")
+        return self
+
+
+class Transport(_Model):
+    """How nodes are reached. `fanout` is connections at once; timeouts are seconds."""
+
+    via: Literal["ssh", "slurm", "both"] = "ssh"
+    user: str | None = None
+    become: str | None = None
+    fanout: int = Field(default=64, ge=1)
+    connect_timeout: float = Field(default=10, gt=0)
+
+
+class Channel(_Model):
+    """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder) that are tried first, in order.
+
+    A folder that holds only `repodata.json` is a snapshot: it serves locking, and downloads go to the next place. `note`
+    says what a snapshot is; it is written into locks made from it.
+    """
+
+    url: str
+    mirrors: tuple[str, ...] = ()
+    note: str = ""
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if not re.match(r"(https?|file)://[^\s]+$", value):
+            raise ValueError("must be an http(s):// or file:// URL")
+        return value.rstrip("/")
+
+    @field_validator("mirrors")
+    @classmethod
+    def _mirrors(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not re.match(r"(https?|file)://[^\s]+$", value) and "://" in value:
+                raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
+        return tuple(v.rstrip("/") for v in values)
+
+
+class Policies(_Model):
+    """What the site decides. Sizes are bytes, times seconds unless named otherwise."""
+
+    keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
+    keep_days: float = Field(default=60, ge=0, description="days a generation is kept: longer than the longest job or session")
+    licences: tuple[str, ...] = ()
+    umask: str = Field(default="022", pattern=r"^0?[0-7]{3}$")
+    group: str | None = None
+    user_site: bool = Field(default=False, description="let Python see the user's ~/.local")
+    driver_gate: Literal["warn", "refuse"] = "warn"
+    min_free: int = Field(default=1 << 30, ge=0, description="bytes that a build must leave free")
+    stall_timeout: float = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
+    download_retries: int = Field(default=2, ge=0)
+
+    @property
+    def mask(self) -> int:
+        return int(self.umask, 8)
+
+
+class Lmod(_Model):
+    """Where Lmod lies, when not in a usual place: the folder with `lmod` and `update_lmod_system_cache_files`."""
+
+    dir: Path | None = None
+
+
+DEFAULT_CHANNELS: Mapping[str, Channel] = {
+    name: Channel(url=f"https://conda.anaconda.org/{name}") for name in ("conda-forge", "nvidia", "pytorch")
+}
+
+
+class SiteFile(_Model):
+    """`site.yaml` as written. Relative paths are relative to the file."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    name: str = "site"
+    prefix: Path
+    catalogs: tuple[Path, ...] = ()
+    build_user: str | None = None
+    login_nodes: str | None = None
+    groups: dict[str, NodeGroup] = {}
+    transport: Transport = Transport()
+    channels: dict[str, Channel] = {}
+    cpu_level: CpuLevel = "x86-64-v2"
+    conda: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
+    lmod: Lmod = Lmod()
+    policies: Policies = Policies()
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix(cls, value: Path) -> Path:
+        text = str(value)
+        if not value.is_absolute():
+            raise ValueError("must be an absolute path: the same on every node")
+        if re.search(r"[\s:'\"\\$`;&|<>(){}*?\[\]!#~%]", text) or not text.isprintable() or not text.isascii():
+            raise ValueError("must be without spaces, colons, quotes and shell characters: it goes into PATH and #! lines")
+        if ".." in value.parts:
+            raise ValueError("must not contain `..`")
+        if value == Path("/"):
+            raise ValueError("must not be /")
+        return value
+
+
+class Site(_Model):
+    """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded."""
+
+    source: Path | None
+    name: str
+    prefix: Path
+    catalogs: tuple[Path, ...]
+    build_user: str | None
+    login_nodes: str | None
+    groups: dict[str, NodeGroup]
+    transport: Transport
+    channels: dict[str, Channel]
+    cpu_level: CpuLevel
+    conda: Path | None
+    lmod: Lmod
+    policies: Policies
+
+    @property
+    def shipped_catalog(self) -> Path:
+        return self.catalogs[-1]
+
+
+def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The site file to use: `--site`, `$ENVMGR_SITE`, upwards from `cwd`, `/etc`; None for the embedded site."""
+    for named, by in ((explicit, "--site"), (environ.get("ENVMGR_SITE"), "$ENVMGR_SITE")):
+        if named:
+            path = Path(named)
+            path = path / FILE_NAME if path.is_dir() else path
+            if not path.exists():
+                raise InputError("site-missing", f"{path} does not exist", context=f"named by {by}")
+            return path.resolve()
+    for folder in (cwd, *cwd.parents):
+        if (candidate := folder / FILE_NAME).is_file():
+            return candidate
+    return SYSTEM_FILE if SYSTEM_FILE.is_file() else None
+
+
+def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:
+    """Read and check a site file, or make the embedded site.
+
+    Raises:
+        InputError: `site-untrusted` (a file that neither the caller nor root owns decides where root writes), `site-invalid`.
+    """
+    if path is None:
+        return _resolve(SiteFile(name="embedded", prefix=embedded_prefix(environ)), None)
+    _refuse_foreign(path)
+    return _resolve(load_model(path, SiteFile, what="site file", reference="site-invalid"), path)
+
+
+def embedded_prefix(environ: Mapping[str, str]) -> Path:
+    """`/opt/envmgr` for root, else under the user's data folder. Source: XDG Base Directory Specification."""
+    if os.geteuid() == 0:
+        return Path("/opt/envmgr")
+    data = environ.get("XDG_DATA_HOME", "")
+    home = environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+    return (Path(data) if data.startswith("/") else Path(home) / ".local/share") / "envmgr"
+
+
+def _resolve(file: SiteFile, path: Path | None) -> Site:
+    base = path.parent if path else Path("/")
+    fields = {name: getattr(file, name) for name in SiteFile.model_fields if name != "schema_version"}
+    fields["catalogs"] = (*((base / c.expanduser()).resolve() for c in file.catalogs), shipped("recipes"))
+    fields["channels"] = {**DEFAULT_CHANNELS, **{n: _absolute(c, base) for n, c in file.channels.items()}}
+    return Site(source=path, **fields)
+
+
+def _absolute(channel: Channel, base: Path) -> Channel:
+    mirrors = tuple(m if "://" in m else (base / Path(m).expanduser()).resolve().as_uri() for m in channel.mirrors)
+    return channel.model_copy(update={"mirrors": mirrors})
+
+
+def _refuse_foreign(path: Path) -> None:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError("site-missing", f"cannot read {path}", context=str(error)) from None
+    if status.st_uid not in (os.geteuid(), 0):
+        try:
+            owner = pwd.getpwuid(status.st_uid).pw_name
+        except KeyError:
+            owner = f"uid {status.st_uid}"
+        raise InputError(
+            "site-untrusted",
+            f"{path} belongs to {owner}, neither to you nor to root",
+            context="a site file decides what is written where and what runs",
+            hint=f"check it, then `chown` it, or name another one with --site",
+        )
+    if status.st_mode & 0o002:
+        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=f"chmod o-w {path}")

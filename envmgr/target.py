@@ -1,0 +1,40 @@
+"""What an install is built for (invariant 4): never read from the build host's CPU."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
+
+
+class Target(BaseModel):
+    """Architecture, the site's CPU level, OS id and major version, glibc."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arch: str
+    cpu_level: CpuLevel
+    os_id: str
+    os_major: str
+    glibc: str
+
+
+def read_target(cpu_level: CpuLevel, os_release: Path = Path("/etc/os-release")) -> Target:
+    """The target of this site, by this host's OS. Source: os-release(5), `confstr(_CS_GNU_LIBC_VERSION)`."""
+    fields: dict[str, str] = {}
+    if os_release.exists():
+        for line in os_release.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition("=")
+            fields[key.strip()] = value.strip().strip("\"'")
+    libc = platform.libc_ver()[1] or "unknown"
+    return Target(
+        arch=platform.machine(),
+        cpu_level=cpu_level,
+        os_id=fields.get("ID", "linux"),
+        os_major=fields.get("VERSION_ID", "0").partition(".")[0],
+        glibc=libc,
+    )

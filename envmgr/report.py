@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -74,8 +74,9 @@ class LoggedReporter:
         self._inner.say(text)
 
     def log(self, text: str) -> None:
+        """Never raises: a full disk or a lost mount must not hide the error that is being told."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        with self._lock:
+        with self._lock, suppress(OSError):
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
@@ -83,7 +84,7 @@ class LoggedReporter:
             self._file.flush()
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, suppress(OSError):
             if self._file is not None:
                 self._file.close()
                 self._file = None

@@ -1,0 +1,5 @@
+"""`python -m envmgr`."""
+
+from envmgr.cli import main
+
+main()

@@ -1,0 +1,100 @@
+"""A backend turns a recipe into a lock and a lock into an install. Each is one module of this package; this is its contract."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from envmgr.errors import InputError
+from envmgr.manifest import InstallFacts
+from envmgr.names import Entry
+from envmgr.recipe import Recipe
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Install
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLock:
+    """A lock as the rest of envmgr sees it, whatever the ecosystem.
+
+    `identity` decides the install's bytes (JSON); `sha256` is of the lock's text; `packages` maps name -> `version build`;
+    `extensions` are `name/version` for the module; `download` and `installed` are bytes, None where the lock does not tell;
+    `data` is the backend's own.
+    """
+
+    entry: Entry
+    sha256: str
+    identity: Any
+    packages: Mapping[str, str]
+    extensions: tuple[str, ...]
+    download: int | None
+    installed: int | None
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class LockResult:
+    """What locking gave: file name -> text for the recipe's folder, and name -> `version build`."""
+
+    files: Mapping[str, str]
+    packages: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Realised:
+    """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it."""
+
+    facts: InstallFacts
+    expected: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions:
+    """`solver` is the backend's name for one (None: its first choice); `places` maps channel -> URL or folder to solve from."""
+
+    solver: str | None = None
+    places: Mapping[str, str] | None = None
+
+
+class Backend(Protocol):
+    """The functions a backend module offers. All effects are on the paths given, through the runner given."""
+
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:
+        """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
+
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        """Resolve the recipe. Writes nothing into the catalog."""
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path) -> LoadedLock:
+        """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""
+
+    def lock_faults(self, entry: Entry, recipe: Recipe, folder: Path) -> list[str]:
+        """What a careful reader would find wrong with a lock that loads: recipe and lock that contradict each other."""
+
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        """name -> `version build` of whatever lock is there, stale or not; empty without one."""
+
+    def realise(
+        self, lock: LoadedLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    ) -> Realised:
+        """Put the install at `install.path`, read-only, without its manifest; on failure leave nothing behind."""
+
+
+def backend_names() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def get_backend(name: str) -> Backend:
+    """The module `envmgr.backends.<name>`; InputError for one that does not exist."""
+    if name not in backend_names():
+        raise InputError("unknown-backend", f"there is no backend `{name}`", hint=f"known: {', '.join(backend_names())}")
+    return cast("Backend", importlib.import_module(f"{__name__}.{name}"))

@@ -1,0 +1,126 @@
+"""The conda backend: locked with rattler or conda-lock, installed by rattler from checked packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
+from envmgr.conda.install import install_lock
+from envmgr.conda.solve import SOLVERS, CondaInput, solve
+from envmgr.cuda import cuda_of, minimum_driver
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.lock import CondaLock, LockedPackage, describe
+from envmgr.lockfile import LOCK_NAME, lock_texts, read_lock
+from envmgr.names import Entry
+from envmgr.recipe import Recipe
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Install
+
+# A conda package is three to four times as large unpacked (measured over the shipped stand-ins and torch's wheels).
+_UNPACKED = 4
+
+
+def faults(recipe: Recipe, site: Site) -> list[str]:
+    try:
+        wanted = CondaInput.model_validate(recipe.input)
+    except ValidationError as error:
+        return [_fault(dict(e)) for e in error.errors(include_url=False)]
+    unknown = [c for c in wanted.channels if "://" not in c and c not in site.channels]
+    return [f"input.channels: the site has no channel `{name}`" for name in unknown]
+
+
+def lock(
+    entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+) -> LockResult:
+    solver = options.solver or SOLVERS[0]
+    if solver not in SOLVERS:
+        raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=f"known: {', '.join(SOLVERS)}")
+    solved = solve(_input(entry, recipe), site, runner, reporter, solver=solver, places=options.places or {})
+    notes = [
+        f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
+        for c in solved.channels
+        if c.kind == "snapshot"
+    ]
+    return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
+
+
+def load_lock(entry: Entry, recipe: Recipe, folder: Path) -> LoadedLock:
+    found, sha256 = read_lock(folder)
+    wanted = _input(entry, recipe).digest()
+    if found.recipe_digest != wanted:
+        raise EnvmgrError(
+            "lock-stale",
+            f"{folder / LOCK_NAME} does not match recipe.yaml",
+            context=f"recipe digest {wanted[:8]}…, lock records {found.recipe_digest[:8] or 'none'}…",
+            hint=f"run `envmgr lock {entry}` and commit the result",
+        )
+    sizes = [p.size for p in found.packages if p.size]
+    download = sum(sizes) if len(sizes) == len(found.packages) else None
+    return LoadedLock(
+        entry=entry,
+        sha256=sha256,
+        identity=found.identity(),
+        packages=describe(found.packages),
+        extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
+        download=download,
+        installed=None if download is None else download * _UNPACKED,
+        data=found,
+    )
+
+
+def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noqa: ARG001 - the contract's signature
+    found, _ = read_lock(folder)
+    cuda = cuda_of(found.versions)
+    if cuda is None:
+        return []
+    needed = minimum_driver(cuda)
+    if recipe.requires.nvidia_driver is None:
+        return [f"requires.nvidia_driver: the lock has CUDA {cuda}, which needs a driver >= {needed or '(see NVIDIA)'}"]
+    if needed and _numbers(recipe.requires.nvidia_driver) < _numbers(needed):
+        return [f"requires.nvidia_driver: CUDA {cuda} needs >= {needed}, the recipe says {recipe.requires.nvidia_driver}"]
+    return []
+
+
+def read_packages(folder: Path) -> Mapping[str, str]:
+    try:
+        return describe(read_lock(folder)[0].packages)
+    except EnvmgrError:
+        return {}
+
+
+def realise(
+    lock: LoadedLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> Realised:
+    assert isinstance(lock.data, CondaLock)
+    return Realised(*install_lock(lock.data, install, site, runner, reporter, jobs=jobs))
+
+
+def _input(entry: Entry, recipe: Recipe) -> CondaInput:
+    try:
+        return CondaInput.model_validate(recipe.input)
+    except ValidationError as error:
+        lines = [_fault(dict(e)) for e in error.errors(include_url=False)]
+        raise InputError("recipe-invalid", f"the conda input of {entry} has faults", context=lines) from None
+
+
+def _fault(error: Mapping[str, object]) -> str:
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    reason = "unknown field" if error["type"] == "extra_forbidden" else str(error["msg"]).removeprefix("Value error, ")
+    return f"input.{'.'.join(str(part) for part in location)}: {reason}"
+
+
+def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:
+    """What a user may look for by name: what the recipe asks for, and Python packages. Not the 60 libraries below them."""
+    asked = {str(spec).split()[0] for spec in recipe.input.get("specs", ())}
+    needs = {d.split()[0] for d in package.depends}
+    return package.name in asked or package.noarch == "python" or bool({"python", "python_abi"} & needs)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

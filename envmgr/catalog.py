@@ -1,0 +1,146 @@
+"""The catalog: recipes under one or more folders, the first that has an entry wins, the shipped one last and read-only."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.names import Entry, fault_in_part, nearest, parse_entry
+from envmgr.recipe import Recipe, Software, load_recipe, load_software, sort_key
+from envmgr.site import Site
+
+RECIPE_NAME = "recipe.yaml"
+SOFTWARE_NAME = "software.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """Where an entry's recipe lies. `shipped` catalogs are never written."""
+
+    entry: Entry
+    folder: Path
+    shipped: bool
+
+    @property
+    def recipe_path(self) -> Path:
+        return self.folder / RECIPE_NAME
+
+    @property
+    def software_path(self) -> Path:
+        return self.folder.parent / SOFTWARE_NAME
+
+    def recipe(self) -> Recipe:
+        """Raises InputError with each fault's place."""
+        return load_recipe(self.recipe_path)
+
+    def software(self) -> Software:
+        return load_software(self.software_path)
+
+    def require_writable(self) -> None:
+        """Raises EnvmgrError `catalog-read-only` for the shipped catalog, `not-writable` where permission is missing."""
+        if self.shipped:
+            raise EnvmgrError(
+                "catalog-read-only",
+                f"{self.entry} is in the catalog that ships with envmgr, which is never changed",
+                context=str(self.folder),
+                hint=f"`envmgr copy {self.entry}` takes it into your own catalog (`envmgr init` makes one)",
+            )
+        if not os.access(self.folder, os.W_OK):
+            raise EnvmgrError("not-writable", f"cannot write {self.folder}", hint="run as the catalog's owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All recipes of a site. Reads folders when asked, keeps nothing."""
+
+    roots: tuple[Path, ...]
+    shipped_root: Path
+
+    def entries(self) -> list[CatalogEntry]:
+        """Every entry, the winning folder of each, sorted by name and version as people expect."""
+        found: dict[Entry, CatalogEntry] = {}
+        for root in self.roots:
+            for entry, folder in _recipes_under(root):
+                found.setdefault(entry, CatalogEntry(entry, folder, root == self.shipped_root))
+        return sorted(found.values(), key=lambda e: (e.entry.name.lower(), sort_key(e.entry.version), e.entry.version))
+
+    def find(self, entry: Entry) -> CatalogEntry:
+        """Raises InputError `unknown-entry` with the nearest names."""
+        for root in self.roots:
+            folder = root / entry.name / entry.version
+            if (folder / RECIPE_NAME).is_file():
+                return CatalogEntry(entry, folder, root == self.shipped_root)
+        known = [str(e.entry) for e in self.entries()]
+        close = nearest(str(entry), known)
+        raise InputError(
+            "unknown-entry",
+            f"no catalog has {entry}",
+            context=f"searched: {', '.join(str(r) for r in self.roots)}",
+            hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what there is",
+        )
+
+    def parse(self, text: str) -> Entry:
+        """`name/version` as typed; a bare name is an error that lists its versions."""
+        if "/" not in text and not fault_in_part(text):
+            versions = [str(e.entry) for e in self.entries() if e.entry.name == text]
+            if versions:
+                raise InputError("entry-syntax", f"`{text}` is a name; which version?", hint=f"there are {', '.join(versions)}")
+        return parse_entry(text)
+
+    def with_dependencies(self, wanted: list[Entry]) -> list[CatalogEntry]:
+        """The wanted entries and what their modules depend on, dependencies first, each once.
+
+        Raises InputError `unknown-entry`, `dependency-cycle`.
+        """
+        order: dict[Entry, CatalogEntry] = {}
+
+        def visit(entry: Entry, way: tuple[Entry, ...]) -> None:
+            if entry in way:
+                raise InputError("dependency-cycle", f"{entry} depends on itself", context=" -> ".join(map(str, (*way, entry))))
+            if entry in order:
+                return
+            found = self.find(entry)
+            for dependency in found.recipe().depends:
+                visit(parse_entry(dependency), (*way, entry))
+            order[entry] = found
+
+        for entry in wanted:
+            visit(entry, ())
+        return list(order.values())
+
+    def own_root(self) -> Path:
+        """The first catalog that can be written: where `copy` puts things. Raises EnvmgrError `no-catalog`."""
+        for root in self.roots:
+            if root != self.shipped_root and os.access(root, os.W_OK):
+                return root
+        raise EnvmgrError("no-catalog", "the site has no catalog of its own that you can write", hint="`envmgr init` makes a site with one")
+
+    def name_faults(self) -> list[str]:
+        """Folders that cannot be entries, and names or versions that differ only by case: `path: reason` lines."""
+        faults = []
+        folded: dict[str, set[str]] = defaultdict(set)
+        for root in self.roots:
+            if not root.is_dir():
+                faults.append(f"{root}: the catalog's folder does not exist")
+                continue
+            for recipe in sorted(root.glob(f"*/*/{RECIPE_NAME}")):
+                version, name = recipe.parent.name, recipe.parent.parent.name
+                faults += [f"{recipe}: bad name `{part}`: {why}" for part in (name, version) if (why := fault_in_part(part))]
+                folded[f"{name}/{version}".lower()].add(f"{name}/{version}")
+        return faults + [f"{' and '.join(sorted(names))} differ only by case" for names in folded.values() if len(names) > 1]
+
+
+def open_catalog(site: Site) -> Catalog:
+    return Catalog(site.catalogs, site.shipped_catalog)
+
+
+def _recipes_under(root: Path) -> Iterator[tuple[Entry, Path]]:
+    """Only well-named folders: the others are told by `name_faults`."""
+    for recipe in sorted(root.glob(f"*/*/{RECIPE_NAME}")):
+        folder = recipe.parent
+        if not fault_in_part(folder.name) and not fault_in_part(folder.parent.name):
+            yield Entry(folder.parent.name, folder.name), folder

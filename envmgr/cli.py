@@ -1,0 +1,384 @@
+"""The command line: parse, call one verb, render, exit code. Imports nothing heavy: a verb is imported when it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from envmgr import __version__
+from envmgr.errors import EnvmgrError, InputError, Interrupted
+
+if TYPE_CHECKING:
+    from envmgr.commands import Context
+
+app = typer.Typer(
+    name="envmgr",
+    help="Reproducible software environments for clusters: lock, build, publish as Lmod modules.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # rich help would import rich for every --help
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+site_app = typer.Typer(help="The site: check and explain it.", no_args_is_help=True, rich_markup_mode=None)
+catalog_app = typer.Typer(help="The catalog: check it.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(site_app, name="site")
+app.add_typer(catalog_app, name="catalog")
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+
+
+SiteOption = Annotated[Path | None, typer.Option("--site", help="site.yaml to use, or the folder it lies in.", metavar="FILE")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Text for people, or JSON with a versioned schema.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")]
+Entries = Annotated[list[str], typer.Argument(metavar="ENTRY…", help="Entries, as name/version.")]
+SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="[ENTRY…]", help="Entries, as name/version.")]
+All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"envmgr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Reproducible software environments for clusters: lock, build, publish as Lmod modules."""
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where site.yaml and the catalog go.")] = Path(),
+    prefix: Annotated[Path | None, typer.Option(help="Shared folder for installs and modules, the same path on every node.")] = None,
+    name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
+    dry_run: DryRun = False,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Make a site and an empty catalog."""
+
+    def work() -> Any:
+        from envmgr.commands.site import init_site
+        from envmgr.site import embedded_prefix
+
+        return init_site(folder, prefix=prefix or embedded_prefix(os.environ), name=name, dry_run=dry_run)
+
+    _finish(work, fmt)
+
+
+@site_app.command("check")
+def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Validate the site and explain every setting."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.site import check_site
+
+        return check_site(ctx)
+
+    _run(verb, site, fmt)
+
+
+@app.command("list")
+def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """The tree of entries, each with its state."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.catalog import list_entries
+
+        return list_entries(ctx)
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """One entry: recipe, lock, install, module."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.catalog import show_entry
+
+        return show_entry(ctx, entry)
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def copy(
+    entry: Annotated[str, typer.Argument()], dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+) -> None:
+    """Take a shipped recipe into your own catalog."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.catalog import copy_entry
+
+        return copy_entry(ctx, entry, dry_run=dry_run)
+
+    _run(verb, site, fmt)
+
+
+@catalog_app.command("check")
+def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Check all recipes and all locks; exact places of faults."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.catalog import check_catalog
+
+        return check_catalog(ctx, entries or ())
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def lock(
+    entries: SomeEntries = None,
+    everything: All = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 when a lock does not answer its recipe; writes nothing.")] = False,
+    solver: Annotated[str | None, typer.Option(help="rattler, or conda-lock with the site's conda.")] = None,
+    channel: Annotated[list[str] | None, typer.Option(help="Solve a channel from another place, once.", metavar="NAME=URL-OR-FOLDER")] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Resolve recipes exactly and write their locks beside them."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.lock import lock_entries
+
+        places = dict(_pair(text) for text in channel or ())
+        return lock_entries(
+            ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
+        )
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def build(
+    entries: SomeEntries = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    no_publish: Annotated[bool, typer.Option("--no-publish", help="Build into the store only.")] = False,
+    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """From lock to a published module that loads."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.build import build
+
+        count = jobs or len(os.sched_getaffinity(0))
+        return build(ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish, jobs=count)
+
+    _run(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command()
+def publish(entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Publish what is built: the named entries, or everything that is built and new."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.publish import publish_entries
+
+        return publish_entries(ctx, entries or (), dry_run=dry_run)
+
+    _run(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command()
+def remove(entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Publish a generation without these entries."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.generations import remove_entries
+
+        return remove_entries(ctx, entries, dry_run=dry_run)
+
+    _run(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command()
+def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Generations: when, by whom, what changed; `*` marks the current one."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.generations import history
+
+        return history(ctx)
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def rollback(
+    generation: Annotated[int | None, typer.Argument(help="A generation's number; else the one before the current.")] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Make an earlier generation current."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.generations import roll_back
+
+        return roll_back(ctx, generation, dry_run=dry_run)
+
+    _run(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command()
+def diff(
+    a: Annotated[int | None, typer.Argument(help="A generation; else the parent of B.")] = None,
+    b: Annotated[int | None, typer.Argument(help="A generation; else the current one.")] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Entries, packages and versions that differ between two generations."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.generations import diff
+
+        return diff(ctx, a, b)
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def test(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Run the smoke tests of published entries, here."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.check import test_entries
+
+        return test_entries(ctx, entries or ())
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Hash published installs again and compare them with their manifests."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.check import verify_entries
+
+        return verify_entries(ctx, entries or ())
+
+    _run(verb, site, fmt)
+
+
+@app.command()
+def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+    """Remove generations beyond the site's policy, and installs that none of the others names."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.generations import collect_garbage
+
+        return collect_garbage(ctx, dry_run=dry_run)
+
+    _run(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command("shell-init")
+def shell_init(
+    shell: Annotated[str, typer.Argument(help="bash, zsh, sh, csh or tcsh.")] = "bash",
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """The lines that make a shell use the prefix: eval "$(envmgr shell-init)"."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.shell_init import shell_init
+
+        return shell_init(ctx, shell)
+
+    _run(verb, site, fmt)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, place = text.partition("=")
+    if not equals or not name or not place:
+        raise InputError("bad-channel", f"`{text}` is not NAME=URL-OR-FOLDER")
+    return name, place
+
+
+def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format, *, writes_prefix: bool = False) -> NoReturn:
+    """Find the site, become the build user where the prefix is written, run the verb, render, exit."""
+
+    def work() -> Any:
+        from envmgr.commands import Context
+        from envmgr.console import make_reporter
+        from envmgr.privileges import drop_to
+        from envmgr.run import Runner
+        from envmgr.site import find_site, load_site
+
+        found = load_site(find_site(site, os.environ, Path.cwd()), os.environ)
+        runner = Runner()
+        if writes_prefix:
+            os.umask(found.policies.mask)
+            drop_to(found.build_user, found.prefix)
+        _stop_by(signal.SIGINT, runner.cancel.set)
+        _stop_by(signal.SIGTERM, runner.cancel.set)
+        return verb(Context(found, runner, make_reporter(quiet=fmt == Format.json), dict(os.environ)))
+
+    _finish(work, fmt)
+
+
+def _stop_by(number: int, cancel: Callable[[], None]) -> None:
+    """The first signal stops the work, which then cleans up; further ones do not disturb that."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
+        cancel()
+        raise KeyboardInterrupt
+
+    signal.signal(number, stop)
+
+
+def _finish(work: Callable[[], Any], fmt: Format) -> NoReturn:
+    from envmgr.render import print_error, print_json, to_data
+
+    try:
+        result = work()
+        if fmt == Format.json:
+            print_json(result.schema, to_data(result))
+        else:
+            from envmgr.render_text import show
+
+            show(result)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print_error(Interrupted(), fmt.value)
+        raise typer.Exit(Interrupted.exit_code) from None
+    except EnvmgrError as error:
+        print_error(error, fmt.value)
+        raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # `envmgr list | head`: the interpreter's own flush must not complain
+        raise typer.Exit(0) from None
+    raise typer.Exit(getattr(result, "exit_code", 0))
+
+
+def main() -> None:
+    """The entry point. Anything unexpected is a bug of ours: exit code 4, with what is needed to report it."""
+    try:
+        app()
+    except Exception:  # noqa: BLE001 - the one exit point for bugs
+        import traceback
+
+        sys.stderr.write(traceback.format_exc())
+        sys.stderr.write(f"error[bug]: envmgr {__version__} did not expect this\n\nhint: report it with the lines above\n")
+        sys.exit(4)

@@ -1,0 +1,56 @@
+"""One module per verb: explicit arguments in, a frozen result out. This one holds what every verb is given."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envmgr.catalog import Catalog, open_catalog
+from envmgr.errors import EnvmgrError
+from envmgr.report import LoggedReporter, Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a verb works with; made once, by the command line or a test."""
+
+    site: Site
+    runner: Runner
+    reporter: Reporter
+    environ: Mapping[str, str]
+
+    @property
+    def prefix(self) -> Prefix:
+        return Prefix(self.site.prefix)
+
+    @property
+    def catalog(self) -> Catalog:
+        return open_catalog(self.site)
+
+
+@contextmanager
+def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
+    """The same context with everything also written to a log under `<prefix>/var/log`; an error that leaves names it."""
+    path = ctx.prefix.logs / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{verb}-{os.getpid()}.log"
+    reporter = LoggedReporter(ctx.reporter, path)
+    try:
+        yield replace(ctx, reporter=reporter), path
+    except EnvmgrError as error:
+        reporter.log(error.render())
+        reporter.log("".join(traceback.format_exception(error)))
+        if path.exists() and not error.log:
+            error.log = str(path)
+        raise
+    except BaseException as error:
+        reporter.log("".join(traceback.format_exception(error)))
+        raise
+    finally:
+        reporter.close()

@@ -1,0 +1,230 @@
+"""`envmgr list`, `show`, `copy` and `catalog check`: what there is, and what is wrong with it."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envmgr.backends import get_backend
+from envmgr.catalog import Catalog, CatalogEntry
+from envmgr.commands import Context
+from envmgr.commands.wanted import load_one, plan_for
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.finding import Finding
+from envmgr.generation import read_current
+from envmgr.names import parse_entry, variable_name
+from envmgr.plan import state_of
+from envmgr.recipe import Recipe
+from envmgr.target import read_target
+
+
+@dataclass(frozen=True, slots=True)
+class EntryState:
+    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated."""
+
+    entry: str
+    state: str
+    description: str
+    notes: tuple[str, ...]
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult:
+    schema: ClassVar[str] = "envmgr.list/1"
+    entries: tuple[EntryState, ...]
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowResult:
+    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet."""
+
+    schema: ClassVar[str] = "envmgr.show/1"
+    entry: str
+    state: str
+    notes: tuple[str, ...]
+    software: dict[str, Any]
+    recipe: dict[str, Any]
+    folder: str
+    packages: dict[str, str]
+    digest: str | None
+    install: str | None
+    module: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    schema: ClassVar[str] = "envmgr.copy/1"
+    entry: str
+    target: str
+    files: tuple[str, ...]
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """`checked` counts recipes."""
+
+    schema: ClassVar[str] = "envmgr.check/1"
+    checked: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(f.severity == "error" for f in self.findings) else 0
+
+
+def list_entries(ctx: Context) -> ListResult:
+    """Every entry of every catalog, and what is published without a recipe."""
+    current = read_current(ctx.prefix)
+    states = [_state(ctx, found) for found in ctx.catalog.entries()]
+    known = {s.entry for s in states}
+    for entry in sorted(set(current.entries if current else {}) - known):
+        states.append(EntryState(entry, "published", "", ("no catalog has its recipe any more",), shipped=False))
+    return ListResult(tuple(states), current.number if current else None)
+
+
+def show_entry(ctx: Context, name: str) -> ShowResult:
+    found = ctx.catalog.find(ctx.catalog.parse(name))
+    recipe = found.recipe()
+    state = _state(ctx, found)
+    packages: dict[str, str] = dict(get_backend(recipe.backend).read_packages(found.folder))
+    digest = install = module = None
+    try:
+        item = load_one(ctx, found, read_target(ctx.site.cpu_level))
+        digest = item.install.digest
+        install = str(item.install.path) if item.install.exists() else None
+    except EnvmgrError:
+        pass  # no usable lock: `state` and `notes` say so
+    current = read_current(ctx.prefix)
+    if current and name in current.entries:
+        module = str(ctx.prefix.generation(current.number) / "modules" / f"{name}.lua")
+        install = install or str(ctx.prefix.root / current.entries[name].path)
+    return ShowResult(
+        entry=str(found.entry),
+        state=state.state,
+        notes=state.notes,
+        software=found.software().model_dump(mode="json"),
+        recipe=recipe.model_dump(mode="json", by_alias=True),
+        folder=str(found.folder),
+        packages=packages,
+        digest=digest,
+        install=install,
+        module=module,
+    )
+
+
+def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
+    """A shipped recipe, with its lock, into the site's first own catalog. Never overwrites an entry."""
+    catalog = ctx.catalog
+    found = catalog.find(catalog.parse(name))
+    root = catalog.own_root()
+    target = root / found.entry.name / found.entry.version
+    if target.exists():
+        raise InputError("entry-exists", f"{target} exists", hint="edit it there, or remove it first")
+    files = sorted(p.name for p in found.folder.iterdir() if p.is_file())
+    if not dry_run:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(found.folder, target)
+        software = target.parent / found.software_path.name
+        if not software.exists():
+            shutil.copyfile(found.software_path, software)
+    return CopyResult(str(found.entry), str(target), tuple(files), dry_run)
+
+
+def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
+    """All recipes and all locks, each fault with its place."""
+    catalog = ctx.catalog
+    found = [catalog.find(catalog.parse(n)) for n in names] if names else catalog.entries()
+    findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
+    recipes: dict[str, Recipe] = {}
+    for entry in found:
+        findings += _check_entry(ctx, catalog, entry, recipes)
+    findings += _check_together(recipes)
+    return CheckResult(len(found), tuple(findings))
+
+
+def _state(ctx: Context, found: CatalogEntry) -> EntryState:
+    notes: list[str] = []
+    current = read_current(ctx.prefix)
+    published = bool(current and str(found.entry) in current.entries)
+    try:
+        recipe, software = found.recipe(), found.software()
+    except InputError as error:
+        return EntryState(str(found.entry), "published" if published else "declared", "", (error.message,), found.shipped)
+    notes += [word for word, holds in (("default", recipe.default), ("hidden", recipe.hidden)) if holds]
+    if recipe.deprecated:
+        notes.append(f"deprecated, goes on {recipe.deprecated.date}")
+    locked = built = outdated = False
+    try:
+        item = load_one(ctx, found, read_target(ctx.site.cpu_level))
+        locked, built = True, item.install.exists()
+        if published:
+            plan, _ = plan_for(ctx, [item])
+            outdated = plan.steps[0].publish != "unchanged"
+    except EnvmgrError as error:
+        outdated = True
+        if error.reference != "lock-missing" or published:
+            notes.append(error.message)
+    description = software.description.strip().splitlines()[0]
+    return EntryState(str(found.entry), state_of(published, outdated, built, locked), description, tuple(notes), found.shipped)
+
+
+def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe]) -> list[Finding]:
+    where = str(found.recipe_path)
+    try:
+        recipe = found.recipe()
+        found.software()
+        backend = get_backend(recipe.backend)
+    except EnvmgrError as error:
+        return [Finding("recipe", "error", str(found.entry), line, hint=error.hint) for line in error.context or (error.message,)]
+    recipes[str(found.entry)] = recipe
+    findings = [Finding("recipe", "error", str(found.entry), f"{where}: {fault}") for fault in backend.faults(recipe, ctx.site)]
+    if findings:
+        return findings
+    for dependency in recipe.depends:
+        try:
+            catalog.find(parse_entry(dependency))
+        except InputError as error:
+            findings.append(Finding("depends", "error", str(found.entry), f"{where}: depends: {error.message}", hint=error.hint))
+    try:
+        catalog.with_dependencies([found.entry])
+    except InputError as error:
+        if error.reference == "dependency-cycle":
+            findings.append(Finding("depends", "error", str(found.entry), f"{where}: {error.message}: {error.context[0]}"))
+    if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
+        text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
+        findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
+    if not recipe.tests:
+        findings.append(Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked"))
+    try:
+        backend.load_lock(found.entry, recipe, found.folder)
+        findings += [Finding("requires", "error", str(found.entry), f"{where}: {f}") for f in backend.lock_faults(found.entry, recipe, found.folder)]
+    except EnvmgrError as error:
+        severity = "warning" if error.reference == "lock-missing" else "error"
+        findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
+    return findings
+
+
+def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
+    """What only shows between entries: two defaults of a name, two names with one variable."""
+    findings = []
+    defaults: dict[str, list[str]] = defaultdict(list)
+    stems: dict[str, set[str]] = defaultdict(set)
+    for entry, recipe in recipes.items():
+        name = entry.partition("/")[0]
+        stems[variable_name(name)].add(name)
+        if recipe.default:
+            defaults[name].append(entry)
+    for name, entries in sorted(defaults.items()):
+        if len(entries) > 1:
+            findings.append(Finding("default", "error", name, f"{' and '.join(entries)} are both the default"))
+    for stem, names in sorted(stems.items()):
+        if len(names) > 1:
+            findings.append(Finding("names", "error", " and ".join(sorted(names)), f"both set {stem}_ROOT"))
+    return findings

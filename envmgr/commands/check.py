@@ -1,0 +1,78 @@
+"""`envmgr test` and `envmgr verify`: does what is published still work, and is it still what was built?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envmgr.commands import Context
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.finding import Finding
+from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
+from envmgr.lmod import find_lmod
+from envmgr.names import nearest, parse_entry
+from envmgr.realise import verify_install
+from envmgr.smoke import SmokeOutcome, run_smoke_tests
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    schema: ClassVar[str] = "envmgr.test/1"
+    generation: int
+    tests: tuple[SmokeOutcome, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(t.status == "failed" for t in self.tests) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """`checked` are entries; each finding is one path of an install that is not as its manifest says."""
+
+    schema: ClassVar[str] = "envmgr.verify/1"
+    checked: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.findings else 0
+
+
+def test_entries(ctx: Context, names: Sequence[str]) -> TestResult:
+    """Run the smoke tests of published entries on this machine, through the published modules."""
+    current, chosen = _chosen(ctx, names)
+    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    folder = ctx.prefix.generation(current.number)
+    specs = read_specs(ctx.prefix, current.number)
+    outcomes: list[SmokeOutcome] = []
+    for name in chosen:
+        spec = published_spec(specs[name]).spec
+        outcomes += run_smoke_tests(spec, folder / "modules", folder / "lmodrc.lua", lmod, ctx.runner, ctx.reporter)
+    return TestResult(current.number, tuple(outcomes))
+
+
+def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
+    """Hash the installs of published entries again and compare them with their manifests."""
+    current, chosen = _chosen(ctx, names)
+    findings = []
+    for name in chosen:
+        install = ctx.prefix.install(parse_entry(name), current.entries[name].digest)
+        findings += [
+            Finding("install", "error", name, line, hint="an install never changes: find who did it, then build the entry again")
+            for line in verify_install(install, ctx.reporter)
+        ]
+    return VerifyResult(tuple(chosen), tuple(findings))
+
+
+def _chosen(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
+    current = read_current(ctx.prefix)
+    if current is None:
+        raise EnvmgrError("nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`")
+    for name in names:
+        if name not in current.entries:
+            close = nearest(name, current.entries)
+            hint = f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is"
+            raise InputError("not-published", f"{name} is not published", context=f"generation {current.number}", hint=hint)
+    return current, list(names) or sorted(current.entries)

@@ -1,0 +1,240 @@
+"""`envmgr remove`, `history`, `rollback`, `diff` and `gc`: generations after they were published."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr.commands import Context, logged
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import file_lock, remove_tree
+from envmgr.generation import (
+    GenerationRecord,
+    complete_numbers,
+    current_number,
+    published_spec,
+    read_current,
+    read_record,
+    read_specs,
+)
+from envmgr.generations import Change, flips, publish, publishing, remove_generations, rollback
+from envmgr.lmod import find_lmod
+from envmgr.lock import LockChange, diff_packages
+from envmgr.modulespec import ModuleSpec
+from envmgr.names import nearest
+from envmgr.realise import can_write, clean_leftovers
+from envmgr.resources import shipped
+from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
+from envmgr.store import Install, installs
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveResult:
+    schema: ClassVar[str] = "envmgr.remove/1"
+    entries: tuple[str, ...]
+    generation: int | None
+    parent: int | None
+    dry_run: bool
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One generation; `changes` are `+ entry`, `- entry` and `~ entry` against its parent."""
+
+    number: int
+    current: bool
+    created: str
+    user: str
+    host: str
+    reason: str
+    entries: int
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryResult:
+    """`flips` are every publish and rollback, oldest first."""
+
+    schema: ClassVar[str] = "envmgr.history/1"
+    generations: tuple[HistoryRow, ...]
+    flips: tuple[dict[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackResult:
+    schema: ClassVar[str] = "envmgr.rollback/1"
+    before: int
+    after: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDiff:
+    """`change` is added, removed, changed (another install) or module (same install, another module text)."""
+
+    entry: str
+    change: str
+    packages: tuple[LockChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffResult:
+    schema: ClassVar[str] = "envmgr.diff/1"
+    a: int
+    b: int
+    entries: tuple[EntryDiff, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GcResult:
+    """`generations` and `installs` (paths relative to the prefix) that went, or would go; `size` is bytes of files."""
+
+    schema: ClassVar[str] = "envmgr.gc/1"
+    generations: tuple[int, ...]
+    installs: tuple[str, ...]
+    leftovers: tuple[str, ...]
+    size: int
+    dry_run: bool
+
+
+def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False) -> RemoveResult:
+    """Publish a generation without the named entries; installs and older generations stay."""
+    current = _published(ctx)
+    for name in names:
+        if name not in current.entries:
+            close = nearest(name, current.entries)
+            raise InputError(
+                "not-published", f"{name} is not published", context=f"generation {current.number}",
+                hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
+            )  # fmt: skip
+    if dry_run:
+        return RemoveResult(tuple(names), None, current.number, True, None)
+    can_write(ctx.prefix)
+    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+
+    def check(modules: Path, lmodrc: Path, changed: dict[str, ModuleSpec]) -> None:
+        outcomes: list[SmokeOutcome] = []
+        for spec in changed.values():  # none, unless templates or policies changed as well
+            outcomes += run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter)
+        raise_for_failures(outcomes)
+
+    with logged(ctx, "remove") as (inner, log):
+        change = Change({}, tuple(names), f"remove {' '.join(names)}")
+        done = publish(change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check)  # type: ignore[arg-type]
+    return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
+
+
+def history(ctx: Context) -> HistoryResult:
+    current = current_number(ctx.prefix)
+    rows = []
+    for number in complete_numbers(ctx.prefix):
+        record = read_record(ctx.prefix, number)
+        parent = record.parent
+        before = read_record(ctx.prefix, parent).entries if parent in complete_numbers(ctx.prefix) and parent else {}
+        changes = [
+            f"{'+' if e not in before else '-' if e not in record.entries else '~'} {e}"
+            for e in sorted({*before, *record.entries})
+            if before.get(e) != record.entries.get(e)
+        ]
+        rows.append(
+            HistoryRow(
+                number, number == current, record.created, record.user, record.host, record.reason,
+                len(record.entries), tuple(changes),
+            )
+        )  # fmt: skip
+    return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
+
+
+def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> RollbackResult:
+    """To `number`, or to the generation that the current one was made from."""
+    current = _published(ctx)
+    if number is None:
+        number = current.parent
+        if number is None:
+            raise EnvmgrError("no-generation", f"generation {current.number} is the first: there is nothing to go back to")
+    read_record(ctx.prefix, number)
+    if dry_run:
+        return RollbackResult(current.number, number, True)
+    can_write(ctx.prefix)
+    before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter)
+    return RollbackResult(before, after, False)
+
+
+def diff(ctx: Context, a: int | None, b: int | None) -> DiffResult:
+    """Entries, packages and versions that differ from generation `a` to `b`; by default from current's parent to current."""
+    current = _published(ctx)
+    b = current.number if b is None else b
+    a = read_record(ctx.prefix, b).parent if a is None else a
+    if a is None:
+        raise EnvmgrError("no-generation", f"generation {b} is the first: there is nothing to compare it with")
+    old, new = read_record(ctx.prefix, a).entries, read_record(ctx.prefix, b).entries
+    old_specs, new_specs = read_specs(ctx.prefix, a), read_specs(ctx.prefix, b)
+    rows = []
+    for entry in sorted({*old, *new}):
+        if old.get(entry) == new.get(entry):
+            continue
+        before = published_spec(old_specs[entry]).spec.packages if entry in old else {}
+        after = published_spec(new_specs[entry]).spec.packages if entry in new else {}
+        if entry not in old or entry not in new:
+            change = "added" if entry in new else "removed"
+        else:
+            change = "changed" if old[entry].digest != new[entry].digest else "module"
+        rows.append(EntryDiff(entry, change, diff_packages(before, after)))
+    return DiffResult(a, b, tuple(rows))
+
+
+def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
+    """Remove generations beyond policy, then installs that no kept generation names.
+
+    Kept are: `current`, the newest `keep_generations`, and all that are younger than `keep_days` days.
+    """
+    prefix = ctx.prefix
+    if not dry_run:
+        can_write(prefix)
+    if not prefix.root.is_dir():
+        return GcResult((), (), (), 0, dry_run)
+    if dry_run:
+        old, unused = _garbage(ctx)
+        return GcResult(tuple(old), tuple(_relative(i) for i in unused), (), sum(_size(i) for i in unused), True)
+    with logged(ctx, "gc") as (inner, _), publishing(prefix, ctx.runner, inner.reporter):
+        leftovers = clean_leftovers(prefix, inner.reporter)
+        old, unused = _garbage(ctx)
+        remove_generations(old, prefix)
+        size = 0
+        for install in unused:
+            with file_lock(install.lock):
+                size += _size(install)
+                install.manifest.unlink()  # first: from here on the install does not exist
+                remove_tree(install.path)
+    return GcResult(tuple(old), tuple(_relative(i) for i in unused), tuple(leftovers), size, False)
+
+
+def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
+    prefix, policies = ctx.prefix, ctx.site.policies
+    complete = complete_numbers(prefix)
+    records = {n: read_record(prefix, n) for n in complete}
+    oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=policies.keep_days)
+    keep = set(complete[-policies.keep_generations :]) | {current_number(prefix)}
+    keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(r.created) > oldest}
+    used = {e.path for n, r in records.items() if n in keep for e in r.entries.values()}
+    unused = [i for i in installs(prefix) if _relative(i) not in used and i.manifest.stat().st_mtime < oldest.timestamp()]
+    return [n for n in complete if n not in keep], unused
+
+
+def _relative(install: Install) -> str:
+    return str(install.path.relative_to(install.prefix.root))
+
+
+def _size(install: Install) -> int:
+    return sum(p.lstat().st_size for p in install.path.rglob("*") if p.is_file() and not p.is_symlink())
+
+
+def _published(ctx: Context) -> GenerationRecord:
+    current = read_current(ctx.prefix)
+    if current is None:
+        raise EnvmgrError("nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`")
+    return current

@@ -1,0 +1,109 @@
+"""`envmgr lock`: resolve recipes and write their locks, or say which are stale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from envmgr.backends import LockOptions, get_backend
+from envmgr.catalog import CatalogEntry
+from envmgr.commands import Context
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import atomic_write
+from envmgr.lock import LockChange, diff_packages
+
+Status = Literal["written", "unchanged", "would write", "fresh", "stale"]
+
+
+@dataclass(frozen=True, slots=True)
+class LockOutcome:
+    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale."""
+
+    entry: str
+    status: Status
+    packages: int
+    changes: tuple[LockChange, ...]
+    notes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LockCommandResult:
+    schema: ClassVar[str] = "envmgr.lock/1"
+    outcomes: tuple[LockOutcome, ...]
+    check: bool
+    dry_run: bool
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(o.status == "stale" for o in self.outcomes) else 0
+
+
+def lock_entries(
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    check: bool = False,
+    dry_run: bool = False,
+    solver: str | None = None,
+    places: Mapping[str, str] | None = None,
+) -> LockCommandResult:
+    """Solve the named entries. With `check`, compare recipes with their locks; solves and writes nothing.
+
+    All entries are solved before the first lock is written, so an unsolvable one leaves every lock as it was.
+    """
+    catalog = ctx.catalog
+    found = catalog.entries() if everything else [catalog.find(catalog.parse(n)) for n in dict.fromkeys(names)]
+    if not found:
+        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
+    if check:
+        return LockCommandResult(tuple(_check(e) for e in found), check=True, dry_run=dry_run)
+    if everything:
+        found = [e for e in found if not e.shipped]
+        if not found:
+            raise InputError("nothing-to-lock", "only the shipped catalog has entries", hint="`envmgr copy ENTRY` takes one into your own")
+    if not dry_run:
+        for entry in found:
+            entry.require_writable()
+    outcomes, texts = [], []
+    with ctx.reporter.stage("lock", total=len(found), unit="entries") as stage:
+        for number, entry in enumerate(found):
+            stage.update(number, detail=str(entry.entry))
+            outcome, files = _solve(ctx, entry, LockOptions(solver, places), dry_run=dry_run)
+            outcomes.append(outcome)
+            texts.append((entry, files))
+        stage.update(len(found))
+    for (entry, files), outcome in zip(texts, outcomes, strict=True):
+        if outcome.status == "written":
+            for name, text in sorted(files.items(), reverse=True):  # the sidecar first: it names the lock by its sha256
+                atomic_write(entry.folder / name, text)
+    return LockCommandResult(tuple(outcomes), check=False, dry_run=dry_run)
+
+
+def _solve(
+    ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool
+) -> tuple[LockOutcome, Mapping[str, str]]:
+    recipe = entry.recipe()
+    backend = get_backend(recipe.backend)
+    try:
+        result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
+    except EnvmgrError as error:
+        error.context = (f"entry {entry.entry}", *error.context)
+        raise
+    old = backend.read_packages(entry.folder)
+    same = all((entry.folder / n).is_file() and (entry.folder / n).read_text("utf-8") == t for n, t in result.files.items())
+    status: Status = "unchanged" if same else ("would write" if dry_run else "written")
+    changes = diff_packages(old, result.packages)
+    return LockOutcome(str(entry.entry), status, len(result.packages), changes, result.notes), result.files
+
+
+def _check(entry: CatalogEntry) -> LockOutcome:
+    recipe = entry.recipe()
+    backend = get_backend(recipe.backend)
+    try:
+        lock = backend.load_lock(entry.entry, recipe, entry.folder)
+    except EnvmgrError as error:
+        return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
+    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), ())

@@ -1,0 +1,111 @@
+"""`envmgr publish`: what is built becomes what users load. Also the last step of `envmgr build`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr.commands import Context, logged
+from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
+from envmgr.errors import EnvmgrError
+from envmgr.generations import Change, Published, publish
+from envmgr.lmod import find_lmod
+from envmgr.manifest import InstallFacts, read_manifest
+from envmgr.modulespec import ModuleSpec
+from envmgr.plan import Plan, Step
+from envmgr.realise import can_write, verify_install
+from envmgr.report import Reporter
+from envmgr.resources import shipped
+from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
+from envmgr.target import read_target
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """`generation` is None when nothing had to change."""
+
+    schema: ClassVar[str] = "envmgr.publish/1"
+    steps: tuple[Step, ...]
+    rerender: bool
+    dry_run: bool
+    generation: int | None
+    parent: int | None
+    tests: tuple[SmokeOutcome, ...]
+    log: str | None
+
+
+def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False) -> PublishResult:
+    """Publish the named entries, or with no names everything that is built and differs from `current`.
+
+    Raises:
+        EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
+    """
+    wanted = load_wanted(ctx, names) if names else _built(ctx)
+    plan, _ = plan_for(ctx, wanted)
+    missing = [str(s.candidate.entry) for s in plan.to_build]
+    if missing:
+        raise EnvmgrError("not-built", f"{', '.join(missing)} is not built", hint=f"run `envmgr build {' '.join(missing)}`")
+    if dry_run or not plan.publishes:
+        return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
+    can_write(ctx.prefix)
+    with logged(ctx, "publish") as (inner, log):
+        facts = {str(w.entry): read_manifest(w.install.manifest).facts for w in wanted}
+        published, tests = publish_wanted(inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip())
+    return PublishResult(plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log))
+
+
+def publish_wanted(
+    ctx: Context,
+    wanted: Sequence[Wanted],
+    plan: Plan,
+    facts: Mapping[str, InstallFacts],
+    *,
+    fresh: Sequence[str],
+    reason: str,
+) -> tuple[Published, tuple[SmokeOutcome, ...]]:
+    """Verify, stage, test, flip. `fresh` are entries built in this run, whose manifest was just made from the tree."""
+    changing = {str(s.candidate.entry): s for s in plan.to_publish}
+    for item in wanted:
+        step = changing.get(str(item.entry))
+        if step and step.publish in ("new", "changed") and str(item.entry) not in fresh:
+            _require_intact(item, ctx.reporter)
+    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    outcomes: list[SmokeOutcome] = []
+
+    def check(modules: Path, lmodrc: Path, changed: Mapping[str, ModuleSpec]) -> None:
+        for spec in changed.values():
+            outcomes.extend(run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter))
+        raise_for_failures(outcomes)
+
+    change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason)
+    published = publish(change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=shipped("modulefiles"), check=check)
+    return published, tuple(outcomes)
+
+
+def _require_intact(item: Wanted, reporter: Reporter) -> None:
+    wrong = verify_install(item.install, reporter)
+    if wrong:
+        more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
+        raise EnvmgrError(
+            "install-differs",
+            f"{item.install.path} is not what its manifest says",
+            context=[*wrong[:10], *more],
+            hint=f"somebody changed it: remove {item.install.manifest.name}, then build {item.entry} again",
+        )
+
+
+def _built(ctx: Context) -> list[Wanted]:
+    """Every catalog entry whose current lock is installed; the others are not an error here."""
+    target = read_target(ctx.site.cpu_level)
+    found = []
+    for entry in ctx.catalog.entries():
+        try:
+            item = load_one(ctx, entry, target)
+        except EnvmgrError as error:
+            ctx.reporter.log(f"{entry.entry}: {error.message}")
+            continue
+        if item.install.exists():
+            found.append(item)
+    return found

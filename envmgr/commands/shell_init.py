@@ -1,0 +1,73 @@
+"""`envmgr shell-init`: the few lines that make one shell use the prefix, pinned to a generation."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envmgr.commands import Context
+from envmgr.errors import InputError
+from envmgr.lmod import find_lmod
+
+SHELLS = ("bash", "zsh", "sh", "csh", "tcsh")
+
+
+@dataclass(frozen=True, slots=True)
+class ShellInitResult:
+    schema: ClassVar[str] = "envmgr.shell-init/1"
+    shell: str
+    text: str
+
+
+# A shell that inherits a pin keeps it while that generation is there, so that a job runs with what it was submitted with.
+# MODULEPATH names the generation and not `current`: Lmod reads a modulefile again to unload it.
+_SH = """\
+# envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts
+if [ ! -d "${{ENVMGR_PIN:-/nonexistent}}/modules" ]; then
+  ENVMGR_PIN=$(readlink -f {current})
+fi
+if [ -d "$ENVMGR_PIN/modules" ]; then
+  export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
+  type module >/dev/null 2>&1 || . {init}
+  case ":${{MODULEPATH:-}}:" in
+    *":$ENVMGR_PIN/modules:"*) ;;
+    *) module use "$ENVMGR_PIN/modules" ;;
+  esac
+else
+  unset ENVMGR_PIN
+fi
+"""
+
+_CSH = """\
+# envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts
+if ( ! $?ENVMGR_PIN ) setenv ENVMGR_PIN ""
+if ( "$ENVMGR_PIN" == "" || ! -d "$ENVMGR_PIN/modules" ) setenv ENVMGR_PIN `readlink -f {current}`
+if ( -d "$ENVMGR_PIN/modules" ) then
+  setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua"
+  setenv LMOD_CACHED_LOADS yes
+  if ( ! $?LMOD_CMD ) source {init}
+  if ( "`alias module`" == "" ) source {init}
+  if ( ! $?MODULEPATH ) setenv MODULEPATH ""
+  if ( ":${{MODULEPATH}}:" !~ *":${{ENVMGR_PIN}}/modules:"* ) module use "$ENVMGR_PIN/modules"
+else
+  unsetenv ENVMGR_PIN
+endif
+"""
+
+
+def shell_init(ctx: Context, shell: str) -> ShellInitResult:
+    """The lines for `shell`: `eval "$(envmgr shell-init bash)"`, or a file that the shell's start-up reads."""
+    if shell not in SHELLS:
+        raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")
+    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    csh = shell in ("csh", "tcsh")
+    text = (_CSH if csh else _SH).format(
+        prefix=ctx.site.prefix,
+        current=shlex.quote(str(ctx.prefix.current)),
+        init=shlex.quote(str(lmod.init_script("csh" if csh else shell))),
+    )
+    if csh:
+        text = re.sub(r"\n\n+", "\n", text)
+    return ShellInitResult(shell, text)

@@ -1,0 +1,222 @@
+"""`envmgr init` and `site check`: make a site and a catalog, and explain what one says."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+from urllib.parse import unquote, urlsplit
+
+from envmgr.commands import Context
+from envmgr.conda.install import group_id
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import atomic_write, free_bytes
+from envmgr.lmod import find_lmod
+from envmgr.site import FILE_NAME, Site, SiteFile
+from envmgr.target import read_target
+
+SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    schema: ClassVar[str] = "envmgr.init/1"
+    site: str
+    catalog: str
+    prefix: str
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFact:
+    """One line of the explanation: `status` is ok, warning or error; `field` is as in site.yaml."""
+
+    field: str
+    status: Literal["ok", "warning", "error"]
+    text: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SiteCheckResult:
+    """`source` is None for the embedded site."""
+
+    schema: ClassVar[str] = "envmgr.site-check/1"
+    source: str | None
+    facts: tuple[SiteFact, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(f.status == "error" for f in self.facts) else 0
+
+
+_SITE = """\
+# The site: where things lie on this cluster. `envmgr site check` explains every line of it.
+schema: 1
+name: {name}
+
+# The same path on every node; on a shared file system for more than one.
+prefix: {prefix}
+
+# Your recipes, beside this file; the catalog that ships with envmgr comes after them.
+catalogs: [recipes]
+
+# Who owns the prefix; envmgr started as root changes to this user.
+# build_user: envmgr
+
+# login_nodes: master
+# groups:
+#   compute: {{nodes: "c[1-3]"}}
+
+# channels:
+#   conda-forge:
+#     url: https://conda.anaconda.org/conda-forge
+#     mirrors: [/mnt/mirror/conda-forge]
+
+policies:
+  keep_generations: 10
+  keep_days: 60
+  driver_gate: warn
+"""
+
+
+def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -> InitResult:
+    """Write `site.yaml` and an empty catalog into `folder`; an existing site is never overwritten."""
+    target = folder.resolve() / FILE_NAME
+    if target.exists():
+        raise InputError("site-exists", f"{target} exists", hint="edit it, or choose another folder")
+    try:
+        SiteFile(schema=1, name=name, prefix=prefix)
+    except ValueError as error:
+        reason = str(error).splitlines()[2].strip() if len(str(error).splitlines()) > 2 else str(error)
+        raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reason.removeprefix("Value error, ")) from None
+    if not dry_run:
+        atomic_write(target, _SITE.format(name=name, prefix=prefix))
+        (target.parent / "recipes").mkdir(exist_ok=True)
+    return InitResult(str(target), str(target.parent / "recipes"), str(prefix), dry_run)
+
+
+def check_site(ctx: Context) -> SiteCheckResult:
+    """Every setting with what it means here, and what is wrong with it. Reads this machine; asks no network."""
+    site = ctx.site
+    facts = (
+        *_prefix(site),
+        *_build_user(site),
+        *_catalogs(ctx),
+        *_lmod(ctx),
+        *_channels(site),
+        *_nodes(site),
+        *_policies(site),
+    )
+    return SiteCheckResult(str(site.source) if site.source else None, facts)
+
+
+def _prefix(site: Site) -> Iterator[SiteFact]:
+    prefix = site.prefix
+    existing = next(p for p in (prefix, *prefix.parents) if p.exists())
+    if prefix.exists():
+        free = free_bytes(prefix) / 1e9
+        yield SiteFact("prefix", "ok", f"{prefix}, {free:.0f} GB free on {_file_system(prefix)}")
+    elif os.access(existing, os.W_OK) or (os.geteuid() == 0):
+        yield SiteFact("prefix", "ok", f"{prefix} does not exist yet; the first build makes it")
+    else:
+        yield SiteFact("prefix", "error", f"{prefix} does not exist and {existing} cannot be written", "make it, and give it to the build user")
+    longest = len(str(prefix / "store" / "pytorch" / "2.1-cuda11.8-01234567" / "bin" / "python"))
+    if longest > SHEBANG_LIMIT:
+        yield SiteFact("prefix", "warning", f"{longest} characters to an interpreter: scripts start through /bin/sh", "a shorter prefix avoids it")
+    if prefix.exists() and site.build_user is None and not os.access(prefix, os.W_OK):
+        yield SiteFact("prefix", "error", f"{prefix} cannot be written by you", "name its owner as build_user, or run as that user")
+
+
+def _build_user(site: Site) -> Iterator[SiteFact]:
+    if site.build_user is None:
+        yield SiteFact("build_user", "ok", "none: installs belong to whoever runs envmgr")
+        return
+    try:
+        account = pwd.getpwnam(site.build_user)
+    except KeyError:
+        yield SiteFact("build_user", "error", f"{site.build_user} does not exist here", f"useradd --system {site.build_user}")
+        return
+    yield SiteFact("build_user", "ok", f"{site.build_user} (uid {account.pw_uid})")
+    if site.prefix.exists() and site.prefix.stat().st_uid != account.pw_uid:
+        yield SiteFact("prefix", "error", f"{site.prefix} does not belong to {site.build_user}", f"chown {site.build_user} {site.prefix}")
+
+
+def _catalogs(ctx: Context) -> Iterator[SiteFact]:
+    for root in ctx.site.catalogs:
+        label = f"{root} (ships with envmgr, read-only)" if root == ctx.site.shipped_catalog else str(root)
+        if not root.is_dir():
+            yield SiteFact("catalogs", "error", f"{label} does not exist", f"mkdir {root}")
+            continue
+        count = len(list(root.glob("*/*/recipe.yaml")))
+        yield SiteFact("catalogs", "ok", f"{label}: {count} recipe{'' if count == 1 else 's'}")
+
+
+def _lmod(ctx: Context) -> Iterator[SiteFact]:
+    try:
+        lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+        yield SiteFact("lmod", "ok", f"Lmod {lmod.version()} in {lmod.package}")
+    except EnvmgrError as error:
+        yield SiteFact("lmod", "error", error.message, error.hint)
+
+
+def _channels(site: Site) -> Iterator[SiteFact]:
+    for name, channel in sorted(site.channels.items()):
+        status: Literal["ok", "warning", "error"] = "ok"
+        parts = [channel.url]
+        for mirror in channel.mirrors:
+            folder = Path(unquote(urlsplit(mirror).path))
+            if mirror.startswith("file://") and not folder.is_dir():
+                status = "error"
+                parts.append(f"mirror {folder} does not exist")
+            else:
+                parts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
+        yield SiteFact(f"channels.{name}", status, ", ".join(parts), "" if status == "ok" else "mount it, or take it out")
+
+
+def _nodes(site: Site) -> Iterator[SiteFact]:
+    if not site.groups and not site.login_nodes:
+        yield SiteFact("groups", "ok", "none: this machine alone")
+    if site.login_nodes:
+        yield SiteFact("login_nodes", "ok", site.login_nodes)
+    for name, group in sorted(site.groups.items()):
+        kind, value = next((k, v) for k, v in group.model_dump().items() if v is not None)
+        yield SiteFact(f"groups.{name}", "ok", f"{value} ({kind})")
+    if site.groups:
+        t = site.transport
+        user = f" as {t.user}" if t.user else ""
+        yield SiteFact("transport", "ok", f"{t.via}{user}, {t.fanout} at once, {t.connect_timeout:g} s to connect")
+
+
+def _policies(site: Site) -> Iterator[SiteFact]:
+    p = site.policies
+    target = read_target(site.cpu_level)
+    yield SiteFact(
+        "cpu_level", "ok", f"{site.cpu_level} on {target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}: the target of every digest"
+    )
+    yield SiteFact("policies", "ok", f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}")
+    yield SiteFact("policies.driver_gate", "ok", f"{p.driver_gate} where an NVIDIA driver is too old for a module")
+    yield SiteFact("policies.user_site", "ok", "Python sees ~/.local" if p.user_site else "~/.local is kept out of Python (PYTHONNOUSERSITE)")
+    if p.licences:
+        yield SiteFact("policies.licences", "ok", f"acknowledged: {', '.join(p.licences)}")
+    if p.group:
+        try:
+            group_id(p.group)
+            yield SiteFact("policies.group", "ok", p.group)
+        except EnvmgrError as error:
+            yield SiteFact("policies.group", "error", error.message, f"groupadd {p.group}")
+
+
+def _file_system(path: Path) -> str:
+    """`ext4` or `nfs4 fs1:/export`. Source: proc(5), mountinfo; the longest mount point above `path` wins."""
+    best = ("", "unknown")
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split()[4]
+        kind, source = right.split()[:2]
+        if (str(path) + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
+            best = (point, f"{kind} {source}" if ":" in source else kind)
+    return best[1]

@@ -1,0 +1,111 @@
+"""What the entries a caller named stand for: recipe, lock, install, and the module it would have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from envmgr.backends import Backend, LoadedLock, get_backend
+from envmgr.catalog import CatalogEntry
+from envmgr.commands import Context
+from envmgr.compose import compose_module
+from envmgr.errors import EnvmgrError
+from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
+from envmgr.generations import NewModule, render_digest
+from envmgr.manifest import InstallFacts, read_manifest
+from envmgr.modulefiles import ModulePolicies, fingerprint, templates_digest
+from envmgr.names import Entry
+from envmgr.plan import Candidate, Plan, make_plan
+from envmgr.recipe import Recipe, Software
+from envmgr.resources import shipped
+from envmgr.store import Install, install_digest
+from envmgr.target import Target, read_target
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One entry with everything that was read for it. `backend` does the work."""
+
+    found: CatalogEntry
+    recipe: Recipe
+    software: Software
+    backend: Backend
+    lock: LoadedLock
+    install: Install
+
+    @property
+    def entry(self) -> Entry:
+        return self.found.entry
+
+    def module(self, facts: InstallFacts) -> NewModule:
+        """What the next generation publishes of it."""
+        spec = compose_module(
+            self.entry,
+            self.recipe,
+            self.software,
+            root=str(self.install.path),
+            digest=self.install.digest,
+            packages=self.lock.packages,
+            extensions=self.lock.extensions,
+            facts=facts,
+        )
+        return NewModule(spec, facts, self.lock.sha256)
+
+
+def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
+    """The named entries and their dependencies, dependencies first.
+
+    Raises:
+        InputError: unknown entry, bad recipe; EnvmgrError: `lock-missing`, `lock-stale`, `licence-not-acknowledged`.
+    """
+    catalog = ctx.catalog
+    target = read_target(ctx.site.cpu_level)
+    entries = [catalog.parse(name) for name in dict.fromkeys(names)]
+    return [load_one(ctx, found, target) for found in catalog.with_dependencies(entries)]
+
+
+def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
+    recipe, software = found.recipe(), found.software()
+    backend = get_backend(recipe.backend)
+    if software.acknowledge and software.acknowledge not in ctx.site.policies.licences:
+        raise EnvmgrError(
+            "licence-not-acknowledged",
+            f"{found.entry} comes under a licence that the site has not acknowledged",
+            context=f"{software.acknowledge}: {software.homepage}",
+            hint=f"read it; then add `{software.acknowledge}` to policies.licences in site.yaml",
+        )
+    lock = backend.load_lock(found.entry, recipe, found.folder)
+    digest = install_digest(recipe.backend, lock.identity, target, ctx.site.prefix)
+    return Wanted(found, recipe, software, backend, lock, ctx.prefix.install(found.entry, digest))
+
+
+def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[Plan, GenerationRecord | None]:
+    """Diff the wanted entries against store and `current`; reads, changes nothing."""
+    policies = ModulePolicies.from_site(ctx.site)
+    templates = shipped("modulefiles")
+    current = read_current(ctx.prefix)
+    specs = read_specs(ctx.prefix, current.number) if current else {}
+    digest = templates_digest(templates)
+
+    def facts_of(item: Wanted) -> InstallFacts | None:
+        raw = specs.get(str(item.entry))
+        if raw is not None and raw["spec"]["digest"] == item.install.digest:
+            return published_spec(raw).facts
+        return read_manifest(item.install.manifest).facts if item.install.exists() else None
+
+    candidates = []
+    for item in wanted:
+        facts = facts_of(item)
+        candidates.append(
+            Candidate(
+                entry=item.entry,
+                digest=item.install.digest,
+                path=str(item.install.path.relative_to(ctx.prefix.root)),
+                installed_here=item.install.exists(),
+                fingerprint=None if facts is None else fingerprint(item.module(facts).spec, policies, digest),
+                packages=item.lock.packages,
+                download=item.lock.download,
+                installed=item.lock.installed,
+            )
+        )
+    return make_plan(candidates, current, render_digest(templates, policies)), current

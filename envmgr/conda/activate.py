@@ -1,0 +1,253 @@
+"""What `conda activate` would do, as data: the packages' scripts are run with and without values, and the runs compared."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from envmgr.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
+from envmgr.conda.activate_words import assigned_names, mentioned_names, tells_time, work_names
+from envmgr.errors import EnvmgrError
+from envmgr.modulespec import EnvOp
+from envmgr.run import Runner
+
+_FORBIDDEN = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"})  # DESIGN, invariant 7
+_SEPARATORS = ": ;,"
+_BOOKKEEPING = re.compile(
+    r"_.*|.*(BACKUP|SAVED).*|OLD_.*|.*_OLD"
+)  # what scripts note for their deactivation: an unload needs none
+
+
+def capture_activation(
+    prefix: Path, runner: Runner, *, timeout: float = 60, log: Callable[[str], None] = lambda _: None
+) -> tuple[EnvOp, ...]:
+    """What activating the environment at `prefix`, its final path, changes: in load order, () when nothing is run.
+
+    `timeout` is wall-clock seconds for one run of all scripts. `log` gets the scripts' output and what was left out.
+    Operations come by the script that first touched the variable, then by name; several on one variable keep together.
+
+    Raises:
+        EnvmgrError: `activation-failed`, a script ends the shell, hangs, gives up or cannot be parsed;
+            `activation-defines-function`, also for aliases; `activation-changes-shell`, directory, umask, processes;
+            `activation-forbidden`, it changes a variable that no entry may touch;
+            `activation-unclear`, what it does cannot be said as operations on variables.
+        Interrupted: the runner was cancelled.
+    """
+    prefix = Path(os.path.abspath(prefix))  # noqa: PTH100 - resolve() would follow links, and users see the path as given
+    with tempfile.TemporaryDirectory(prefix="envmgr-activate-") as folder:
+        steps = find_steps(prefix, Path(folder))
+        if not steps:
+            return ()
+        capture = _compare(Shell(prefix, steps, runner, timeout, Path(folder), log))
+        operations = capture.operations()
+        capture.refuse_outside_values({op.name for op in operations})
+    return operations
+
+
+def _compare(shell: Shell) -> _Capture:
+    """Run the scripts as often as it takes to tell their operations apart."""
+    texts = [step.text for step in shell.steps]
+    plain = shell.trace("plain", {})
+    _refuse_forbidden(shell, plain)
+    names = {name for name in plain.changed() | assigned_names(texts) if _can_be_preset(name)}
+    for attempt in itertools.count():
+        preset = {"PATH": "/" + sentinel("PATH"), **{name: sentinel(name) for name in sorted(names)}}
+        full = shell.trace(f"full{attempt}", preset)
+        _refuse_forbidden(shell, full)
+        solos = {
+            name: shell.trace(f"solo{attempt}-{name}", {name: sentinel(name)})
+            for name in sorted(names)
+            if plain.now(name) and full.now(name) == full.was(name)
+        }
+        guards = {name for name, solo in solos.items() if _guards_others(name, solo, plain)}
+        if not guards:
+            break
+        names -= guards  # "done already" flags, which a user's shell does not have: as if they were never set
+    if tells_time(texts):
+        shell.runner.cancel.wait(1.05)  # seconds: a clock that is read shows another second then
+    again = shell.trace("again", preset)
+    return _Capture(shell, plain, full, again, solos, preset, work_names(texts), mentioned_names(texts))
+
+
+def _guards_others(name: str, solo: Trace, plain: Trace) -> bool:
+    """Is it a private flag that, when set, keeps scripts from changing other variables?"""
+    others = plain.changed() - {name}
+    return (
+        _BOOKKEEPING.fullmatch(name) is not None
+        and solo.now(name) == sentinel(name)
+        and any(solo.now(other) != plain.now(other) for other in others)
+    )
+
+
+def _can_be_preset(name: str) -> bool:
+    return name not in BASE_NAMES and not ignored(name)
+
+
+def _refuse_forbidden(shell: Shell, trace: Trace) -> None:
+    for name in sorted(_FORBIDDEN & trace.changed()):
+        if trace.now(name) or trace.was(name):  # `export X="$X"` on nothing changes nothing that matters
+            raise EnvmgrError(
+                "activation-forbidden",
+                f"{shell.steps[trace.changes(name)[0]].label} changes {name}",
+                context=f"to {trace.now(name)!r}" if trace.now(name) else "unsets it",
+                hint=f"no entry may change {name}, which reaches into programs outside it: build without this package",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Capture:
+    """The runs to compare.
+
+    `plain` had nothing set; `full` had `preset`, a sentinel in every variable that scripts change; `again` the same with
+    another HOME, user and directory; `solos` had one variable set only, for those that `full` left as they were. `work`
+    names variables that scripts use for themselves and clear away, `mentioned` those whose values they may read.
+    """
+
+    shell: Shell
+    plain: Trace
+    full: Trace
+    again: Trace
+    solos: Mapping[str, Trace]
+    preset: Mapping[str, str]
+    work: frozenset[str]
+    mentioned: frozenset[str]
+
+    def operations(self) -> tuple[EnvOp, ...]:
+        names = self.plain.changed() | self.full.changed()
+        return tuple(op for name in sorted(names, key=lambda n: (self._step(n), n)) for op in self._derive(name))
+
+    def _derive(self, name: str) -> Iterator[EnvOp]:
+        """The operations of one variable, by its value in `plain` (one) and in `full` (two)."""
+        one, two, own = self.plain.now(name), self.full.now(name), self.full.was(name)
+        if one is None and name in self.plain.shell_only:
+            self.shell.log(f"left out {name}, which {self._label(name)} uses without exporting it")
+            return
+        if two != self.again.now(name):
+            self._unclear(name, "sets {name} to a value that changes from run to run")
+        for value in (one, two):
+            if any("\ud800" <= char <= "\udfff" for char in value or ""):
+                self._unclear(name, "sets {name} to bytes that are not UTF-8")
+        others = tuple(other for other in sentinels_in(two or "") if other != name)
+        if self._is_bookkeeping(name, others):
+            self.shell.log(f"left out {name}, which {self._label(name)} keeps for its deactivation")
+        elif others:
+            self._unclear(name, f"makes {{name}} from what the user has in {others[0]}")
+        elif two is None:
+            if one is not None:
+                self._unclear(name, "sets {name} only where it is not set, and else unsets it")
+            if name not in self.work:
+                yield EnvOp(kind="unset", name=name)
+        elif two == own:
+            yield from self._default(name, one)
+        elif own is not None and own in two:
+            yield from self._list(name, one, two.split(own))
+        elif one == two and name != "PATH":
+            yield EnvOp(kind="set", name=name, value=two)
+        else:
+            self._unclear(name, "changes {name} in a way that depends on what is set before")
+
+    def _is_bookkeeping(self, name: str, others: tuple[str, ...]) -> bool:
+        """A backup of a variable that scripts change, or a flag that says what they found."""
+        one, two = self.plain.now(name), self.full.now(name)
+        changed = self.plain.changed() | self.full.changed()
+        noted = _BOOKKEEPING.fullmatch(name) is not None
+        if others:
+            backup = two == self.full.was(others[0]) and (one or "") == (self.plain.was(others[0]) or "")
+            return noted or (backup and others[0] in changed)
+        if name in self.solos:
+            return noted and self.solos[name].now(name) != sentinel(name)
+        differs = one != two and sentinel(name) not in (two or "")
+        return noted and differs
+
+    def _default(self, name: str, one: str | None) -> Iterator[EnvOp]:
+        """`full` left the variable as it was: does that depend on itself alone?"""
+        if not one:
+            return  # `export X="$X"`: an empty value where there was none
+        if name not in self.solos or self.solos[name].now(name) != sentinel(name):
+            guards = [other for other, solo in self.solos.items() if other != name and solo.now(name) != one]
+            self._unclear(name, f"sets {{name}} only where {' or '.join(guards) or 'another variable'} is not set")
+        yield EnvOp(kind="set-default", name=name, value=one)
+
+    def _list(self, name: str, one: str | None, parts: list[str]) -> Iterator[EnvOp]:
+        """The user's value is inside: what stands before and after it. Without a value, a default may stand there."""
+        if len(parts) != 2:
+            self._unclear(name, "repeats the former value of {name}")
+        head, tail = parts
+        used = {edge for edge in (head[-1:], tail[:1]) if edge}
+        if len(used) > 1 or not used <= set(_SEPARATORS):
+            self._unclear(name, "changes the text of {name} and not its elements")
+        separator = used.pop() if used else ":"
+        before, after = _elements(head, separator), _elements(tail, separator)
+        # PATH always has a value, which takes the place of a default here and is not one.
+        default = _elements(one or "", separator)
+        base = _elements(self.plain.was(name) or "", separator)
+        end = len(default) - len(after)
+        if len(before) > end or default[: len(before)] != before or default[end:] != after:
+            self._unclear(name, "adds other elements to {name} when it is not set")
+        middle = default[len(before) : end]
+        if base and middle != base:
+            self._unclear(name, "changes {name} in a way that depends on what is set before")
+        if separator == ":":
+            before, after = list(dict.fromkeys(before)), list(dict.fromkeys(after))
+        elements = [*before, *middle, *after]
+        if separator != ":" and (len(set(elements)) < len(elements) or any(e[-1] in _SEPARATORS for e in elements)):
+            self._unclear(name, "adds words to {name} that repeat or hold other separators, which a list cannot keep")
+        if middle and not base:
+            yield EnvOp(kind="set-default", name=name, value=separator.join(middle))
+        for element in reversed(before):
+            yield EnvOp(kind="prepend", name=name, value=element, separator=separator)
+        for element in after:
+            yield EnvOp(kind="append", name=name, value=element, separator=separator)
+
+    def refuse_outside_values(self, names: AbstractSet[str]) -> None:
+        """A last run with values in variables that scripts only read: none of these may end in `names`, which they set.
+
+        That a script takes another branch is no fault (`$ZSH_VERSION`, `$CONDA_BUILD`), nor that it fails then.
+        """
+        outside = {name: sentinel(name) for name in self.mentioned - set(self.preset) if _can_be_preset(name)}
+        if not outside:
+            return
+        try:
+            trace = self.shell.trace("outside", {**self.preset, **outside})
+        except EnvmgrError as error:
+            if error.exit_code != EnvmgrError.exit_code:
+                raise  # interrupted
+            self.shell.log(f"not checked for values of the user's variables: {error.message}")
+            return
+        for name in sorted(names - set(outside), key=lambda n: (self._step(n), n)):
+            taken = [other for other in sentinels_in(trace.now(name) or "") if other in outside]
+            if taken and _BOOKKEEPING.fullmatch(name) is None:
+                self._unclear(name, f"makes {{name}} from what the user has in {taken[0]}", trace)
+
+    def _step(self, name: str) -> int:
+        return (self.plain.changes(name) or self.full.changes(name))[0]
+
+    def _label(self, name: str) -> str:
+        return self.shell.steps[self._step(name)].label
+
+    def _unclear(self, name: str, what: str, last: Trace | None = None) -> NoReturn:
+        values = [f"with nothing set: {_shown(self.plain.now(name))}"]
+        values += [f"with every variable set: {_shown((last or self.full).now(name))}"]
+        if self.again.now(name) != self.full.now(name):
+            values += [f"the same, for another user: {_shown(self.again.now(name))}"]
+        raise EnvmgrError(
+            "activation-unclear",
+            f"{self._label(name)} {what.format(name=name)}",
+            context=values,
+            hint="a modulefile can set, unset, prepend, append, and set where nothing is set: build without this package",
+        )
+
+
+def _elements(text: str, separator: str) -> list[str]:
+    return [element for element in text.split(separator) if element]
+
+
+def _shown(value: str | None) -> str:
+    return "not set" if value is None else repr(value)

@@ -1,0 +1,197 @@
+"""From a conda lock to an install: download, check, link into a sibling, compile, normalise, rename, capture activation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from envmgr.conda.activate import capture_activation
+from envmgr.conda.client import Event, call_worker
+from envmgr.errors import EnvmgrError
+from envmgr.files import explain_os_error, pretty_json, remove_tree, sync_folder
+from envmgr.lock import CondaLock, LockedPackage
+from envmgr.manifest import InstallFacts
+from envmgr.modulespec import EnvOp
+from envmgr.report import Reporter, Stage
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Install
+from envmgr.tree import make_read_only
+
+# Folder of an install -> the list it belongs on. Never LD_LIBRARY_PATH, PYTHONPATH, PYTHONHOME (invariant 7): packages
+# find their own libraries by RPATH.
+PATH_FOLDERS = (
+    ("bin", "PATH"),
+    ("sbin", "PATH"),
+    ("share/man", "MANPATH"),
+    ("man", "MANPATH"),
+    ("lib/pkgconfig", "PKG_CONFIG_PATH"),
+    ("share/pkgconfig", "PKG_CONFIG_PATH"),
+    ("share/aclocal", "ACLOCAL_PATH"),
+)
+
+
+def install_lock(
+    lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> tuple[InstallFacts, dict[str, str]]:
+    """Make `install.path` from the lock, read-only. Returns its facts, and path -> sha256 as the packages promise it.
+
+    On any failure neither staging nor a half install stays; what was downloaded stays in the cache, checked.
+    """
+    install.check_length()
+    remove_tree(install.staging)  # left by a kill; we hold this install's lock
+    remove_tree(install.path)  # the same, between rename and manifest: never published
+    try:
+        with explain_os_error(install.staging):
+            install.staging.parent.mkdir(parents=True, exist_ok=True)
+            site_cache = install.prefix.conda_cache
+            site_cache.mkdir(parents=True, exist_ok=True)
+            _run_worker(lock, install, site, runner, reporter, jobs=jobs)
+            expected = _normalise(install.staging, lock)
+            make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
+            install.staging.rename(install.path)
+            sync_folder(install.path.parent)
+        facts = _facts(install.path, lock, runner)
+    except BaseException:
+        remove_tree(install.staging)
+        remove_tree(install.path)
+        raise
+    return facts, expected
+
+
+def group_id(name: str | None) -> int | None:
+    if name is None:
+        return None
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise EnvmgrError("unknown-group", f"the group `{name}` does not exist here", context="policies.group in site.yaml") from None
+
+
+def download_places(packages: Iterable[LockedPackage], site: Site) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Package name -> URL to ask for, and canonical channel URL -> its http mirrors, the channel itself last.
+
+    A folder that has the file wins; rattler cannot mirror to `file://`, so such a URL is asked for itself.
+    """
+    channels = {c.url: c.mirrors for c in site.channels.values()}
+    http = {url: [*(m for m in mirrors if m.startswith("http")), url] for url, mirrors in channels.items()}
+    places = {}
+    for package in packages:
+        places[package.name] = package.url
+        for mirror in channels.get(package.channel, ()):
+            file = Path(unquote(urlsplit(mirror).path)) / package.subdir / package.file_name
+            if mirror.startswith("file://") and file.is_file():
+                places[package.name] = file.as_uri()
+                break
+    return places, {url: found for url, found in http.items() if len(found) > 1}
+
+
+def _run_worker(
+    lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> None:
+    places, mirrors = download_places(lock.packages, site)
+    request = {
+        "op": "install",
+        "records": [p.to_json() | {"place": places[p.name]} for p in lock.packages],
+        "staging": str(install.staging),
+        "final": str(install.path),
+        "cache": str(install.prefix.conda_cache),
+        "platform": lock.platform,
+        "mirrors": mirrors,
+        "retries": site.policies.download_retries,
+        "jobs": jobs,
+    }
+    with ExitStack() as stack:
+        bars = _Bars(lock, str(install.entry), reporter, stack)
+        call_worker(request, runner, reporter, on_event=bars.on_event, stall_timeout=site.policies.stall_timeout)
+
+
+class _Bars:
+    """The worker's events as bars: download (bytes), link (packages), compile."""
+
+    def __init__(self, lock: CondaLock, label: str, reporter: Reporter, stack: ExitStack) -> None:
+        self._sizes = {p.name: p.size for p in lock.packages}
+        self._count = len(lock.packages)
+        self._label = label
+        self._reporter = reporter
+        self._stack = stack
+        self._done: dict[str, int] = {}
+        self._linked = 0
+        self._stages: dict[str, Stage] = {}
+
+    def on_event(self, event: Event) -> None:
+        name = str(event.get("name", ""))
+        match event["event"]:
+            case "download":
+                self._done[name] = int(event["done"])
+                self._sizes[name] = event["total"] or self._sizes.get(name)
+                total = sum(size or 0 for n, size in self._sizes.items() if n in self._done)
+                self._stage("download", "bytes").update(sum(self._done.values()), total=total or None, detail=name)
+            case "linked":
+                self._linked += 1
+                self._stage("link", "packages").update(self._linked, total=self._count, detail=name)
+            case "retry":
+                self._reporter.say(f"{self._label}: trying again: {event['message'].splitlines()[0]}")
+            case "compiling":
+                self._stage("compile", "files").update(0, total=event["files"])
+            case "compiled":
+                self._stage("compile", "files").update(1, total=1)
+
+    def _stage(self, what: str, unit: str) -> Stage:
+        if what not in self._stages:
+            self._stages[what] = self._stack.enter_context(self._reporter.stage(f"{self._label} {what}", unit=unit))
+        return self._stages[what]
+
+
+def _normalise(staging: Path, lock: CondaLock) -> dict[str, str]:
+    """Take out of the tree what would differ between two installs of one lock; return path -> promised sha256.
+
+    Source: comparing two installs, which differ in `conda-meta/*.json` only (cache paths); CACHEDIR.TAG makes backups skip the folder.
+    """
+    by_file = {p.file_name: p for p in lock.packages}
+    (staging / "CACHEDIR.TAG").unlink(missing_ok=True)
+    expected: dict[str, str] = {}
+    for path in sorted((staging / "conda-meta").glob("*.json")):
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        package = by_file[record["fn"]]
+        record |= {"url": package.url, "channel": package.channel, "extracted_package_dir": "", "package_tarball_full_path": ""}
+        if isinstance(record.get("link"), dict):
+            record["link"]["source"] = ""
+        path.write_text(pretty_json(record), encoding="utf-8")
+        for item in (record.get("paths_data") or {}).get("paths", []):
+            digest = item.get("sha256_in_prefix") or item.get("sha256")
+            # Compiled files of the packages are compiled again, with hashes in place of times.
+            if digest and item.get("path_type") == "hardlink" and not item["_path"].endswith(".pyc"):
+                expected[item["_path"]] = digest
+    (staging / "conda-meta" / "history").write_text("", encoding="utf-8")  # what makes a folder an environment for conda
+    return expected
+
+
+def _facts(root: Path, lock: CondaLock, runner: Runner) -> InstallFacts:
+    environment = [
+        EnvOp(kind="prepend", name=variable, value=str(root / folder))
+        for folder, variable in reversed(PATH_FOLDERS)
+        if (root / folder).is_dir()
+    ]
+    if (root / "include").is_dir() or (root / "lib/cmake").is_dir():
+        environment.append(EnvOp(kind="prepend", name="CMAKE_PREFIX_PATH", value=str(root)))
+    version = lock.versions.get("python")
+    return InstallFacts(
+        environment=(*environment, *capture_activation(root, runner)),
+        python=".".join(version.split(".")[:2]) if version else None,
+    )
+
+
+def promised_differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Files whose content is not what their package promised (path -> sha256 both), as readable lines."""
+    return [
+        f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
+        for path, digest in sorted(expected.items())
+        if found.get(path) != digest
+    ]

@@ -1,0 +1,192 @@
+"""From a conda recipe to a lock: by rattler in its worker, or by conda-lock with the site's conda."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from envmgr.conda.client import call_worker
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import pretty_json
+from envmgr.lock import ChannelSource, CondaLock, LockedPackage, recipe_digest
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Channel, Site
+
+# What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
+DEFAULT_VIRTUAL_PACKAGES = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
+SOLVERS = ("rattler", "conda-lock")
+
+
+class CondaInput(BaseModel):
+    """A conda recipe's `input`. Virtual packages are `name: version [build]` and add to the defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channels: tuple[str, ...] = Field(min_length=1)
+    specs: tuple[str, ...] = Field(min_length=1)
+    virtual_packages: dict[str, str] = {}
+    platform: str = Field(default="linux-64", pattern=r"^linux-[a-z0-9]+$")
+
+    @field_validator("specs")
+    @classmethod
+    def _no_extras(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if "::" in value or "[" in value or not value.strip():
+                raise ValueError(f"`{value}`: write `name [version [build]]`; channels have their own field")
+        return values
+
+    @field_validator("virtual_packages")
+    @classmethod
+    def _double_underscore(cls, values: dict[str, str]) -> dict[str, str]:
+        for name in values:
+            if not name.startswith("__"):
+                raise ValueError(f"`{name}`: virtual packages begin with __")
+        return values
+
+    def all_virtual_packages(self) -> dict[str, str]:
+        merged = DEFAULT_VIRTUAL_PACKAGES | self.virtual_packages
+        return dict(sorted(merged.items()))
+
+    def digest(self) -> str:
+        """What the lock answers; the defaults are in it, so that a change of them makes locks stale."""
+        return recipe_digest("conda", {**self.model_dump(mode="json"), "virtual_packages": self.all_virtual_packages()})
+
+
+def solve(
+    wanted: CondaInput, site: Site, runner: Runner, reporter: Reporter, *, solver: str, places: Mapping[str, str]
+) -> CondaLock:
+    """Solve and return the lock, packages sorted by name.
+
+    Raises:
+        EnvmgrError: `unsolvable`, `no-network`, `solver-missing`; InputError: `unknown-channel`, `spec-invalid`.
+    """
+    channels = [_channel_request(name, site, places) for name in wanted.channels]
+    with tempfile.TemporaryDirectory(prefix="envmgr-solve-") as cache:
+        request: dict[str, Any] = {
+            "op": "solve",
+            "channels": channels,
+            "specs": list(wanted.specs),
+            "platform": wanted.platform,
+            "virtual_packages": wanted.all_virtual_packages(),
+            "cache": cache,
+        }
+        if solver == "conda-lock":
+            urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
+            request |= {"urls": sorted(urls), "names": sorted({_name_of(u) for u in urls})}
+        solved = call_worker(request, runner, reporter)
+    packages = tuple(sorted((package_of(r) for r in solved["records"]), key=lambda p: p.name))
+    if solver == "conda-lock" and (lost := set(request["urls"]) - {p.url for p in packages}):
+        raise EnvmgrError("solver-disagrees", "conda-lock chose packages that the channels do not list", context=sorted(lost))
+    return CondaLock(
+        platform=wanted.platform,
+        recipe_digest=wanted.digest(),
+        packages=packages,
+        channels=tuple(_source(name, site, solved) for name in wanted.channels),
+        virtual_packages=wanted.all_virtual_packages(),
+        solver=solver if solver == "conda-lock" else solved["solver"],
+    )
+
+
+def package_of(record: Mapping[str, Any]) -> LockedPackage:
+    """A repodata record as a locked package; InputError when the channel gives no sha256."""
+    if not record.get("sha256"):
+        raise InputError(
+            "channel-unhashed",
+            f"the channel gives no sha256 for {record['name']} {record['version']}",
+            context=record["url"],
+            hint="an install could not be checked: use a channel that has sha256 sums",
+        )
+    optional = ("size", "timestamp", "license", "noarch", "python_site_packages_path")
+    return LockedPackage(
+        **{key: record[key] for key in ("name", "version", "build", "build_number", "subdir", "url", "sha256")},
+        md5=record.get("md5") or "",
+        depends=tuple(record.get("depends", ())),
+        constrains=tuple(record.get("constrains", ())),
+        **{key: record.get(key) or None for key in optional},
+    )
+
+
+def channel_places(channel: Channel) -> list[str]:
+    """Where to read a channel, best first."""
+    return [*channel.mirrors, channel.url]
+
+
+def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[str, Any]:
+    channel = site.channels.get(name)
+    if channel is None and "://" in name:
+        channel = Channel(url=name)
+    if channel is None:
+        raise InputError(
+            "unknown-channel", f"the site has no channel `{name}`", context=f"known: {', '.join(sorted(site.channels))}",
+            hint=f"add it to site.yaml under `channels:` with its url",
+        )  # fmt: skip
+    chosen = places.get(name)
+    if chosen and "://" not in chosen:
+        folder = Path(chosen).expanduser().resolve()
+        if not folder.is_dir():
+            raise InputError("channel-missing", f"{folder} is no folder", context=f"given for channel {name}")
+        chosen = folder.as_uri()
+    return {"name": name, "url": channel.url, "places": [chosen] if chosen else channel_places(channel)}
+
+
+def _source(name: str, site: Site, solved: Mapping[str, Any]) -> ChannelSource:
+    """A folder that is not the channel's own place is a snapshot; its note and digests go into the lock."""
+    channel = site.channels.get(name) or Channel(url=name)
+    place = solved["places"][name]
+    if place.rstrip("/") == channel.url:
+        return ChannelSource(name, channel.url, "channel", {})
+    if place.startswith("file://"):
+        return ChannelSource(name, channel.url, "snapshot", solved["repodata"][name], channel.note)
+    return ChannelSource(name, channel.url, "mirror", {})
+
+
+def _conda_lock_urls(
+    wanted: CondaInput, channels: Iterable[Mapping[str, Any]], site: Site, runner: Runner, folder: Path
+) -> set[str]:
+    """Run `conda-lock lock` and return the chosen canonical URLs."""
+    import yaml
+
+    tool = find_conda_lock()
+    conda = site.conda or next((Path(p) for n in ("conda", "mamba", "micromamba") if (p := shutil.which(n))), None)
+    if conda is None:
+        raise EnvmgrError(
+            "solver-missing", "conda-lock needs a conda, mamba or micromamba", hint="name it in site.yaml (`conda:`), or lock with --solver rattler"
+        )
+    sources = {c["name"]: c for c in channels}
+    environment = {"channels": [c["places"][0] for c in sources.values()], "dependencies": list(wanted.specs)}
+    (folder / "environment.yml").write_text(pretty_json(environment), encoding="utf-8")
+    virtual = {"subdirs": {wanted.platform: {"packages": {k: v.partition(" ")[0] for k, v in wanted.all_virtual_packages().items()}}}}
+    (folder / "virtual.yml").write_text(pretty_json(virtual), encoding="utf-8")
+    argv = [tool, "lock", "--conda", conda, "-f", folder / "environment.yml", "-p", wanted.platform]
+    argv += ["--virtual-package-spec", folder / "virtual.yml", "--lockfile", folder / "conda-lock.yml"]
+    runner.run(argv, cwd=folder, timeout=1800)
+    locked = yaml.safe_load((folder / "conda-lock.yml").read_text(encoding="utf-8"))
+    urls = set()
+    for package in locked["package"]:
+        url = str(package["url"])
+        for channel in sources.values():
+            place = str(channel["places"][0]).rstrip("/")
+            if url.startswith(place + "/"):
+                url = channel["url"] + url[len(place) :]
+        urls.add(url)
+    return urls
+
+
+def find_conda_lock() -> Path:
+    """The `conda-lock` that was installed with us, or the one on PATH."""
+    beside = Path(sys.executable).parent / "conda-lock"
+    found = beside if beside.exists() else shutil.which("conda-lock")
+    if not found:
+        raise EnvmgrError("solver-missing", "conda-lock is not installed", hint="pip install conda-lock")
+    return Path(found)
+
+
+def _name_of(url: str) -> str:
+    return url.rpartition("/")[2].rsplit("-", 2)[0]

@@ -1,0 +1,139 @@
+"""The faces of progress on stderr: live bars on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from envmgr.report import Reporter, SilentReporter, Stage
+
+_EVERY = 5.0  # seconds between two plain lines of one stage
+
+
+def make_reporter(*, quiet: bool) -> Reporter:
+    """Silent when asked; live bars when stderr is a terminal; else plain lines."""
+    if quiet:
+        return SilentReporter()
+    return LiveReporter() if sys.stderr.isatty() else PlainReporter()
+
+
+def amount(done: int, unit: str) -> str:
+    """`12.3 MB` for bytes, `12 packages` for others."""
+    if unit != "bytes":
+        return f"{done} {unit}".strip()
+    value = float(done)
+    for name in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.0f} {name}" if name == "B" else f"{value:.1f} {name}"
+        value /= 1000
+    return f"{value:.2f} GB"
+
+
+class PlainReporter:
+    """One line at a stage's end, and one every five seconds in between: what a log or a CI wants."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        stage = _PlainStage(self, label, total, unit)
+        start = time.monotonic()
+        yield stage
+        self.say(f"{label}: {stage.text()} in {time.monotonic() - start:.1f} s".replace(":  in", ":"))
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+
+    def log(self, text: str) -> None:
+        pass
+
+
+class _PlainStage:
+    def __init__(self, reporter: PlainReporter, label: str, total: int | None, unit: str) -> None:
+        self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
+        self._done = 0
+        self._told = time.monotonic()
+
+    def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
+        self._done = done
+        self._total = total or self._total
+        if time.monotonic() - self._told >= _EVERY:
+            self._told = time.monotonic()
+            of = f" of {amount(self._total, self._unit)}" if self._total else ""
+            self._reporter.say(f"{self._label}: {amount(done, self._unit)}{of} {detail}".rstrip())
+
+    def text(self) -> str:
+        return amount(self._done, self._unit) if self._done else "done"
+
+
+class LiveReporter:
+    """rich's bars, one per stage under way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress: Any = None
+        self._running = 0
+
+    @contextmanager
+    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
+        with self._lock:
+            progress = self._started()
+            self._running += 1
+        task = progress.add_task(label, total=total, unit=unit, amount="")
+        start = time.monotonic()
+        stage = _LiveStage(progress, task, unit)
+        try:
+            yield stage
+        finally:
+            with self._lock:
+                progress.remove_task(task)
+                self._running -= 1
+                if not self._running:
+                    progress.stop()
+                    self._progress = None
+        self.say(f"[green]✓[/green] {label} {stage.last} [dim]{time.monotonic() - start:.1f} s[/dim]", markup=True)
+
+    def say(self, text: str, *, markup: bool = False) -> None:
+        from rich.console import Console
+        from rich.markup import escape
+
+        console = self._progress.console if self._progress is not None else Console(stderr=True)
+        console.print(text if markup else escape(text), highlight=False)
+
+    def log(self, text: str) -> None:
+        pass
+
+    def _started(self) -> Any:
+        if self._progress is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            self._progress = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.fields[amount]}"),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._progress.start()
+        return self._progress
+
+
+class _LiveStage:
+    def __init__(self, progress: Any, task: Any, unit: str) -> None:
+        self._progress, self._task, self._unit = progress, task, unit
+        self.last = ""
+
+    def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
+        if total is not None:
+            self._progress.update(self._task, total=total)
+        self.last = amount(done, self._unit)
+        self._progress.update(self._task, completed=done, amount=f"{self.last} {detail}".strip())

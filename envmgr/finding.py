@@ -1,0 +1,21 @@
+"""A finding: one thing that a check, an audit or a verification found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`where` is a file, an entry or a field; `nodes` is a folded node set, empty for the machine at hand."""
+
+    check: str
+    severity: Severity
+    where: str
+    found: str
+    expected: str = ""
+    hint: str = ""
+    nodes: str = ""

@@ -1,0 +1,114 @@
+"""The record of a generation, as data. Staging and publishing are in generations.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from envmgr.errors import EnvmgrError
+from envmgr.manifest import InstallFacts
+from envmgr.modulespec import ModuleSpec
+from envmgr.store import Prefix
+
+RECORD = "generation.json"
+SPECS = "modules.json"
+ABANDONED = "abandoned.json"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PublishedEntry(_Model):
+    """One entry of a generation. `path` is relative to the prefix; `lock` is the sha256 of the lock's text."""
+
+    digest: str
+    path: str
+    lock: str
+    fingerprint: str
+
+
+class GenerationRecord(_Model):
+    """`generation.json`: written last, so a generation without it is not complete.
+
+    `files` maps a path below the generation to the sha256 of its text; `render` digests templates and policies.
+    """
+
+    schema_version: int = 1
+    number: int
+    parent: int | None
+    created: str
+    user: str
+    host: str
+    reason: str
+    tools: dict[str, str]
+    render: str
+    entries: dict[str, PublishedEntry]
+    files: dict[str, str]
+
+
+class PublishedSpec(_Model):
+    """What a later generation needs to render an entry again: the module's data, and the install's part of it."""
+
+    spec: ModuleSpec
+    facts: InstallFacts
+
+
+def current_number(prefix: Prefix) -> int | None:
+    """The number that `current` names; None before the first publish."""
+    try:
+        target = os.readlink(prefix.current)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise EnvmgrError("current-damaged", f"{prefix.current} is not a link", context=str(error)) from None
+    match = re.fullmatch(r"generations/([0-9]{4,})", target)
+    if not match:
+        raise EnvmgrError("current-damaged", f"{prefix.current} names no generation", context=f"it points to {target}")
+    return int(match[1])
+
+
+def read_record(prefix: Prefix, number: int) -> GenerationRecord:
+    """Raises EnvmgrError `no-generation` for one that is not there or not complete."""
+    path = prefix.generation(number) / RECORD
+    try:
+        return GenerationRecord.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise EnvmgrError("no-generation", f"there is no generation {number}", context=str(path), hint="`envmgr history` lists them") from None
+    except ValueError as error:
+        raise EnvmgrError("generation-damaged", f"{path} cannot be read", context=str(error)) from None
+
+
+def read_current(prefix: Prefix) -> GenerationRecord | None:
+    number = current_number(prefix)
+    return None if number is None else read_record(prefix, number)
+
+
+def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
+    """entry -> the raw `PublishedSpec`; parse the ones needed with `published_spec`."""
+    path = prefix.generation(number) / SPECS
+    try:
+        data: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise EnvmgrError("generation-damaged", f"{path} cannot be read", context=str(error)) from None
+    return data
+
+
+def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
+    return PublishedSpec.model_validate(raw)
+
+
+def generation_numbers(prefix: Prefix) -> list[int]:
+    """Every number ever taken (complete, under way or abandoned), ascending."""
+    if not prefix.generations.is_dir():
+        return []
+    return sorted(int(p.name) for p in prefix.generations.iterdir() if re.fullmatch(r"[0-9]{4,}", p.name))
+
+
+def complete_numbers(prefix: Prefix) -> list[int]:
+    return [n for n in generation_numbers(prefix) if (prefix.generation(n) / RECORD).is_file()]

@@ -1,0 +1,296 @@
+"""Stage a generation, publish it by one rename, go back, clean up. Everything here holds the prefix's publish lock."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import envmgr
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.files import (
+    atomic_write, canonical_json, explain_os_error, file_lock, flip_symlink, pretty_json, remove_tree, sha256_bytes,
+    sha256_file, sync_folder,
+)  # fmt: skip
+from envmgr.generation import (
+    ABANDONED, RECORD, SPECS, GenerationRecord, PublishedEntry, PublishedSpec, complete_numbers, current_number,
+    generation_numbers, read_record, read_specs,
+)  # fmt: skip
+from envmgr.lmod import Lmod
+from envmgr.manifest import InstallFacts
+from envmgr.modulefiles import ModulePolicies, fingerprint, render_tree, templates_digest
+from envmgr.modulespec import ModuleSpec
+from envmgr.names import Entry
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Prefix
+from envmgr.tree import make_read_only
+
+
+@dataclass(frozen=True, slots=True)
+class NewModule:
+    """An entry for the next generation. `lock` is the sha256 of its lock's text."""
+
+    spec: ModuleSpec
+    facts: InstallFacts
+    lock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a publish changes on whatever is current by then."""
+
+    add: Mapping[str, NewModule]
+    remove: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """`number` is None when the rebased change was already there; `parent` is what `current` named before."""
+
+    number: int | None
+    parent: int | None
+    changed: tuple[str, ...]
+
+
+Check = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
+"""Gets the staged modules folder, its lmodrc.lua and the changed modules; raises to keep `current` as it is."""
+
+
+@contextmanager
+def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[None]:
+    """The one prefix lock. Cleans up what a killed publish left before anything else."""
+
+    def stop() -> None:
+        if runner.cancel.is_set():
+            raise Interrupted
+
+    def waiting(holder: str) -> None:
+        reporter.say(f"waiting for {holder}, which publishes")
+
+    with file_lock(prefix.publish_lock, on_wait=waiting, check=stop):
+        with explain_os_error(prefix.generations):
+            prefix.generations.mkdir(exist_ok=True)
+            _clean_incomplete(prefix, reporter)
+        yield
+
+
+def publish(
+    change: Change, site: Site, lmod: Lmod, runner: Runner, reporter: Reporter, *, templates: Path, check: Check
+) -> Published:
+    """Stage `current` plus `change`, let `check` judge it, flip. `current` is read under the lock (rebase).
+
+    Raises:
+        EnvmgrError: whatever staging or `check` raises; `current` is then untouched, and the number stays taken.
+    """
+    prefix = Prefix(site.prefix)
+    policies = ModulePolicies.from_site(site)
+    render = render_digest(templates, policies)
+    with publishing(prefix, runner, reporter):
+        parent = current_number(prefix)
+        record = None if parent is None else read_record(prefix, parent)
+        old = {} if parent is None else read_specs(prefix, parent)
+        merged = _merge(old, change)
+        entries = _published_entries(merged, old, record, change, policies, templates)
+        changed = _changed(entries, record)
+        if record is not None and not changed and record.render == render and entries == record.entries:
+            return Published(None, parent, ())
+        _check_dependencies(merged)
+        number, folder = _take_number(prefix)
+        try:
+            with reporter.stage(f"generation {number} modules", total=len(merged), unit="modules") as stage:
+                files = _write_modules(folder, merged, number, policies, templates, lmod)
+                stage.update(len(merged))
+            with reporter.stage(f"generation {number} spider cache"):
+                lmod.build_spider_cache(folder / "modules", folder / "spider")
+            check(folder / "modules", folder / "lmodrc.lua", {k: m.spec for k, m in merged.items() if k in changed})
+            _complete(folder, number, parent, change.reason, render, entries, files, lmod)
+        except BaseException as error:
+            _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
+            raise
+        _flip(prefix, number, parent, change.reason)
+    return Published(number, parent, tuple(sorted(changed)))
+
+
+def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) -> tuple[int, int]:
+    """Point `current` at an earlier (or later) complete generation; returns (from, to).
+
+    Raises:
+        EnvmgrError: `no-generation`, `nothing-published`, `install-missing` when one of its installs is gone.
+    """
+    with publishing(prefix, runner, reporter):
+        before = current_number(prefix)
+        if before is None:
+            raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
+        record = read_record(prefix, number)
+        gone = [f"{entry}: {e.path}" for entry, e in record.entries.items() if not (prefix.root / e.path).is_dir()]
+        if gone:
+            raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
+        if before != number:
+            _flip(prefix, number, before, f"rollback to {number}")
+    return before, number
+
+
+def render_digest(templates: Path, policies: ModulePolicies) -> str:
+    """What besides the entries decides the text of every module."""
+    return sha256_bytes(canonical_json({"schema": 1, "templates": templates_digest(templates), "policies": policies.model_dump()}))
+
+
+def flips(prefix: Prefix) -> list[dict[str, Any]]:
+    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`."""
+    if not prefix.history.exists():
+        return []
+    return [json.loads(line) for line in prefix.history.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+
+def remove_generations(numbers: list[int], prefix: Prefix) -> None:
+    """Forget generations, keeping the numbers taken. Under `publishing` only."""
+    for number in numbers:
+        _abandon(prefix.generation(number), "removed by gc")
+
+
+def _merge(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
+    kept = {k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove}
+    added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
+    return dict(sorted((kept | added).items()))
+
+
+def _published_entries(
+    merged: Mapping[str, PublishedSpec],
+    old: Mapping[str, Any],
+    record: GenerationRecord | None,
+    change: Change,
+    policies: ModulePolicies,
+    templates: Path,
+) -> dict[str, PublishedEntry]:
+    digest = templates_digest(templates)
+    entries = {}
+    for name, item in merged.items():
+        spec = item.spec
+        previous = record.entries.get(name) if record and name in old else None
+        entries[name] = PublishedEntry(
+            digest=spec.digest,
+            path=str(Path("store") / spec.name / Path(spec.root).name),
+            lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
+            fingerprint=fingerprint(spec, policies, digest),
+        )
+    return entries
+
+
+def _changed(entries: Mapping[str, PublishedEntry], record: GenerationRecord | None) -> set[str]:
+    before = record.entries if record else {}
+    return {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
+
+
+def _check_dependencies(merged: Mapping[str, PublishedSpec]) -> None:
+    missing = [f"{k} depends on {d}" for k, item in merged.items() for d in item.spec.depends if d not in merged]
+    if missing:
+        raise EnvmgrError(
+            "dependency-missing", "a published entry would lose what it depends on", context=missing,
+            hint="remove the dependents too, or keep the dependency",
+        )  # fmt: skip
+
+
+def _take_number(prefix: Prefix) -> tuple[int, Path]:
+    """The next number ever, by exclusive mkdir."""
+    number = max(generation_numbers(prefix), default=0) + 1
+    while True:
+        folder = prefix.generation(number)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return number, folder
+
+
+def _write_modules(
+    folder: Path, merged: Mapping[str, PublishedSpec], number: int, policies: ModulePolicies, templates: Path, lmod: Lmod
+) -> dict[str, str]:
+    """Write modules, lmodrc.lua and the specs; returns relative path -> sha256."""
+    specs = [item.spec for item in merged.values()]
+    texts = {f"modules/{p}": t for p, t in render_tree(specs, generation=number, policies=policies, templates=templates).items()}
+    texts["lmodrc.lua"] = lmod.lmodrc_text(folder / "spider")
+    texts[SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in merged.items()})
+    with explain_os_error(folder):
+        (folder / "modules").mkdir()
+        for name in sorted({str(Path(p).parent) for p in texts}):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            (folder / path).write_text(text, encoding="utf-8")
+    lmod.check_syntax([folder / p for p in texts if p.endswith(".lua")])
+    return {path: sha256_bytes(text.encode()) for path, text in texts.items()}
+
+
+def _complete(
+    folder: Path,
+    number: int,
+    parent: int | None,
+    reason: str,
+    render: str,
+    entries: dict[str, PublishedEntry],
+    files: dict[str, str],
+    lmod: Lmod,
+) -> None:
+    spider = {str(p.relative_to(folder)): sha256_file(p) for p in (folder / "spider").rglob("*") if p.is_file()}
+    record = GenerationRecord(
+        number=number,
+        parent=parent,
+        created=_now(),
+        user=getpass.getuser(),
+        host=socket.gethostname(),
+        reason=reason,
+        tools={"envmgr": envmgr.__version__, "lmod": lmod.version()},
+        render=render,
+        entries=entries,
+        files=dict(sorted((files | spider).items())),
+    )
+    with explain_os_error(folder):
+        make_read_only(folder, mask=0o022)
+        folder.chmod(0o755)
+        os.sync()  # modules and cache reach the disk before the record that says they are complete
+        atomic_write(folder / RECORD, record.model_dump_json(indent=1) + "\n", mode=0o444)
+        folder.chmod(0o555)
+        sync_folder(folder.parent)
+
+
+def _flip(prefix: Prefix, number: int, before: int | None, reason: str) -> None:
+    flip_symlink(prefix.current, f"generations/{number:04d}")
+    line = {"time": _now(), "user": getpass.getuser(), "host": socket.gethostname(), "from": before, "to": number, "reason": reason}
+    with explain_os_error(prefix.history), prefix.history.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _abandon(folder: Path, reason: str) -> None:
+    """Empty a generation but keep its number taken: numbers are never reused."""
+    folder.chmod(0o755)
+    for child in folder.iterdir():
+        if child.name != ABANDONED:
+            remove_tree(child)
+    try:
+        atomic_write(folder / ABANDONED, pretty_json({"time": _now(), "reason": reason}))
+    except EnvmgrError:
+        pass  # a full disk: the empty folder alone keeps the number
+
+
+def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
+    current = current_number(prefix)
+    complete = set(complete_numbers(prefix))
+    for number in generation_numbers(prefix):
+        folder = prefix.generation(number)
+        if number not in complete and number != current and not (folder / ABANDONED).exists():
+            reporter.log(f"cleaning generation {number}, left by a publish that was killed")
+            _abandon(folder, "its publish was killed")
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,221 @@
+"""What only Lmod knows: where it lies, its system cache, its Lua, and what a module does to an environment."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.errors import CommandError, EnvmgrError
+from envmgr.lua import lua_quote
+from envmgr.run import Runner, clean_env
+
+# The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
+LOAD_FAILED = 97
+
+_USUAL_FOLDERS = (Path("/usr/share/lmod"), Path("/opt/apps/lmod"), Path("/usr/local/lmod"), Path("/opt/lmod"))
+_TIMESTAMP = "timestamp"
+_TIMEOUT = 600.0  # seconds, for any of Lmod's programs
+
+# What Lmod keeps in the environment for itself, and what bash adds: no effect of a module.
+_BOOKKEEPING = re.compile(r"_ModuleTable.*|__LMOD_.*|LOADEDMODULES|_LMFILES_|LMOD_FAMILY_.*|PWD|OLDPWD|SHLVL|_")
+
+# Reads paths from stdin, as many lines as there are files; prints `path:line: reason` for each that Lua refuses.
+# The chunk is called "=m" because Lua cuts long names short.
+_PARSE = r"""
+local parse = loadstring or function(text, name) return load(text, name, "t", {}) end
+for path in io.lines() do
+  local file, reason = io.open(path, "rb")
+  if file then
+    local chunk
+    chunk, reason = parse(file:read("*a"), "=m")
+    file:close()
+    reason = not chunk and path .. (reason:match("^m(:.*)$") or ": " .. reason)
+  end
+  if reason then print(reason) end
+end
+"""
+
+# $1 is the lmod command, the rest are entries. Where Lmod fails it prints `false`, which is then what eval returns.
+_LOAD = """
+text="$("$1" bash load "${@:2}")" && eval "$text" || exit 1
+env -0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lmod:
+    """One installation of Lmod: `package` has `init/`, `commands` has `lmod` and `update_lmod_system_cache_files`."""
+
+    package: Path
+    commands: Path
+    runner: Runner
+
+    def init_script(self, shell: str) -> Path:
+        """What a shell (`bash`, `sh`, `zsh`, `csh`, …) sources to get `module`. EnvmgrError `lmod-shell` if Lmod has none."""
+        path = self.package / "init" / shell
+        if not path.is_file():
+            raise EnvmgrError("lmod-shell", f"Lmod has no start-up file for the shell `{shell}`", context=str(path))
+        return path
+
+    def version(self) -> str:
+        """Such as `8.6.19`."""
+        with _scratch_environment() as env:
+            done = self.runner.run([self.commands / "lmod", "bash", "--version"], env=env, timeout=_TIMEOUT)
+        found = re.search(r"Version\s+(\d[\w.]*)", done.stdout + done.stderr)
+        if not found:
+            raise EnvmgrError("lmod-broken", "Lmod does not tell its version", context=done.stdout + done.stderr)
+        return found[1]
+
+    def build_spider_cache(self, modules: Path, spider: Path) -> None:
+        """Write Lmod's system cache of the tree `modules` into `spider`, for exactly these paths, as they are spelled.
+
+        Lmod lists a module here that Lua cannot read, without a word: `check_syntax` comes first.
+
+        Raises:
+            EnvmgrError: `spider-cache-failed`, with what Lmod said.
+        """
+        failed = "spider-cache-failed", f"Lmod could not make its cache of {modules}"
+        for path in (modules, spider):
+            # Lmod's script does not quote, and MODULEPATH is a list separated by colons.
+            if not path.is_absolute() or re.search(r"[\s:*?\[\]\\]", str(path)):
+                reason = f"{path} must be absolute and without spaces, colons, backslashes and wildcards"
+                raise EnvmgrError(*failed, context=reason)
+        if not modules.is_dir():  # Lmod would write an empty cache
+            raise EnvmgrError(*failed, context="there is no such folder")
+        command = self.commands / "update_lmod_system_cache_files"
+        try:
+            with _scratch_environment() as env:
+                done = self.runner.run(
+                    [command, "-d", spider, "-t", spider / _TIMESTAMP, modules], env=env, timeout=_TIMEOUT
+                )
+        except CommandError as error:
+            raise EnvmgrError(*failed, context=(error.message, error.stdout, error.stderr)) from error
+        cache = spider / "spiderT.lua"
+        if done.stderr.strip() or not cache.is_file() or not cache.stat().st_size:
+            raise EnvmgrError(*failed, context=done.stderr or f"{cache} was not written")
+
+    @staticmethod
+    def lmodrc_text(spider: Path) -> str:
+        """The rc file that names the cache in `spider`. Source: Lmod's manual, "The spider cache", `scDescriptT`."""
+        return f"""\
+scDescriptT = {{
+  {{
+    ["dir"] = {lua_quote(str(spider))},
+    ["timestamp"] = {lua_quote(str(spider / _TIMESTAMP))},
+  }},
+}}
+"""
+
+    def check_syntax(self, paths: Sequence[Path]) -> None:
+        """Every file through the parser of the Lua that runs Lmod, in one process.
+
+        Raises:
+            EnvmgrError: `module-syntax`, with a line `file:line: reason` for each file that is not Lua.
+        """
+        if not paths:
+            return
+        done = self.runner.run(
+            [*self._lua(), "-e", _PARSE], stdin="".join(f"{path}\n" for path in paths), timeout=_TIMEOUT
+        )
+        if faults := done.stdout.splitlines():
+            what = "a modulefile is" if len(faults) == 1 else f"{len(faults)} modulefiles are"
+            raise EnvmgrError("module-syntax", f"{what} not valid Lua", context=faults)
+
+    def module_environment(
+        self, generation_modules: Path, lmodrc: Path, entries: Sequence[str]
+    ) -> dict[str, str | None]:
+        """What loading `entries`, in this order, changes in a clean environment: variable -> value, None where it is gone.
+
+        Lmod's own bookkeeping is left out. Raises EnvmgrError `module-load-failed` with what Lmod said.
+        """
+        command = self.commands / "lmod"
+        with _scratch_environment(
+            MODULEPATH=str(generation_modules), LMOD_RC=str(lmodrc), LMOD_CACHED_LOADS="yes"
+        ) as env:
+            done = self.runner.run(
+                ["bash", "--noprofile", "--norc", "-c", _LOAD, "bash", command, *entries],
+                env=env,
+                timeout=_TIMEOUT,
+                check=False,
+            )
+        if done.returncode:
+            raise EnvmgrError("module-load-failed", f"cannot load {' '.join(entries)}", context=done.stderr.strip())
+        after = dict(item.partition("=")[::2] for item in done.stdout.split("\0") if item)
+        changed = {key: after.get(key) for key in sorted({*env, *after}) if env.get(key) != after.get(key)}
+        return {key: value for key, value in changed.items() if not _BOOKKEEPING.fullmatch(key)}
+
+    def module_shell_prologue(self, modules: Path, lmodrc: Path, entry: str) -> str:
+        """Bash text after which `entry` is loaded, and nothing else; it exits with `LOAD_FAILED` where that fails.
+
+        Whatever Lmod the shell inherited is forgotten first. Lmod itself must lie on the node where it lies here.
+        """
+        init, wanted = shlex.quote(str(self.package / "init" / "bash")), shlex.quote(entry)
+        failed = f'echo "envmgr: on $(uname -n): $1" >&2; exit {LOAD_FAILED}'
+        return f"""\
+envmgr_failed() {{ {failed}; }}
+unset -v "${{!LMOD_@}}" "${{!__LMOD_@}}" "${{!_ModuleTable@}}" LOADEDMODULES _LMFILES_ MODULEPATH MODULEPATH_ROOT
+unset -f module ml 2>/dev/null
+export MODULEPATH={shlex.quote(str(modules))} LMOD_RC={shlex.quote(str(lmodrc))} LMOD_CACHED_LOADS=yes
+[ -r {init} ] || envmgr_failed "Lmod is not there: cannot read "{init}
+[ -d "$MODULEPATH" ] || envmgr_failed "the modules are not there: no folder $MODULEPATH"
+. {init}
+module load {wanted} || envmgr_failed "cannot load "{wanted}
+case ":$LOADEDMODULES:" in *:{wanted}:*) ;; *) envmgr_failed "Lmod did not load "{wanted} ;; esac
+unset -f envmgr_failed
+"""
+
+    def _lua(self) -> list[str]:
+        """The interpreter that Lmod's own programs name in their first line."""
+        with (self.commands / "lmod").open("rb") as file:
+            first = file.readline(4096).decode("utf-8", "replace").strip()
+        if not first.startswith("#!"):
+            raise EnvmgrError("lmod-broken", f"{self.commands / 'lmod'} does not start with the Lua that runs it")
+        return first[2:].split()
+
+
+def find_lmod(site_lmod_dir: Path | None, environ: Mapping[str, str], *, runner: Runner | None = None) -> Lmod:
+    """The Lmod to use: the site's, the one of the caller's shell, or one in a usual place.
+
+    Both the package's folder (with `init/` and `libexec/`) and its `libexec` are understood. A site's setting that is
+    wrong is an error: another Lmod than the one chosen is never taken.
+
+    Raises:
+        EnvmgrError: `lmod-missing`, with where it was looked for.
+    """
+    looked: list[str] = []
+    for folder in [site_lmod_dir] if site_lmod_dir else _candidates(environ):
+        for package in (folder, folder.parent):
+            commands = package / "libexec"
+            if (commands / "lmod").is_file() and (package / "init" / "bash").is_file():
+                return Lmod(package, commands, runner or Runner())
+        looked.append(str(folder))
+    raise EnvmgrError(
+        "lmod-missing",
+        "Lmod is not here" if site_lmod_dir is None else f"there is no Lmod in {site_lmod_dir}",
+        context=f"looked in {', '.join(dict.fromkeys(looked))}",
+        hint="`apt-get install lmod` (Debian, Ubuntu) or `dnf install epel-release && dnf install Lmod` (Rocky, Alma, "
+        "RHEL); if it lies in another folder, name that in site.yaml: lmod: {dir: …}",
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+    for variable in ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD"):
+        if value := environ.get(variable):
+            yield Path(value).parent if variable == "LMOD_CMD" else Path(value)
+    for folder in _USUAL_FOLDERS:
+        yield folder / "lmod"  # a link to the version in use, usually
+    for folder in _USUAL_FOLDERS:
+        versions = [path for path in folder.glob("*/") if path.name[:1].isdigit()]
+        yield from sorted(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)], reverse=True)
+
+
+@contextmanager
+def _scratch_environment(**extra: str) -> Iterator[dict[str, str]]:
+    """A clean environment with an empty home, so that no `~/.lmodrc.lua` and no user cache has a say."""
+    with tempfile.TemporaryDirectory(prefix="envmgr-lmod-") as home:
+        yield clean_env(**extra, HOME=home)

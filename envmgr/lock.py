@@ -1,0 +1,113 @@
+"""The lock as data: what a recipe resolved to, exactly. Files that hold it are read and written by lockfile.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from envmgr.files import canonical_json, sha256_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPackage:
+    """One conda package. `size` is bytes and `timestamp` milliseconds since the epoch where the channel tells them."""
+
+    name: str
+    version: str
+    build: str
+    build_number: int
+    subdir: str
+    url: str
+    md5: str
+    sha256: str
+    depends: tuple[str, ...] = ()
+    constrains: tuple[str, ...] = ()
+    noarch: str | None = None
+    size: int | None = None
+    timestamp: int | None = None
+    license: str | None = None
+    python_site_packages_path: str | None = None
+
+    @property
+    def file_name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    @property
+    def channel(self) -> str:
+        """The channel's URL: two levels above the file."""
+        return self.url.rsplit("/", 2)[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the empty fields, so that a new optional field changes no old sidecar."""
+        return {key: value for key, value in asdict(self).items() if value not in (None, ())}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LockedPackage:
+        """Raises TypeError for unknown or missing fields."""
+        lists = {key: tuple(data[key]) for key in ("depends", "constrains") if key in data}
+        return cls(**{**data, **lists})
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSource:
+    """Where a channel's records came from at lock time.
+
+    `kind` is `channel`, `mirror` or `snapshot`; `repodata` maps subdir -> sha256 of its repodata.json where that is a fact of
+    the input (a folder); `note` is the site's word on the snapshot. No path or host of the machine is kept.
+    """
+
+    name: str
+    url: str
+    kind: str
+    repodata: Mapping[str, str]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CondaLock:
+    """A solved environment for one platform, packages sorted by name."""
+
+    platform: str
+    recipe_digest: str
+    packages: tuple[LockedPackage, ...]
+    channels: tuple[ChannelSource, ...]
+    virtual_packages: Mapping[str, str]
+    solver: str
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return {p.name: p.version for p in self.packages}
+
+    def identity(self) -> list[dict[str, str]]:
+        """What of the lock decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
+        keys = ("name", "version", "build", "subdir", "url", "sha256")
+        return [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
+
+
+@dataclass(frozen=True, slots=True)
+class LockChange:
+    """One difference of two locks; `old` or `new` is empty for an added or removed package."""
+
+    name: str
+    old: str
+    new: str
+
+
+def recipe_digest(backend: str, recipe_input: Mapping[str, Any]) -> str:
+    """sha256 over the versioned canonical form of what a lock answers: the backend and its input, nothing else."""
+    return sha256_bytes(canonical_json({"schema": 1, "backend": backend, "input": recipe_input}))
+
+
+def describe(packages: Iterable[LockedPackage]) -> dict[str, str]:
+    """name -> `version build`, as diffs, generations and plans show a package."""
+    return {p.name: f"{p.version} {p.build}" for p in packages}
+
+
+def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockChange, ...]:
+    """What changed between two `describe` results, sorted by name."""
+    return tuple(
+        LockChange(name, old.get(name, ""), new.get(name, ""))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    )

@@ -1,0 +1,211 @@
+"""conda-lock.yml (v1) and its sidecar: the text of a lock. Source: conda-lock 4, `lockfile/v1/models.py`.
+
+The YAML file is the lock, for us and for conda-lock, micromamba and pixi. Its format loses `constrains`, build strings of
+dependencies, sizes and `noarch`; the sidecar keeps the full records, and is used only while it belongs to the same YAML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import canonical_json, pretty_json, sha256_bytes
+from envmgr.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.yamlfile import parse_yaml, read_text
+
+LOCK_NAME = "conda-lock.yml"
+SIDECAR_NAME = "conda-lock.records.json"
+
+
+def lock_texts(lock: CondaLock) -> dict[str, str]:
+    """File name -> text: the same lock gives the same bytes."""
+    text = _yaml_text(lock)
+    sidecar = {
+        "schema": 1,
+        "lock_sha256": sha256_bytes(text.encode()),
+        "recipe_digest": lock.recipe_digest,
+        "platform": lock.platform,
+        "solver": lock.solver,
+        "virtual_packages": dict(lock.virtual_packages),
+        "channels": [
+            {"name": c.name, "url": c.url, "kind": c.kind, "repodata": dict(c.repodata), "note": c.note}
+            for c in lock.channels
+        ],
+        "packages": [p.to_json() for p in lock.packages],
+    }
+    return {LOCK_NAME: text, SIDECAR_NAME: pretty_json(sidecar)}
+
+
+def read_lock(folder: Path) -> tuple[CondaLock, str]:
+    """The lock beside a recipe, and the sha256 of its text.
+
+    Raises:
+        EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file, line and package.
+    """
+    path = folder / LOCK_NAME
+    if not path.exists():
+        entry = f"{folder.parent.name}/{folder.name}"
+        raise EnvmgrError("lock-missing", f"{entry} has no lock", context=str(path), hint=f"run `envmgr lock {entry}` and commit the result")
+    text = read_text(path, what="lock")
+    digest = sha256_bytes(text.encode())
+    lock = _from_sidecar(folder / SIDECAR_NAME, digest) or _from_yaml(path, text)
+    _require_hashes(lock, path, text)
+    return lock, digest
+
+
+def _yaml_text(lock: CondaLock) -> str:
+    custom = {"envmgr_recipe_digest": lock.recipe_digest}
+    for channel in lock.channels:
+        if channel.kind == "snapshot":
+            parts = [f"{subdir} {digest}" for subdir, digest in sorted(channel.repodata.items())]
+            custom[f"envmgr_snapshot_{channel.name}"] = "; ".join([*([channel.note] if channel.note else []), *parts])
+    document = {
+        "version": 1,
+        "metadata": {
+            "content_hash": {lock.platform: lock.recipe_digest},
+            "channels": [{"url": c.url, "used_env_vars": []} for c in lock.channels],
+            "platforms": [lock.platform],
+            "sources": ["recipe.yaml"],
+            "custom_metadata": custom,
+        },
+        "package": [
+            {
+                "name": p.name,
+                "version": p.version,
+                "manager": "conda",
+                "platform": lock.platform,
+                "dependencies": _dependencies(p.depends),
+                "url": p.url,
+                "hash": {"md5": p.md5, "sha256": p.sha256},
+                "build": p.build,
+                "category": "main",
+                "optional": False,
+            }
+            for p in lock.packages
+        ],
+    }
+    head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
+    return head + yaml.dump(document, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=200)
+
+
+def _dumper() -> Any:
+    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps nobody
+            return True
+
+    return Dumper
+
+
+def _dependencies(depends: tuple[str, ...]) -> dict[str, str]:
+    """`["python >=3.9", "python <4"]` -> `{"python": ">=3.9,<4"}`, sorted; build strings are kept after a space."""
+    result: dict[str, str] = {}
+    for text in depends:
+        name, _, rest = text.strip().partition(" ")
+        result[name] = f"{result[name]},{rest}" if result.get(name) and rest else result.get(name) or rest
+    return dict(sorted(result.items()))
+
+
+def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
+    """The full records; None when there is no sidecar, or it belongs to another text of the lock."""
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise InputError("lock-invalid", f"{path} is not JSON", context=str(error)) from None
+    if not isinstance(data, dict) or data.get("lock_sha256") != lock_sha256:
+        return None
+    if data.get("schema") != 1:
+        raise InputError("lock-invalid", f"{path} has schema {data.get('schema')}, this envmgr knows 1", hint="use a newer envmgr")
+    try:
+        return CondaLock(
+            platform=data["platform"],
+            recipe_digest=data["recipe_digest"],
+            packages=tuple(LockedPackage.from_json(p) for p in data["packages"]),
+            channels=tuple(ChannelSource(**c) for c in data["channels"]),
+            virtual_packages=data["virtual_packages"],
+            solver=data["solver"],
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=str(error)) from None
+
+
+def _from_yaml(path: Path, text: str) -> CondaLock:
+    data = parse_yaml(text, path)
+    if not isinstance(data, dict) or data.get("version") != 1:
+        found = data.get("version") if isinstance(data, dict) else type(data).__name__
+        raise InputError("lock-invalid", f"{path} is not a conda-lock v1 file", context=f"version: {found}")
+    metadata = _get(data, "metadata", dict, str(path))
+    platforms = _get(metadata, "platforms", list, f"{path}: metadata")
+    if len(platforms) != 1:
+        raise InputError("lock-invalid", f"{path}: one platform is expected", context=f"platforms: {platforms}")
+    packages = []
+    for index, item in enumerate(_get(data, "package", list, str(path))):
+        where = f"{path}: package[{index}]"
+        if not isinstance(item, dict):
+            raise InputError("lock-invalid", f"{where} is not a mapping")
+        if item.get("manager") != "conda":
+            raise InputError("lock-invalid", f"{where}: manager `{item.get('manager')}` is not supported", context=str(item.get("name")))
+        packages.append(_package_of(item, where))
+    custom = metadata.get("custom_metadata") or {}
+    return CondaLock(
+        platform=str(platforms[0]),
+        recipe_digest=str(custom.get("envmgr_recipe_digest", "")),
+        packages=tuple(sorted(packages, key=lambda p: p.name)),
+        channels=tuple(ChannelSource(str(c.get("url")), str(c.get("url")), "channel", {}) for c in metadata.get("channels", [])),
+        virtual_packages={},
+        solver="unknown",
+    )
+
+
+def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
+    url = _get(item, "url", str, where)
+    name, version = _get(item, "name", str, where), _get(item, "version", str, where)
+    match = re.fullmatch(r".+/(?P<subdir>[a-z0-9-]+)/(?P<stem>[^/]+)\.(conda|tar\.bz2)", url)
+    if not match or not match["stem"].startswith(f"{name}-{version}-"):
+        raise InputError("lock-invalid", f"{where}: the URL does not name {name} {version}", context=url)
+    build = match["stem"].removeprefix(f"{name}-{version}-")
+    number = re.search(r"_(\d+)$", build)
+    hashes = _get(item, "hash", dict, where)
+    return LockedPackage(
+        name=name,
+        version=version,
+        build=build,
+        build_number=int(number[1]) if number else 0,
+        subdir=match["subdir"],
+        url=url,
+        md5=str(hashes.get("md5") or ""),
+        sha256=str(hashes.get("sha256") or ""),
+        depends=tuple(f"{k} {v}".strip() for k, v in (item.get("dependencies") or {}).items()),
+    )
+
+
+def _get(data: Mapping[str, Any], key: str, kind: type[Any], where: str) -> Any:
+    value = data.get(key)
+    if not isinstance(value, kind):
+        raise InputError("lock-invalid", f"{where}: `{key}` must be a {kind.__name__}", context=f"found {type(value).__name__}")
+    return value
+
+
+def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
+    """Invariant 5: a record without sha256 would be linked unchecked."""
+    for package in lock.packages:
+        if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
+            line = next((n for n, row in enumerate(text.splitlines(), 1) if row.strip() == f"url: {package.url}"), 1)
+            raise InputError(
+                "lock-unhashed",
+                f"{path}:{line}: {package.name} {package.version} has no sha256",
+                context=package.url,
+                hint="lock again from a channel whose repodata has sha256 sums",
+            )
+
+
+def lock_identity(lock: CondaLock) -> str:
+    """sha256 over the lock's identity: what a record of a generation names it by."""
+    return sha256_bytes(canonical_json(lock.identity()))

@@ -1,0 +1,28 @@
+"""Text as Lua: the one place where a value is quoted for a modulefile or an rc file."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters (C0, DEL, C1), what ends a line for Python or an editor, what has a meaning inside Lua's quotes, and
+# bytes that were not UTF-8 (Python keeps those as lone surrogates).
+_UNSAFE = re.compile('[\x00-\x1f"\\\\\x7f-\x9f\u2028\u2029\ud800-\udfff]')
+
+
+def lua_quote(text: str) -> str:
+    r"""`text` as a Lua string literal on one line, valid in Lua 5.1 to 5.4 and safe at any place of a template.
+
+    UTF-8 passes through; control characters, line separators and stray bytes become `\ddd`, one per byte: three decimal
+    digits are the only form that all these Luas read, and never run into a digit that follows.
+
+    Raises:
+        UnicodeEncodeError: a lone surrogate that stands for no byte.
+    Source: Lua 5.1 reference manual 2.1, Lua 5.4 3.1 "Lexical Conventions".
+    """
+    return '"' + _UNSAFE.sub(_escaped, text) + '"'
+
+
+def _escaped(match: re.Match[str]) -> str:
+    if (character := match[0]) in '"\\':
+        return "\\" + character
+    return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogateescape"))

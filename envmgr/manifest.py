@@ -1,0 +1,113 @@
+"""The manifest: what an install contains and where it comes from. Written last; an install without one does not exist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from envmgr.errors import EnvmgrError
+from envmgr.files import atomic_write
+from envmgr.modulespec import EnvOp
+from envmgr.tree import TreePath, scan_tree, tree_digest
+
+
+class InstallFacts(BaseModel):
+    """What a module needs to know of an install: `environment` is its PATH-like variables and captured activation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    environment: tuple[EnvOp, ...] = ()
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """`digest` names the install, `tree` is the tree digest, `mask` the umask applied to the recorded modes."""
+
+    digest: str
+    tree: str
+    mask: int
+    facts: InstallFacts
+    provenance: Mapping[str, Any]
+    paths: tuple[TreePath, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(p.size for p in self.paths)
+
+
+def make_manifest(
+    root: Path, digest: str, facts: InstallFacts, provenance: Mapping[str, Any], *, mask: int, workers: int
+) -> Manifest:
+    """Hash every path under `root`. Modes are recorded before `mask`, so that two sites' trees have one digest."""
+    paths = tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
+    return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths)
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """One path per line: long, but to read and to diff. The digest comes first, for those who need only that."""
+    head = {
+        "digest": manifest.digest,
+        "schema": 1,
+        "tree": manifest.tree,
+        "mask": f"{manifest.mask:03o}",
+        "facts": manifest.facts.model_dump(mode="json"),
+        "provenance": dict(manifest.provenance),
+    }
+    rows = ",\n".join(json.dumps(p.row(), ensure_ascii=False) for p in manifest.paths)
+    atomic_write(path, json.dumps(head, ensure_ascii=False)[:-1] + ',\n"paths": [\n' + rows + "\n]}\n", mode=0o444)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Raises EnvmgrError `manifest-damaged`."""
+    try:
+        data = json.loads(path.read_bytes())
+        return Manifest(
+            digest=data["digest"],
+            tree=data["tree"],
+            mask=int(data["mask"], 8),
+            facts=InstallFacts.model_validate(data["facts"]),
+            provenance=data["provenance"],
+            paths=tuple(_from_row(row) for row in data["paths"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise EnvmgrError("manifest-damaged", f"{path} cannot be read", context=str(error), hint="`envmgr gc` and build again") from None
+
+
+def differences(root: Path, manifest: Manifest, *, workers: int = 4) -> list[str]:
+    """What of a tree is not as its manifest says, as readable lines, sorted by path; empty when all is well."""
+    if not root.is_dir():
+        return [f"{root} is missing"]
+    found = {p.path: _unmasked(p) for p in scan_tree(root, workers=workers)}
+    expected = {p.path: p for p in manifest.paths}
+    lines = []
+    for path in sorted({*found, *expected}):
+        have, want = found.get(path), expected.get(path)
+        if want is None:
+            lines.append(f"{path}: not in the manifest")
+        elif have is None:
+            lines.append(f"{path}: missing")
+        elif have != want:
+            what = [n for n in ("kind", "mode", "size", "sha256", "target") if getattr(have, n) != getattr(want, n)]
+            lines.append(f"{path}: {', '.join(what)} changed")
+    return lines
+
+
+def _unmasked(path: TreePath) -> TreePath:
+    """The mode as it would be without the site's umask: 0555 or 0444, plus any bit that should not be there."""
+    if path.kind == "link":
+        return path
+    read = 0o555 if path.mode & 0o100 else 0o444
+    mode = read | (path.mode & 0o7222)
+    return TreePath(path.path, path.kind, mode, path.size, path.sha256, path.target)
+
+
+def _from_row(row: list[Any]) -> TreePath:
+    path, kind, mode, size, content = row
+    link = kind == "link"
+    return TreePath(path, kind, int(mode, 8), size, "" if link else content, content if link else "")

@@ -1,0 +1,309 @@
+"""Modulefiles: specs and policies in, {relative path: Lua text} out. Pure: what a module says is decided here, the templates print it.
+
+What Lmod does with each statement at load and unload was tried with Lmod 8.6.19; tests/test_module_load.py keeps it true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from envmgr.errors import EnvmgrError
+from envmgr.files import canonical_json, sha256_bytes, sha256_file
+from envmgr.lua import lua_quote
+from envmgr.modulespec import EnvOp, ModuleSpec
+from envmgr.names import variable_name
+from envmgr.site import Site
+
+MODULE, MODULERC, DRIVER_GATE = "module.lua.j2", "modulerc.lua.j2", "driver_gate.lua"
+GENERATION_VARIABLE = "ENVMGR_GENERATION"
+
+# In these lists an empty element means "and the usual places": a list of ours alone would hide the system's pages.
+# Sources: man-db manpath(1), GNU Texinfo "Invoking Info".
+_EMPTY_MEANS_SYSTEM = frozenset({"MANPATH", "INFOPATH"})
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PATTERN = re.compile(r"[\^$()%.\[\]*+?-]")  # Lmod splits at a separator as a Lua pattern
+_NOT_FOR_SHELLS = {"\n": "a line break", "\0": "a zero byte"}
+
+# Raised whenever the meaning of the hashed form changes.
+_FINGERPRINT_SCHEMA = 1
+
+
+class ModulePolicies(BaseModel):
+    """What of the site's policies a modulefile depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    driver_gate: Literal["warn", "refuse"] = "warn"
+    user_site: bool = False
+
+    @classmethod
+    def from_site(cls, site: Site) -> ModulePolicies:
+        return cls(driver_gate=site.policies.driver_gate, user_site=site.policies.user_site)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a modulefile, as data.
+
+    `kind` says how the template prints it:
+        call        `name(arguments…)`; an argument is text, or False
+        generation  `name(arguments…, generation)`
+        deprecated  arguments = (message,): told at load
+        driver-gate arguments = (required version, entry, `warn` or `refuse`)
+        set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
+        keep-system an empty element for list `name`, where it was empty; printed before its first element
+        drop-system takes that empty element away at unload; printed after its last element
+    """
+
+    kind: Literal["call", "generation", "deprecated", "driver-gate", "set-default", "keep-system", "drop-system"]
+    name: str
+    arguments: tuple[str | bool, ...] = ()
+
+
+def operations(spec: ModuleSpec, policies: ModulePolicies) -> list[Statement]:
+    """What the module of `spec` does, in the order in which the modulefile does it.
+
+    Raises:
+        EnvmgrError: `module-value`, for a change of the environment that Lmod cannot hand to a shell.
+    """
+    for op in spec.environment:
+        _refuse_what_no_shell_gets(op, spec.entry)
+    return [*_metadata(spec), *_gates(spec, policies), *_relations(spec), *_environment(spec, policies)]
+
+
+def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
+    """Lmod writes names as they are and does not escape line breaks: the shell would run what comes after one."""
+    if not _VARIABLE.fullmatch(op.name):
+        fault = "that is not a variable name"
+    elif unsafe := sorted(_NOT_FOR_SHELLS.keys() & set(op.value + op.separator)):
+        fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
+    elif not op.separator or _PATTERN.search(op.separator):
+        fault = f"Lmod cannot split a list at {op.separator!r}"
+    else:
+        return
+    raise EnvmgrError("module-value", f"the module of {entry} cannot change {op.name!r}", context=fault)
+
+
+def _metadata(spec: ModuleSpec) -> Iterator[Statement]:
+    yield _call("help", _help_text(spec))
+    facts = {
+        "Name": spec.name,
+        "Version": spec.version,
+        "Description": spec.description,
+        "URL": spec.homepage,
+        "License": spec.licence,
+        "Category": spec.category,
+        "Requires": "; ".join(_requirements(spec)),
+        "Deprecated": _deprecation(spec),
+    }
+    # One line each: `module whatis` prints a line per fact and `module keyword` searches them.
+    yield from (_call("whatis", f"{key}: {' '.join(value.split())}") for key, value in facts.items() if value)
+    if spec.extensions:
+        yield _call("extensions", ", ".join(spec.extensions))
+
+
+def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
+    if spec.requires.nvidia_driver:
+        arguments = (spec.requires.nvidia_driver, spec.entry, policies.driver_gate)
+        yield Statement("driver-gate", "driver_gate", arguments)
+    if spec.deprecated:
+        yield Statement("deprecated", "LmodMessage", (_deprecation(spec),))
+
+
+def _relations(spec: ModuleSpec) -> Iterator[Statement]:
+    if spec.family:
+        yield _call("family", spec.family)
+    if spec.conflicts:
+        yield _call("conflict", *spec.conflicts)
+    if spec.depends:
+        yield _call("depends_on", *spec.depends)
+
+
+def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
+    # pushenv everywhere: setenv of one variable by two modules is lost when the first of them is unloaded, and it never
+    # brings back the user's own value.
+    stem = variable_name(spec.name)
+    yield _call("pushenv", f"{stem}_ROOT", spec.root)
+    yield _call("pushenv", f"ENVMGR_{stem}_DIGEST", spec.digest)
+    yield Statement("generation", "pushenv", (GENERATION_VARIABLE,))
+    if spec.python and not policies.user_site:
+        yield _call("pushenv", "PYTHONNOUSERSITE", "1")
+    lists = [op.name for op in spec.environment if op.kind in ("prepend", "append")]
+    lists = sorted(_EMPTY_MEANS_SYSTEM.intersection(lists))
+    yield from (Statement("keep-system", name) for name in lists)
+    yield from (_change(op, spec.entry) for op in spec.environment)
+    yield from (Statement("drop-system", name) for name in lists)
+
+
+def _change(op: EnvOp, entry: str) -> Statement:
+    match op.kind:
+        case "set":
+            return _call("pushenv", op.name, op.value)
+        case "unset":
+            return _call("pushenv", op.name, False)
+        case "set-default":
+            return Statement("set-default", op.name, (op.value, f"ENVMGR_DEFAULT_{op.name}", entry))
+        case "prepend" | "append":
+            separator = () if op.separator == ":" else (op.separator,)
+            return _call(f"{op.kind}_path", op.name, op.value, *separator)
+
+
+def _call(name: str, *arguments: str | bool) -> Statement:
+    return Statement("call", name, arguments)
+
+
+def _requirements(spec: ModuleSpec) -> list[str]:
+    """What a node must have, for people."""
+    needs = spec.requires
+    lines = []
+    if needs.nvidia_driver:
+        lines.append(f"NVIDIA driver {needs.nvidia_driver} or newer")
+    if needs.compute_capability:
+        lines.append(f"GPU of compute capability {' or '.join(needs.compute_capability)}")
+    if needs.glibc:
+        lines.append(f"glibc {needs.glibc} or newer")
+    if needs.cpu_level:
+        lines.append(f"CPU of level {needs.cpu_level} or higher")
+    return lines
+
+
+def _deprecation(spec: ModuleSpec) -> str:
+    if spec.deprecated is None:
+        return ""
+    message = " ".join(spec.deprecated.message.split())
+    return f"{spec.entry} is deprecated and goes away on {spec.deprecated.date.isoformat()}: {message}"
+
+
+def _help_text(spec: ModuleSpec) -> str:
+    requires = "\n".join(f"  {line}" for line in _requirements(spec))
+    paragraphs = [
+        f"{spec.entry}: {spec.description.strip()}",
+        _deprecation(spec),
+        spec.help.strip(),
+        f"Needs:\n{requires}" if requires else "",
+        f"More: {spec.homepage}" if spec.homepage else "",
+        f"Installed in {spec.root}",
+    ]
+    return "\n\n".join(p for p in paragraphs if p) + "\n"
+
+
+def templates_digest(templates: Path) -> str:
+    """sha256 over the three files that shape a modulefile; OSError when one is missing."""
+    files = {name: sha256_file(templates / name) for name in (MODULE, MODULERC, DRIVER_GATE)}
+    return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
+
+
+def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: str) -> str:
+    """sha256 over all that decides the entry's text and its part of `.modulerc.lua`, less the generation's number.
+
+    Hashed are the statements themselves: what the text does not show (packages, tests) does not change it.
+    """
+    form = {
+        "schema": _FINGERPRINT_SCHEMA,
+        "templates": templates_digest,
+        "entry": [spec.name, spec.version],
+        "default": spec.default,
+        "hidden": spec.hidden,
+        "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies)],
+    }
+    return sha256_bytes(canonical_json(form))
+
+
+def render_tree(
+    specs: Iterable[ModuleSpec], *, generation: int, policies: ModulePolicies, templates: Path
+) -> dict[str, str]:
+    """The whole module tree: relative path -> Lua text, sorted by path.
+
+    Raises:
+        EnvmgrError: `two-defaults`, `two-modules` (two specs of one entry) or `template-invalid`.
+    """
+    ordered = sorted(specs, key=lambda s: (s.name, s.version))
+    defaults = _defaults(ordered)
+    templating = _Templates(templates)
+    tree: dict[str, str] = {}
+    for spec in ordered:
+        path = f"{spec.entry}.lua"
+        if path in tree:
+            raise EnvmgrError("two-modules", f"there are two modules for {spec.entry}")
+        statements = operations(spec, policies)
+        gated = any(s.kind == "driver-gate" for s in statements)
+        tree[path] = templating.render(
+            MODULE,
+            spec=spec,
+            statements=statements,
+            generation=str(generation),
+            driver_gate=templating.driver_gate if gated else "",
+        )
+    hidden: dict[str, list[str]] = {}
+    for spec in ordered:
+        if spec.hidden:
+            hidden.setdefault(spec.name, []).append(spec.entry)
+    for name in sorted({*defaults, *hidden}):
+        tree[f"{name}/.modulerc.lua"] = templating.render(
+            MODULERC, default=defaults.get(name, ""), hidden=hidden.get(name, [])
+        )
+    return dict(sorted(tree.items()))
+
+
+def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
+    """Name -> its default entry."""
+    defaults: dict[str, str] = {}
+    for spec in specs:
+        if not spec.default:
+            continue
+        if (other := defaults.setdefault(spec.name, spec.entry)) != spec.entry:
+            raise EnvmgrError(
+                "two-defaults",
+                f"{spec.name} has two default versions",
+                context=f"{other} and {spec.entry} both say `default: true`",
+                hint="keep it in one of the recipes",
+            )
+    return defaults
+
+
+class _Templates:
+    """The templates under StrictUndefined, so that a name nobody gave is an error and never an empty text."""
+
+    def __init__(self, folder: Path) -> None:
+        import jinja2
+
+        self._folder = folder
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(folder),
+            undefined=jinja2.StrictUndefined,
+            autoescape=False,  # noqa: S701 - this is Lua, and every value goes through lua_quote
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        self._environment.filters["lua"] = _lua_value
+        self._fault = jinja2.TemplateError
+
+    @property
+    def driver_gate(self) -> str:
+        # As text, not by `include`: Lua's braces would be read as Jinja's.
+        return (self._folder / DRIVER_GATE).read_text(encoding="utf-8")
+
+    def render(self, name: str, **values: Any) -> str:
+        try:
+            return self._environment.get_template(name).render(**values)
+        except self._fault as error:
+            line = getattr(error, "lineno", None)
+            raise EnvmgrError(
+                "template-invalid",
+                f"cannot render {self._folder / name}",
+                context=f"line {line}: {error.message}" if line else str(error.message),
+            ) from error
+
+
+def _lua_value(value: str | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return lua_quote(value)

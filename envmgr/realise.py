@@ -1,0 +1,171 @@
+"""Make sure that an install is there: under its lock, with space for it, checked, with its manifest written last."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import platform
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import envmgr
+from envmgr.backends import Backend, LoadedLock
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.files import explain_os_error, file_lock, free_bytes, remove_tree, try_file_lock
+from envmgr.manifest import InstallFacts, differences, make_manifest, read_manifest, write_manifest
+from envmgr.recipe import Recipe
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Install, Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Ensured:
+    """An install that is there. `tree` is its tree digest, `seconds` wall-clock."""
+
+    install: Install
+    built: bool
+    facts: InstallFacts
+    tree: str
+    seconds: float
+
+
+def ensure_install(
+    backend: Backend,
+    recipe: Recipe,
+    lock: LoadedLock,
+    install: Install,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
+) -> Ensured:
+    """Build the install, or reuse what is there. A second builder of the same install waits, and reuses.
+
+    Raises:
+        EnvmgrError: `disk-full` before the first byte, whatever the backend raises, `install-differs`; nothing is left behind.
+    """
+    install.check_length()
+    start = time.monotonic()
+
+    def waiting(holder: str) -> None:
+        reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
+
+    with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=lambda: _check(runner)):
+        install.check_digest()
+        if install.exists():
+            manifest = read_manifest(install.manifest)
+            return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
+        _require_space(lock, install, site)
+        reporter.log(f"{install.entry}: building {install.path}")
+        realised = backend.realise(lock, install, site, runner, reporter, jobs=jobs)
+        try:
+            with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
+                manifest = make_manifest(
+                    install.path,
+                    install.digest,
+                    realised.facts,
+                    provenance(recipe, lock, site),
+                    mask=site.policies.mask,
+                    workers=max(2, jobs),
+                )
+                _compare(install, realised.expected, {p.path: p.sha256 for p in manifest.paths})
+                write_manifest(install.manifest, manifest)
+        except BaseException:
+            remove_tree(install.path)
+            raise
+    return Ensured(install, True, realised.facts, manifest.tree, time.monotonic() - start)
+
+
+def verify_install(install: Install, reporter: Reporter) -> list[str]:
+    """Hash the install again and compare it with its manifest (invariant 5); differences as readable lines."""
+    with reporter.stage(f"{install.entry} verify", unit="files"):
+        return differences(install.path, read_manifest(install.manifest))
+
+
+def provenance(recipe: Recipe, lock: LoadedLock, site: Site) -> dict[str, Any]:
+    """Who made an install, from what, with which tools, when (UTC)."""
+    from importlib.metadata import version
+
+    return {
+        "entry": str(lock.entry),
+        "recipe": recipe.model_dump(mode="json", by_alias=True),
+        "lock_sha256": lock.sha256,
+        "packages": dict(lock.packages),
+        "site": site.name,
+        "tools": {"envmgr": envmgr.__version__, "py-rattler": version("py-rattler"), "python": platform.python_version()},
+        "host": socket.gethostname(),
+        "user": getpass.getuser(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
+    """Remove what killed builds left in the store: staging folders, and trees without a manifest. Returns their names.
+
+    A folder whose lock is held belongs to a build that is alive.
+    """
+    removed = []
+    for name_folder in prefix.store.iterdir() if prefix.store.is_dir() else ():
+        for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
+            label = path.name.removeprefix(".staging-")
+            if not path.is_dir() or (label == path.name and path.with_name(f"{label}.manifest.json").exists()):
+                continue
+            with try_file_lock(prefix.locks / f"store-{name_folder.name}-{label}.lock") as free:
+                # Looked at again under the lock: it may have been finished since.
+                if free and not path.with_name(f"{path.name}.manifest.json").exists():
+                    reporter.log(f"removing {path}, left by a build that was killed")
+                    remove_tree(path)
+                    removed.append(str(path.relative_to(prefix.store)))
+    return removed
+
+
+def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
+    wrong = [
+        f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
+        for path, digest in sorted(expected.items())
+        if found.get(path) != digest
+    ]
+    if wrong:
+        more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
+        raise EnvmgrError(
+            "install-differs",
+            f"{len(wrong)} file{'s' if len(wrong) > 1 else ''} of {install.entry} are not what the packages promise",
+            context=[*wrong[:10], *more],
+            hint="the file system or the cache is damaged: remove <prefix>/cache/conda and build again",
+        )
+
+
+def _require_space(lock: LoadedLock, install: Install, site: Site) -> None:
+    free = free_bytes(install.prefix.root)
+    download, unpacked = lock.download or 0, lock.installed or 0
+    needed = download + 2 * unpacked + site.policies.min_free  # archive and unpacked in the cache, and the install itself
+    if free < needed:
+        raise EnvmgrError(
+            "disk-full",
+            f"{install.entry} needs {needed / 1e9:.1f} GB under {install.prefix.root}, {free / 1e9:.1f} GB are free",
+            context=f"download {download / 1e9:.2f} GB, unpacked twice {2 * unpacked / 1e9:.2f} GB, policies.min_free {site.policies.min_free / 1e9:.2f} GB",
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+        )
+
+
+def _check(runner: Runner) -> None:
+    if runner.cancel.is_set():
+        raise Interrupted
+
+
+def can_write(prefix: Prefix) -> None:
+    """Make the prefix's folder, or raise EnvmgrError `not-writable` before any work is done."""
+    with explain_os_error(prefix.root):
+        prefix.root.mkdir(parents=True, exist_ok=True)
+    if not os.access(prefix.root, os.W_OK | os.X_OK):
+        raise EnvmgrError(
+            "not-writable",
+            f"cannot write the prefix {prefix.root}",
+            context=f"running as {getpass.getuser()}",
+            hint="run as the site's build user (as root, envmgr changes to it), or give this user the folder",
+        )

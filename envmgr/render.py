@@ -1,0 +1,67 @@
+"""Results as versioned JSON, errors, and the table that text is made of. stdout is data, stderr is talk."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from envmgr.errors import EnvmgrError
+
+
+def print_error(error: EnvmgrError, fmt: str) -> None:
+    """JSON errors go to stdout, where a program reads its answer; text goes to stderr."""
+    if fmt == "json":
+        data = {
+            "reference": error.reference,
+            "message": error.message,
+            "context": list(error.context),
+            "hint": error.hint,
+            "log": error.log,
+            "exit_code": error.exit_code,
+        }
+        print_json("envmgr.error/1", data)
+    else:
+        sys.stderr.write(error.render() + "\n")
+
+
+def print_json(schema: str, data: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"schema": schema, **data}, indent=1, ensure_ascii=False) + "\n")
+
+
+def to_data(value: Any) -> Any:
+    """Results as plain JSON values: entries and paths become text."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_data(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): to_data(v) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return str(value)  # an Entry
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [to_data(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
+    """Columns without borders: aligned for the eye, and as easily cut by a script."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(header), header_style="bold")
+    materialised = [list(r) for r in rows]
+    for index in range(max([len(header), *(len(r) for r in materialised)], default=0)):
+        grid.add_column(header[index] if index < len(header) else "", overflow="fold")
+    for row in materialised:
+        grid.add_row(*(Text(cell) for cell in row))
+    # Not a terminal: never fold, a line is a record.
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=10_000, no_color=True)
+    if materialised:
+        console.print(grid, soft_wrap=not sys.stdout.isatty())

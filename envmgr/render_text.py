@@ -1,0 +1,245 @@
+"""One function per result type: how a person sees it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from envmgr.commands.build import BuildResult
+from envmgr.commands.catalog import CheckResult, CopyResult, ListResult, ShowResult
+from envmgr.commands.check import TestResult, VerifyResult
+from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
+from envmgr.commands.lock import LockCommandResult
+from envmgr.commands.publish import PublishResult
+from envmgr.commands.shell_init import ShellInitResult
+from envmgr.commands.site import InitResult, SiteCheckResult
+from envmgr.lock import LockChange
+from envmgr.plan import Step
+from envmgr.render import table
+from envmgr.smoke import SmokeOutcome
+
+_PUBLISH_WORDS = {"new": "published", "changed": "published again", "module": "module rendered again", "unchanged": "unchanged"}
+_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
+
+
+def show(result: Any) -> None:
+    """Print a result by the function that has its type's name."""
+    globals()[f"show_{type(result).__name__}"](result)
+
+
+def out(text: str = "") -> None:
+    sys.stdout.write(text + "\n")
+
+
+def size(count: int | None) -> str:
+    if count is None:
+        return "size unknown"
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def show_BuildResult(result: BuildResult) -> None:  # noqa: N802 - found by the type's name
+    if result.dry_run:
+        _plan(result.steps, rerender=result.rerender)
+        return
+    if result.log is None:
+        _nothing(result.steps, result.parent, built_only=any(s.publish != "unchanged" for s in result.steps))
+        return
+    for step in result.steps:
+        entry = str(step.candidate.entry)
+        out(f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}")
+    _tests(result.tests)
+    _published(result.generation, result.parent, result.steps)
+    out(f"log: {result.log}")
+
+
+def show_PublishResult(result: PublishResult) -> None:  # noqa: N802
+    if result.dry_run:
+        _plan(result.steps, rerender=result.rerender)
+    elif result.log is None:
+        _nothing(result.steps, result.parent, built_only=False)
+    else:
+        _tests(result.tests)
+        _published(result.generation, result.parent, result.steps)
+        out(f"log: {result.log}")
+
+
+def show_LockCommandResult(result: LockCommandResult) -> None:  # noqa: N802
+    for outcome in result.outcomes:
+        count = f"  {outcome.packages} packages" if outcome.packages else ""
+        out(f"{outcome.entry}: {outcome.status}{count}{f'  ({outcome.reason})' if outcome.reason else ''}")
+        _changes(outcome.changes, indent="  ")
+        for note in outcome.notes:
+            out(f"  note: {note}")
+
+
+def show_ListResult(result: ListResult) -> None:  # noqa: N802
+    rows = []
+    for name, group in groupby(result.entries, key=lambda e: e.entry.partition("/")[0]):
+        entries = list(group)
+        rows.append([name, "", entries[0].description])
+        for index, entry in enumerate(entries):
+            branch = "└─" if index == len(entries) - 1 else "├─"
+            rows.append([f"{branch} {entry.entry.partition('/')[2]}", entry.state, ", ".join(entry.notes)])
+    table(rows)
+    if result.generation is not None:
+        out(f"\ncurrent generation: {result.generation}")
+
+
+def show_ShowResult(result: ShowResult) -> None:  # noqa: N802
+    recipe, software = result.recipe, result.software
+    requires = {k: v for k, v in recipe["requires"].items() if v}
+    rows = [
+        ("entry", result.entry),
+        ("state", ", ".join([result.state, *result.notes])),
+        ("description", software["description"].strip()),
+        ("homepage", software["homepage"]),
+        ("licence", software["licence"]),
+        ("recipe", result.folder),
+        ("backend", recipe["backend"]),
+        *((key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for key, value in recipe["input"].items()),
+        ("depends", ", ".join(recipe["depends"])),
+        ("family", recipe["family"] or ""),
+        ("requires", ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items())),
+        ("tests", ", ".join(t["name"] for t in recipe["tests"])),
+        ("digest", result.digest or ""),
+        ("install", result.install or ""),
+        ("module", result.module or ""),
+        ("packages", str(len(result.packages)) if result.packages else "not locked"),
+    ]
+    table([r for r in rows if r[1]])
+    if result.packages:
+        out()
+        table([f"  {name}", *spec.split(" ", 1)] for name, spec in result.packages.items())
+
+
+def show_CopyResult(result: CopyResult) -> None:  # noqa: N802
+    out(f"{result.entry}: {'would be copied' if result.dry_run else 'copied'} to {result.target} ({', '.join(result.files)})")
+
+
+def show_CheckResult(result: CheckResult) -> None:  # noqa: N802
+    for finding in result.findings:
+        out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
+        if finding.hint:
+            out(f"  hint: {finding.hint}")
+    errors = sum(f.severity == "error" for f in result.findings)
+    warnings = sum(f.severity == "warning" for f in result.findings)
+    out(f"{result.checked} recipes checked: {errors} errors, {warnings} warnings")
+
+
+def show_TestResult(result: TestResult) -> None:  # noqa: N802
+    _tests(result.tests)
+    out(f"generation {result.generation}")
+
+
+def show_VerifyResult(result: VerifyResult) -> None:  # noqa: N802
+    for finding in result.findings:
+        out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
+    bad = {f.where for f in result.findings}
+    out(f"{len(result.checked)} installs verified, {len(bad)} differ from their manifest")
+
+
+def show_RemoveResult(result: RemoveResult) -> None:  # noqa: N802
+    if result.dry_run:
+        out(f"would remove {', '.join(result.entries)} from the next generation")
+    else:
+        out(f"removed {', '.join(result.entries)}: generation {result.generation} is current (was {result.parent})")
+        out(f"installs and older generations stay; `envmgr rollback {result.parent}` brings it back")
+
+
+def show_HistoryResult(result: HistoryResult) -> None:  # noqa: N802
+    rows = [
+        ["*" if g.current else " ", str(g.number), g.created, f"{g.user}@{g.host}", str(g.entries), " ".join(g.changes) or "re-rendered"]
+        for g in result.generations
+    ]
+    table(rows, header=["", "gen", "created", "by", "entries", "changes"])
+
+
+def show_RollbackResult(result: RollbackResult) -> None:  # noqa: N802
+    word = "would be" if result.dry_run else "is"
+    out(f"generation {result.after} {word} current (was {result.before}); new shells get it, running ones keep theirs")
+
+
+def show_DiffResult(result: DiffResult) -> None:  # noqa: N802
+    if not result.entries:
+        out(f"generations {result.a} and {result.b} have the same entries")
+    for entry in result.entries:
+        note = " (same install, module text changed)" if entry.change == "module" else ""
+        out(f"{entry.entry}: {entry.change}{note}")
+        if entry.change == "changed":
+            _changes(entry.packages, indent="  ")
+        elif entry.packages:
+            out(f"  {len(entry.packages)} packages")
+
+
+def show_GcResult(result: GcResult) -> None:  # noqa: N802
+    verb = "would remove" if result.dry_run else "removed"
+    for number in result.generations:
+        out(f"{verb} generation {number}")
+    for path in (*result.installs, *result.leftovers):
+        out(f"{verb} {path}")
+    out(f"{verb} {len(result.generations)} generations, {len(result.installs)} installs, {size(result.size)}")
+
+
+def show_InitResult(result: InitResult) -> None:  # noqa: N802
+    out(f"{'would write' if result.dry_run else 'wrote'} {result.site}")
+    out(f"catalog: {result.catalog}")
+    out(f"prefix:  {result.prefix}")
+
+
+def show_SiteCheckResult(result: SiteCheckResult) -> None:  # noqa: N802
+    out(f"site: {result.source or 'embedded (no site.yaml found): this machine alone'}")
+    table([f.status, f.field, f.text + (f"  ({f.hint})" if f.hint else "")] for f in result.facts)
+
+
+def show_ShellInitResult(result: ShellInitResult) -> None:  # noqa: N802
+    sys.stdout.write(result.text)
+
+
+def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
+    for step in steps:
+        c = step.candidate
+        known = f"{len(c.packages)} packages, {size(c.download)} to download" if step.build == "build" else "installed"
+        out(f"{c.entry}: {step.build} {c.path} ({known}); module: {_PUBLISH_WORDS[step.publish]}")
+        if step.build == "build":
+            table([f"  {name}", *spec.split(" ", 1)] for name, spec in c.packages.items())
+    if rerender:
+        out("templates or policies changed: every module is rendered again")
+    if not rerender and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
+        out("nothing to do")
+
+
+def _nothing(steps: Iterable[Step], current: int | None, *, built_only: bool) -> None:
+    names = ", ".join(str(s.candidate.entry) for s in steps)
+    if built_only:
+        out(f"nothing to build: {names} is in the store (`envmgr publish` publishes it)")
+    elif names:
+        out(f"nothing to do: {names} is published in generation {current}")
+    else:
+        out("nothing to do: nothing is built that is not published")
+
+
+def _published(generation: int | None, parent: int | None, steps: Sequence[Step]) -> None:
+    if generation is not None:
+        names = ", ".join(str(s.candidate.entry) for s in steps if s.publish != "unchanged")
+        was = f" (was {parent})" if parent is not None else ""
+        out(f"published{f' {names}' if names else ''}: generation {generation} is current{was}")
+
+
+def _tests(tests: Iterable[SmokeOutcome]) -> None:
+    for test in tests:
+        out(f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status == 'skipped' else f' in {test.seconds:.1f} s'}")
+        if test.status == "failed":
+            for line in test.detail.splitlines()[-12:]:
+                out(f"  {line}")
+
+
+def _changes(changes: Iterable[LockChange], *, indent: str) -> None:
+    for change in changes:
+        if not change.old:
+            out(f"{indent}+ {change.name} {change.new}")
+        elif not change.new:
+            out(f"{indent}- {change.name} {change.old}")
+        else:
+            out(f"{indent}~ {change.name} {change.old} -> {change.new}")

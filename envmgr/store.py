@@ -1,0 +1,151 @@
+"""The prefix as paths, and the store: what is installed, under which digest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envmgr.errors import EnvmgrError
+from envmgr.files import canonical_json, sha256_bytes
+from envmgr.names import Entry
+from envmgr.site import MAX_PREFIX
+from envmgr.target import Target
+
+SHORT = 8  # hex digits of a digest that name an install
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Where things lie under the site's prefix. Makes nothing."""
+
+    root: Path
+
+    @property
+    def store(self) -> Path:
+        return self.root / "store"
+
+    @property
+    def generations(self) -> Path:
+        return self.root / "generations"
+
+    @property
+    def current(self) -> Path:
+        return self.root / "current"
+
+    @property
+    def conda_cache(self) -> Path:
+        return self.root / "cache" / "conda"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "var" / "log"
+
+    @property
+    def locks(self) -> Path:
+        return self.root / "var" / "lock"
+
+    @property
+    def publish_lock(self) -> Path:
+        return self.locks / "publish.lock"
+
+    @property
+    def history(self) -> Path:
+        return self.root / "var" / "history.jsonl"
+
+    def generation(self, number: int) -> Path:
+        return self.generations / f"{number:04d}"
+
+    def install(self, entry: Entry, digest: str) -> Install:
+        return Install(self, entry, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits."""
+
+    prefix: Prefix
+    entry: Entry
+    digest: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.entry.version}-{self.digest[:SHORT]}"
+
+    @property
+    def path(self) -> Path:
+        return self.prefix.store / self.entry.name / self.label
+
+    @property
+    def staging(self) -> Path:
+        """A sibling: the rename needs no write bit on the tree itself, and never crosses file systems."""
+        return self.path.with_name(f".staging-{self.label}")
+
+    @property
+    def manifest(self) -> Path:
+        return self.path.with_name(f"{self.label}.manifest.json")
+
+    @property
+    def lock(self) -> Path:
+        return self.prefix.locks / f"store-{self.entry.name}-{self.label}.lock"
+
+    def exists(self) -> bool:
+        """An install exists only once its manifest is written."""
+        return self.manifest.is_file() and self.path.is_dir()
+
+    def check_length(self) -> None:
+        """Raises EnvmgrError `prefix-too-long`: packages have room for 255 characters where their prefix goes."""
+        if (length := len(str(self.path))) > MAX_PREFIX:
+            raise EnvmgrError(
+                "prefix-too-long",
+                f"the install path of {self.entry} has {length} characters; conda packages have room for {MAX_PREFIX}",
+                context=str(self.path),
+                hint="choose a shorter prefix in site.yaml",
+            )
+
+    def check_digest(self) -> None:
+        """Raises EnvmgrError `digest-collision` when another digest with the same 8 first digits is installed there."""
+        if self.manifest.is_file() and (found := recorded_digest(self.manifest)) != self.digest:
+            raise EnvmgrError(
+                "digest-collision",
+                f"two digests of {self.entry} share their first {SHORT} digits",
+                context=[f"wanted    {self.digest}", f"installed {found}"],
+                hint="change the recipe in any way that changes its lock, and lock again",
+            )
+
+
+def install_digest(backend: str, identity: Any, target: Target, root: Path) -> str:
+    """sha256 over the versioned canonical form of everything that decides an install's bytes (64 hex digits).
+
+    The prefix is part of it: it is written into the files. Versions of envmgr and rattler are not: `layout` counts up when
+    what we make of the same packages changes.
+    """
+    payload = {
+        "schema": 1,
+        "layout": 1,
+        "backend": backend,
+        "identity": identity,
+        "target": target.model_dump(),
+        "prefix": str(root),
+    }
+    return sha256_bytes(canonical_json(payload))
+
+
+def recorded_digest(manifest: Path) -> str:
+    """The digest of a manifest without reading its (long) list of paths: it is written first."""
+    with manifest.open("rb") as file:
+        head = file.read(512)
+    match = re.match(rb'\{\s*"digest":\s*"([0-9a-f]{64})"', head)
+    return match[1].decode() if match else str(json.loads(manifest.read_bytes()).get("digest", ""))
+
+
+def installs(prefix: Prefix) -> Iterator[Install]:
+    """Every complete install of the store."""
+    for manifest in sorted(prefix.store.glob("*/*.manifest.json")):
+        label = manifest.name.removesuffix(".manifest.json")
+        install = Install(prefix, Entry(manifest.parent.name, label[: -SHORT - 1]), recorded_digest(manifest))
+        if install.exists():
+            yield install

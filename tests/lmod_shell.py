@@ -1,0 +1,80 @@
+"""Real Lmod in a clean shell, on a tree that was really rendered: what the tests of modules share."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envmgr.lmod import find_lmod
+from envmgr.modulefiles import ModulePolicies, render_tree
+from envmgr.modulespec import EnvOp, ModuleSpec
+from envmgr.resources import shipped
+from envmgr.run import Completed, Runner, clean_env
+
+LMOD = find_lmod(None, os.environ)
+TEMPLATES = shipped("modulefiles")
+DIGEST = "0123456789abcdef" * 4
+
+
+def spec(entry: str, *operations: EnvOp, **fields: Any) -> ModuleSpec:
+    name, version = entry.split("/")
+    defaults = {"root": f"/store/{name}/{version}-01234567", "digest": DIGEST, "description": f"what {name} is"}
+    return ModuleSpec(name=name, version=version, environment=operations, **{**defaults, **fields})
+
+
+def op(kind: str, name: str, value: str = "", separator: str = ":") -> EnvOp:
+    return EnvOp(kind=kind, name=name, value=value, separator=separator)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A rendered generation in `folder`: modules/, and after `cache` spider/ and lmodrc.lua."""
+
+    folder: Path
+
+    @property
+    def modules(self) -> Path:
+        return self.folder / "modules"
+
+    @property
+    def lmodrc(self) -> Path:
+        return self.folder / "lmodrc.lua"
+
+    def cache(self) -> None:
+        LMOD.build_spider_cache(self.modules, self.folder / "spider")
+        self.lmodrc.write_text(LMOD.lmodrc_text(self.folder / "spider"))
+
+    def shell(self, script: str, *, before: str = "", **env: str) -> Completed:
+        """Run bash `script` with `module` defined. `before` is run by sh first, in a mount namespace of its own.
+
+        `snapshot FILE` writes the environment, for `read_snapshot`.
+        """
+        text = f'. {LMOD.init_script("bash")}\nsnapshot() {{ env -0 > "{self.folder}/$1"; }}\n{script}'
+        argv = ["bash", "--noprofile", "--norc", "-c", text]
+        if before:
+            inner = f"set -e; {before}\nexec {' '.join(shlex.quote(a) for a in argv)}"
+            user = [] if os.geteuid() == 0 else ["--map-root-user"]
+            argv = ["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", inner]
+        # Wide, so that Lmod does not wrap what the tests compare.
+        own = {"MODULEPATH": str(self.modules), "LMOD_TERM_WIDTH": "400", "HOME": str(self.folder)}
+        own |= {"LMOD_RC": str(self.lmodrc)} if self.lmodrc.exists() else {}
+        return Runner().run(argv, env=clean_env(**{**own, **env}), check=False, timeout=60)
+
+    def read_snapshot(self, name: str) -> dict[str, str]:
+        """The environment at `snapshot name`, without what Lmod and bash keep for themselves."""
+        items = (self.folder / name).read_bytes().decode("utf-8", "surrogateescape").split("\0")
+        pairs = dict(item.partition("=")[::2] for item in items if item)
+        own = ("_ModuleTable", "__LMOD_", "LMOD_", "_LMFILES_", "LOADEDMODULES", "_")
+        return {key: value for key, value in pairs.items() if not key.startswith(own)}
+
+
+def make_tree(folder: Path, *specs: ModuleSpec, generation: int = 42, **policies: Any) -> Tree:
+    tree = Tree(folder)
+    rendered = render_tree(specs, generation=generation, policies=ModulePolicies(**policies), templates=TEMPLATES)
+    for path, text in rendered.items():
+        (tree.modules / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree.modules / path).write_text(text, encoding="utf-8", newline="")
+    return tree

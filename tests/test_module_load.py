@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import re
+from datetime import date
 
 import pytest
 
@@ -163,7 +163,7 @@ def test_depends_on_loads_the_dependency_and_unloads_it_again(tmp_path) -> None:
 
 
 def test_deprecation_is_told_at_load_and_only_there(tmp_path) -> None:
-    old = Deprecated(message='use "app/2"\nwith é', date=datetime.date(2026, 6, 30))
+    old = Deprecated(message='use "app/2"\nwith é', date=date(2026, 6, 30))
     tree = make_tree(tmp_path, spec("app/1", deprecated=old))
     message = 'app/1 is deprecated and goes away on 2026-06-30: use "app/2" with é'
     done = tree.shell("module load app; echo $?; module list -t 2>/dev/null; module unload app")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import random
 import re
 import shutil
+from datetime import date
 
 import pytest
 from hypothesis import given, settings
@@ -262,7 +262,7 @@ OTHER = {
     "tests": ((SmokeTest(name="t", run="true"),), False),
     "default": (True, True),
     "hidden": (True, True),
-    "deprecated": (Deprecated(message="gone", date=datetime.date(2026, 1, 1)), True),
+    "deprecated": (Deprecated(message="gone", date=date(2026, 1, 1)), True),
 }
 
 

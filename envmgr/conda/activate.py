@@ -15,6 +15,7 @@ from typing import NoReturn
 from envmgr.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
 from envmgr.conda.activate_words import assigned_names, mentioned_names, tells_time, work_names
 from envmgr.errors import EnvmgrError
+from envmgr.files import explain_os_error
 from envmgr.modulespec import EnvOp
 from envmgr.run import Runner
 
@@ -41,7 +42,8 @@ def capture_activation(
         Interrupted: the runner was cancelled.
     """
     prefix = Path(os.path.abspath(prefix))  # noqa: PTH100 - resolve() would follow links, and users see the path as given
-    with tempfile.TemporaryDirectory(prefix="envmgr-activate-") as folder:
+    temporary = Path(tempfile.gettempdir())
+    with explain_os_error(temporary), tempfile.TemporaryDirectory(prefix="envmgr-activate-", dir=temporary) as folder:
         steps = find_steps(prefix, Path(folder))
         if not steps:
             return ()

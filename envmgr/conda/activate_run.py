@@ -39,11 +39,13 @@ trap '[[ -n ${FUNCNAME-} || $BASH_COMMAND == *__envmgr* ]] || __envmgr_last=$BAS
 source "${__envmgr_steps[__envmgr_i]}" </dev/null >|"$__envmgr_at/output" 2>&1
 __envmgr_status=$? __envmgr_ended=$__envmgr_last
 trap - DEBUG
+__envmgr_umask=$(umask)
+umask 022
 set +aefuvxTC +o pipefail 2>/dev/null
 builtin declare -F >|"$__envmgr_at/functions"
 builtin alias -p >|"$__envmgr_at/aliases"
 builtin pwd -P >|"$__envmgr_at/folder"
-umask >|"$__envmgr_at/umask"
+printf '%s\\n' "$__envmgr_umask" >|"$__envmgr_at/umask"
 builtin jobs -rp >|"$__envmgr_at/jobs"
 builtin compgen -v >|"$__envmgr_at/variables"
 "$__envmgr_env" -0 >|"$__envmgr_at/env"
@@ -229,8 +231,9 @@ class Shell:
                     f"{step.label} defines the {many} {', '.join(sorted(names))}",
                     hint=_NO_SHELL_CODE,
                 )
-        (folder,), (umask,), jobs = _lines(at / "folder"), _lines(at / "umask"), _lines(at / "jobs")
+        folder, umask, jobs = ("".join(_lines(at / file)) for file in ("folder", "umask", "jobs"))
         for wrong, what in (
+            (not work.is_dir(), "removes the working directory"),
             (folder != str(work), f"changes the working directory to {folder}"),
             (umask != "0022", f"changes the umask to {umask}"),
             (jobs, "leaves a process running in the background"),

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -88,7 +89,7 @@ def solve(
         platform=wanted.platform,
         recipe_digest=wanted.digest(),
         packages=packages,
-        channels=tuple(_source(name, site, solved) for name in wanted.channels),
+        channels=tuple(_source(name, site, solved, packages) for name in wanted.channels),
         virtual_packages=wanted.all_virtual_packages(),
         solver=solver if solver == "conda-lock" else solved["solver"],
     )
@@ -136,15 +137,19 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
     return {"name": name, "url": channel.url, "places": [chosen] if chosen else channel_places(channel)}
 
 
-def _source(name: str, site: Site, solved: Mapping[str, Any]) -> ChannelSource:
-    """A folder that is not the channel's own place is a snapshot; its note and digests go into the lock."""
+def _source(
+    name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]
+) -> ChannelSource:
+    """A folder without the packages themselves is a snapshot; its note and digests go into the lock."""
     channel = site.channels.get(name) or Channel(url=name)
     place = solved["places"][name]
     if place.rstrip("/") == channel.url:
         return ChannelSource(name, channel.url, "channel", {})
-    if place.startswith("file://"):
-        return ChannelSource(name, channel.url, "snapshot", solved["repodata"][name], channel.note)
-    return ChannelSource(name, channel.url, "mirror", {})
+    folder = Path(unquote(urlsplit(place).path))
+    files = [folder / p.subdir / p.file_name for p in packages if p.channel == channel.url]
+    if not place.startswith("file://") or all(f.is_file() for f in files):
+        return ChannelSource(name, channel.url, "mirror", {})
+    return ChannelSource(name, channel.url, "snapshot", solved["repodata"][name], channel.note)
 
 
 def _conda_lock_urls(

@@ -184,7 +184,6 @@ async def install(request: dict[str, Any]) -> None:
     middlewares: list[Any] = [AuthenticationMiddleware()]
     if mirrors := {url: places for url, places in request["mirrors"].items() if places}:
         middlewares.insert(0, MirrorMiddleware(mirrors))
-    layer = rattler.PackageCacheLayer(request["cache"])
     attempt = 0
     while True:
         try:
@@ -193,7 +192,7 @@ async def install(request: dict[str, Any]) -> None:
                 request["staging"],
                 cache_dir=request["cache"],
                 # A warm cache is checked again, and nothing is hard-linked: one environment cannot change another.
-                package_cache=rattler.PackageCache.new_layered([layer], validation_mode=rattler.ValidationMode.full()),
+                package_cache=rattler.PackageCache.new_layered([request["cache"]], validation_mode=rattler.ValidationMode.full()),
                 config=rattler.Config.from_toml("allow-hard-links = false"),
                 platform=rattler.Subdir(request["platform"]),
                 client=rattler.Client(middlewares, user_agent=f"envmgr/{request['version']}"),

@@ -88,7 +88,9 @@ class Catalog:
         if "/" not in text and not fault_in_part(text):
             versions = [str(e.entry) for e in self.entries() if e.entry.name == text]
             if versions:
-                raise InputError("entry-syntax", f"`{text}` is a name; which version?", hint=f"there are {', '.join(versions)}")
+                raise InputError(
+                    "entry-syntax", f"`{text}` is a name; which version?", hint=f"there are {', '.join(versions)}"
+                )
         return parse_entry(text)
 
     def with_dependencies(self, wanted: list[Entry]) -> list[CatalogEntry]:
@@ -100,7 +102,9 @@ class Catalog:
 
         def visit(entry: Entry, way: tuple[Entry, ...]) -> None:
             if entry in way:
-                raise InputError("dependency-cycle", f"{entry} depends on itself", context=" -> ".join(map(str, (*way, entry))))
+                raise InputError(
+                    "dependency-cycle", f"{entry} depends on itself", context=" -> ".join(map(str, (*way, entry)))
+                )
             if entry in order:
                 return
             found = self.find(entry)
@@ -117,7 +121,11 @@ class Catalog:
         for root in self.roots:
             if root != self.shipped_root and os.access(root, os.W_OK):
                 return root
-        raise EnvmgrError("no-catalog", "the site has no catalog of its own that you can write", hint="`envmgr init` makes a site with one")
+        raise EnvmgrError(
+            "no-catalog",
+            "the site has no catalog of its own that you can write",
+            hint="`envmgr init` makes a site with one",
+        )
 
     def name_faults(self) -> list[str]:
         """Folders that cannot be entries, and names or versions that differ only by case: `path: reason` lines."""
@@ -129,9 +137,13 @@ class Catalog:
                 continue
             for recipe in sorted(root.glob(f"*/*/{RECIPE_NAME}")):
                 version, name = recipe.parent.name, recipe.parent.parent.name
-                faults += [f"{recipe}: bad name `{part}`: {why}" for part in (name, version) if (why := fault_in_part(part))]
+                faults += [
+                    f"{recipe}: bad name `{part}`: {why}" for part in (name, version) if (why := fault_in_part(part))
+                ]
                 folded[f"{name}/{version}".lower()].add(f"{name}/{version}")
-        return faults + [f"{' and '.join(sorted(names))} differ only by case" for names in folded.values() if len(names) > 1]
+        return faults + [
+            f"{' and '.join(sorted(names))} differ only by case" for names in folded.values() if len(names) > 1
+        ]
 
 
 def open_catalog(site: Site) -> Catalog:

@@ -38,7 +38,9 @@ class Format(StrEnum):
     json = "json"
 
 
-SiteOption = Annotated[Path | None, typer.Option("--site", help="site.yaml to use, or the folder it lies in.", metavar="FILE")]
+SiteOption = Annotated[
+    Path | None, typer.Option("--site", help="site.yaml to use, or the folder it lies in.", metavar="FILE")
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="Text for people, or JSON with a versioned schema.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")]
 Entries = Annotated[list[str], typer.Argument(metavar="ENTRY…", help="Entries, as name/version.")]
@@ -54,7 +56,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Reproducible software environments for clusters: lock, build, publish as Lmod modules."""
 
@@ -62,7 +66,9 @@ def root(
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Where site.yaml and the catalog go.")] = Path(),
-    prefix: Annotated[Path | None, typer.Option(help="Shared folder for installs and modules, the same path on every node.")] = None,
+    prefix: Annotated[
+        Path | None, typer.Option(help="Shared folder for installs and modules, the same path on every node.")
+    ] = None,
     name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
     dry_run: DryRun = False,
     fmt: FormatOption = Format.table,
@@ -116,7 +122,10 @@ def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: 
 
 @app.command()
 def copy(
-    entry: Annotated[str, typer.Argument()], dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+    entry: Annotated[str, typer.Argument()],
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
 ) -> None:
     """Take a shipped recipe into your own catalog."""
 
@@ -144,9 +153,13 @@ def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: For
 def lock(
     entries: SomeEntries = None,
     everything: All = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit 1 when a lock does not answer its recipe; writes nothing.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 when a lock does not answer its recipe; writes nothing.")
+    ] = False,
     solver: Annotated[str | None, typer.Option(help="rattler, or conda-lock with the site's conda.")] = None,
-    channel: Annotated[list[str] | None, typer.Option(help="Solve a channel from another place, once.", metavar="NAME=URL-OR-FOLDER")] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Solve a channel from another place, once.", metavar="NAME=URL-OR-FOLDER")
+    ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -170,7 +183,9 @@ def build(
     everything: All = False,
     dry_run: DryRun = False,
     no_publish: Annotated[bool, typer.Option("--no-publish", help="Build into the store only.")] = False,
-    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")
+    ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> None:
@@ -186,7 +201,9 @@ def build(
 
 
 @app.command()
-def publish(entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+def publish(
+    entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+) -> None:
     """Publish what is built: the named entries, or everything that is built and new."""
 
     def verb(ctx: Context) -> Any:
@@ -198,7 +215,9 @@ def publish(entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOpti
 
 
 @app.command()
-def remove(entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+def remove(
+    entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+) -> None:
     """Publish a generation without these entries."""
 
     def verb(ctx: Context) -> Any:
@@ -223,7 +242,9 @@ def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
 
 @app.command()
 def rollback(
-    generation: Annotated[int | None, typer.Argument(help="A generation's number; else the one before the current.")] = None,
+    generation: Annotated[
+        int | None, typer.Argument(help="A generation's number; else the one before the current.")
+    ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -367,7 +388,9 @@ def _finish(work: Callable[[], Any], fmt: Format) -> NoReturn:
         print_error(error, fmt.value)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # `envmgr list | head`: the interpreter's own flush must not complain
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # `envmgr list | head`: the interpreter's own flush must not complain
         raise typer.Exit(0) from None
     raise typer.Exit(getattr(result, "exit_code", 0))
 
@@ -380,5 +403,7 @@ def main() -> None:
         import traceback
 
         sys.stderr.write(traceback.format_exc())
-        sys.stderr.write(f"error[bug]: envmgr {__version__} did not expect this\n\nhint: report it with the lines above\n")
+        sys.stderr.write(
+            f"error[bug]: envmgr {__version__} did not expect this\n\nhint: report it with the lines above\n"
+        )
         sys.exit(4)

@@ -67,4 +67,6 @@ class Interrupted(EnvmgrError):  # noqa: N818 - it is what happened, not an erro
     exit_code = 130
 
     def __init__(self) -> None:
-        super().__init__("interrupted", "stopped by a signal; `current` names a complete generation, and the next run cleans up")
+        super().__init__(
+            "interrupted", "stopped by a signal; `current` names a complete generation, and the next run cleans up"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -62,7 +61,7 @@ class PublishedSpec(_Model):
 def current_number(prefix: Prefix) -> int | None:
     """The number that `current` names; None before the first publish."""
     try:
-        target = os.readlink(prefix.current)
+        target = str(prefix.current.readlink())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -79,7 +78,9 @@ def read_record(prefix: Prefix, number: int) -> GenerationRecord:
     try:
         return GenerationRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise EnvmgrError("no-generation", f"there is no generation {number}", context=str(path), hint="`envmgr history` lists them") from None
+        raise EnvmgrError(
+            "no-generation", f"there is no generation {number}", context=str(path), hint="`envmgr history` lists them"
+        ) from None
     except ValueError as error:
         raise EnvmgrError("generation-damaged", f"{path} cannot be read", context=str(error)) from None
 

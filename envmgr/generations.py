@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,18 +16,34 @@ from typing import Any
 import envmgr
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.files import (
-    atomic_write, canonical_json, explain_os_error, file_lock, flip_symlink, pretty_json, remove_tree, sha256_bytes,
-    sha256_file, sync_folder,
+    atomic_write,
+    canonical_json,
+    explain_os_error,
+    file_lock,
+    flip_symlink,
+    pretty_json,
+    remove_tree,
+    sha256_bytes,
+    sha256_file,
+    sync_folder,
 )  # fmt: skip
 from envmgr.generation import (
-    ABANDONED, RECORD, SPECS, GenerationRecord, PublishedEntry, PublishedSpec, complete_numbers, current_number,
-    generation_numbers, read_record, read_specs,
+    ABANDONED,
+    RECORD,
+    SPECS,
+    GenerationRecord,
+    PublishedEntry,
+    PublishedSpec,
+    complete_numbers,
+    current_number,
+    generation_numbers,
+    read_record,
+    read_specs,
 )  # fmt: skip
 from envmgr.lmod import Lmod
 from envmgr.manifest import InstallFacts
 from envmgr.modulefiles import ModulePolicies, fingerprint, render_tree, templates_digest
 from envmgr.modulespec import ModuleSpec
-from envmgr.names import Entry
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -142,7 +158,9 @@ def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) ->
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:
     """What besides the entries decides the text of every module."""
-    return sha256_bytes(canonical_json({"schema": 1, "templates": templates_digest(templates), "policies": policies.model_dump()}))
+    return sha256_bytes(
+        canonical_json({"schema": 1, "templates": templates_digest(templates), "policies": policies.model_dump()})
+    )
 
 
 def flips(prefix: Prefix) -> list[dict[str, Any]]:
@@ -159,7 +177,9 @@ def remove_generations(numbers: list[int], prefix: Prefix) -> None:
 
 
 def _merge(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
-    kept = {k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove}
+    kept = {
+        k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove
+    }
     added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
     return dict(sorted((kept | added).items()))
 
@@ -214,11 +234,19 @@ def _take_number(prefix: Prefix) -> tuple[int, Path]:
 
 
 def _write_modules(
-    folder: Path, merged: Mapping[str, PublishedSpec], number: int, policies: ModulePolicies, templates: Path, lmod: Lmod
+    folder: Path,
+    merged: Mapping[str, PublishedSpec],
+    number: int,
+    policies: ModulePolicies,
+    templates: Path,
+    lmod: Lmod,
 ) -> dict[str, str]:
     """Write modules, lmodrc.lua and the specs; returns relative path -> sha256."""
     specs = [item.spec for item in merged.values()]
-    texts = {f"modules/{p}": t for p, t in render_tree(specs, generation=number, policies=policies, templates=templates).items()}
+    texts = {
+        f"modules/{p}": t
+        for p, t in render_tree(specs, generation=number, policies=policies, templates=templates).items()
+    }
     texts["lmodrc.lua"] = lmod.lmodrc_text(folder / "spider")
     texts[SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in merged.items()})
     with explain_os_error(folder):
@@ -265,7 +293,14 @@ def _complete(
 
 def _flip(prefix: Prefix, number: int, before: int | None, reason: str) -> None:
     flip_symlink(prefix.current, f"generations/{number:04d}")
-    line = {"time": _now(), "user": getpass.getuser(), "host": socket.gethostname(), "from": before, "to": number, "reason": reason}
+    line = {
+        "time": _now(),
+        "user": getpass.getuser(),
+        "host": socket.gethostname(),
+        "from": before,
+        "to": number,
+        "reason": reason,
+    }
     with explain_os_error(prefix.history), prefix.history.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -276,10 +311,8 @@ def _abandon(folder: Path, reason: str) -> None:
     for child in folder.iterdir():
         if child.name != ABANDONED:
             remove_tree(child)
-    try:
+    with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
         atomic_write(folder / ABANDONED, pretty_json({"time": _now(), "reason": reason}))
-    except EnvmgrError:
-        pass  # a full disk: the empty folder alone keeps the number
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:

@@ -51,7 +51,12 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
     path = folder / LOCK_NAME
     if not path.exists():
         entry = f"{folder.parent.name}/{folder.name}"
-        raise EnvmgrError("lock-missing", f"{entry} has no lock", context=str(path), hint=f"run `envmgr lock {entry}` and commit the result")
+        raise EnvmgrError(
+            "lock-missing",
+            f"{entry} has no lock",
+            context=str(path),
+            hint=f"run `envmgr lock {entry}` and commit the result",
+        )
     text = read_text(path, what="lock")
     digest = sha256_bytes(text.encode())
     lock = _from_sidecar(folder / SIDECAR_NAME, digest) or _from_yaml(path, text)
@@ -122,7 +127,9 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
     if not isinstance(data, dict) or data.get("lock_sha256") != lock_sha256:
         return None
     if data.get("schema") != 1:
-        raise InputError("lock-invalid", f"{path} has schema {data.get('schema')}, this envmgr knows 1", hint="use a newer envmgr")
+        raise InputError(
+            "lock-invalid", f"{path} has schema {data.get('schema')}, this envmgr knows 1", hint="use a newer envmgr"
+        )
     try:
         return CondaLock(
             platform=data["platform"],
@@ -151,14 +158,20 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
         if not isinstance(item, dict):
             raise InputError("lock-invalid", f"{where} is not a mapping")
         if item.get("manager") != "conda":
-            raise InputError("lock-invalid", f"{where}: manager `{item.get('manager')}` is not supported", context=str(item.get("name")))
+            raise InputError(
+                "lock-invalid",
+                f"{where}: manager `{item.get('manager')}` is not supported",
+                context=str(item.get("name")),
+            )
         packages.append(_package_of(item, where))
     custom = metadata.get("custom_metadata") or {}
     return CondaLock(
         platform=str(platforms[0]),
         recipe_digest=str(custom.get("envmgr_recipe_digest", "")),
         packages=tuple(sorted(packages, key=lambda p: p.name)),
-        channels=tuple(ChannelSource(str(c.get("url")), str(c.get("url")), "channel", {}) for c in metadata.get("channels", [])),
+        channels=tuple(
+            ChannelSource(str(c.get("url")), str(c.get("url")), "channel", {}) for c in metadata.get("channels", [])
+        ),
         virtual_packages={},
         solver="unknown",
     )
@@ -189,7 +202,9 @@ def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
 def _get(data: Mapping[str, Any], key: str, kind: type[Any], where: str) -> Any:
     value = data.get(key)
     if not isinstance(value, kind):
-        raise InputError("lock-invalid", f"{where}: `{key}` must be a {kind.__name__}", context=f"found {type(value).__name__}")
+        raise InputError(
+            "lock-invalid", f"{where}: `{key}` must be a {kind.__name__}", context=f"found {type(value).__name__}"
+        )
     return value
 
 

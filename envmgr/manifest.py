@@ -76,7 +76,9 @@ def read_manifest(path: Path) -> Manifest:
             paths=tuple(_from_row(row) for row in data["paths"]),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise EnvmgrError("manifest-damaged", f"{path} cannot be read", context=str(error), hint="`envmgr gc` and build again") from None
+        raise EnvmgrError(
+            "manifest-damaged", f"{path} cannot be read", context=str(error), hint="`envmgr gc` and build again"
+        ) from None
 
 
 def differences(root: Path, manifest: Manifest, *, workers: int = 4) -> list[str]:

@@ -42,7 +42,9 @@ def parse_entry(text: str) -> Entry:
     """Split `name/version`; InputError when it is not of that form."""
     name, slash, version = text.partition("/")
     if not slash:
-        raise InputError("entry-syntax", f"`{text}` is not an entry", hint="entries are written name/version: pytorch/2.1-cuda11.8")
+        raise InputError(
+            "entry-syntax", f"`{text}` is not an entry", hint="entries are written name/version: pytorch/2.1-cuda11.8"
+        )
     for what, part in (("name", name), ("version", version)):
         if fault := fault_in_part(part):
             raise InputError("entry-syntax", f"`{text}` is not an entry: bad {what} `{part}`", context=fault)

@@ -66,9 +66,7 @@ class Plan:
 
 def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> Plan:
     """`render` is the digest of templates and policies as they are now."""
-    steps = tuple(
-        Step(c, "reuse" if c.installed_here else "build", _publish(c, current)) for c in candidates
-    )
+    steps = tuple(Step(c, "reuse" if c.installed_here else "build", _publish(c, current)) for c in candidates)
     rerender = current is not None and bool(current.entries) and current.render != render
     return Plan(steps, rerender, current.number if current else None)
 
@@ -93,4 +91,3 @@ def state_of(
     if built:
         return "built"
     return "locked" if locked else "declared"
-

@@ -22,7 +22,9 @@ def drop_to(user: str | None, prefix: Path) -> None:
     try:
         account = pwd.getpwnam(user)
     except KeyError:
-        raise InputError("unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}") from None
+        raise InputError(
+            "unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}"
+        ) from None
     if os.geteuid() == account.pw_uid:
         return
     if os.geteuid() != 0:

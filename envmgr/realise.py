@@ -97,7 +97,11 @@ def provenance(recipe: Recipe, lock: LoadedLock, site: Site) -> dict[str, Any]:
         "lock_sha256": lock.sha256,
         "packages": dict(lock.packages),
         "site": site.name,
-        "tools": {"envmgr": envmgr.__version__, "py-rattler": version("py-rattler"), "python": platform.python_version()},
+        "tools": {
+            "envmgr": envmgr.__version__,
+            "py-rattler": version("py-rattler"),
+            "python": platform.python_version(),
+        },
         "host": socket.gethostname(),
         "user": getpass.getuser(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -143,7 +147,9 @@ def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
 def _require_space(lock: LoadedLock, install: Install, site: Site) -> None:
     free = free_bytes(install.prefix.root)
     download, unpacked = lock.download or 0, lock.installed or 0
-    needed = download + 2 * unpacked + site.policies.min_free  # archive and unpacked in the cache, and the install itself
+    needed = (
+        download + 2 * unpacked + site.policies.min_free
+    )  # archive and unpacked in the cache, and the install itself
     if free < needed:
         raise EnvmgrError(
             "disk-full",

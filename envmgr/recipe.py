@@ -40,7 +40,9 @@ class Software(_Model):
     homepage: str = ""
     licence: str = ""
     category: str = ""
-    acknowledge: str = Field(default="", description="licence that the site must name in policies.licences before a build")
+    acknowledge: str = Field(
+        default="", description="licence that the site must name in policies.licences before a build"
+    )
 
     _lines = field_validator("homepage", "licence", "category", "acknowledge")(_one_line)
 
@@ -64,7 +66,9 @@ class Environment(_Model):
             template = string.Template(value)
             if not template.is_valid() or (unknown := set(template.get_identifiers()) - {"root", "name", "version"}):
                 known = "`${root}`, `${name}`, `${version}` can be used, `$$` is a dollar"
-                raise ValueError(f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}")
+                raise ValueError(
+                    f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
+                )
         return self
 
 
@@ -161,7 +165,7 @@ class Recipe(_Model):
     def _names_differ(cls, values: tuple[SmokeTest, ...]) -> tuple[SmokeTest, ...]:
         names = [t.name for t in values]
         if twice := {n for n in names if names.count(n) > 1}:
-            raise ValueError(f"two tests are called {sorted(twice)[0]}")
+            raise ValueError(f"two tests are called {min(twice)}")
         return values
 
     @model_validator(mode="after")

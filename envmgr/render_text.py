@@ -20,7 +20,12 @@ from envmgr.plan import Step
 from envmgr.render import table
 from envmgr.smoke import SmokeOutcome
 
-_PUBLISH_WORDS = {"new": "published", "changed": "published again", "module": "module rendered again", "unchanged": "unchanged"}
+_PUBLISH_WORDS = {
+    "new": "published",
+    "changed": "published again",
+    "module": "module rendered again",
+    "unchanged": "unchanged",
+}
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
@@ -48,7 +53,9 @@ def show_BuildResult(result: BuildResult) -> None:  # noqa: N802 - found by the 
         return
     for step in result.steps:
         entry = str(step.candidate.entry)
-        out(f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}")
+        out(
+            f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}"
+        )
     _tests(result.tests)
     _published(result.generation, result.parent, result.steps)
     out(f"log: {result.log}")
@@ -98,10 +105,16 @@ def show_ShowResult(result: ShowResult) -> None:  # noqa: N802
         ("licence", software["licence"]),
         ("recipe", result.folder),
         ("backend", recipe["backend"]),
-        *((key, ", ".join(map(str, value)) if isinstance(value, list) else str(value)) for key, value in recipe["input"].items()),
+        *(
+            (key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+            for key, value in recipe["input"].items()
+        ),
         ("depends", ", ".join(recipe["depends"])),
         ("family", recipe["family"] or ""),
-        ("requires", ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items())),
+        (
+            "requires",
+            ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items()),
+        ),
         ("tests", ", ".join(t["name"] for t in recipe["tests"])),
         ("digest", result.digest or ""),
         ("install", result.install or ""),
@@ -115,7 +128,9 @@ def show_ShowResult(result: ShowResult) -> None:  # noqa: N802
 
 
 def show_CopyResult(result: CopyResult) -> None:  # noqa: N802
-    out(f"{result.entry}: {'would be copied' if result.dry_run else 'copied'} to {result.target} ({', '.join(result.files)})")
+    out(
+        f"{result.entry}: {'would be copied' if result.dry_run else 'copied'} to {result.target} ({', '.join(result.files)})"
+    )
 
 
 def show_CheckResult(result: CheckResult) -> None:  # noqa: N802
@@ -150,7 +165,14 @@ def show_RemoveResult(result: RemoveResult) -> None:  # noqa: N802
 
 def show_HistoryResult(result: HistoryResult) -> None:  # noqa: N802
     rows = [
-        ["*" if g.current else " ", str(g.number), g.created, f"{g.user}@{g.host}", str(g.entries), " ".join(g.changes) or "re-rendered"]
+        [
+            "*" if g.current else " ",
+            str(g.number),
+            g.created,
+            f"{g.user}@{g.host}",
+            str(g.entries),
+            " ".join(g.changes) or "re-rendered",
+        ]
         for g in result.generations
     ]
     table(rows, header=["", "gen", "created", "by", "entries", "changes"])
@@ -229,7 +251,9 @@ def _published(generation: int | None, parent: int | None, steps: Sequence[Step]
 
 def _tests(tests: Iterable[SmokeOutcome]) -> None:
     for test in tests:
-        out(f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status == 'skipped' else f' in {test.seconds:.1f} s'}")
+        out(
+            f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status == 'skipped' else f' in {test.seconds:.1f} s'}"
+        )
         if test.status == "failed":
             for line in test.detail.splitlines()[-12:]:
                 out(f"  {line}")

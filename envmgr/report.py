@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -19,7 +19,7 @@ class Stage(Protocol):
 class Reporter(Protocol):
     """Where progress goes. Safe to call from several threads."""
 
-    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> _StageContext:
+    def stage(self, label: str, *, total: int | None = None, unit: str = "") -> AbstractContextManager[Stage]:
         """A context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
 
     def say(self, text: str) -> None:
@@ -27,11 +27,6 @@ class Reporter(Protocol):
 
     def log(self, text: str) -> None:
         """For the log only."""
-
-
-class _StageContext(Protocol):
-    def __enter__(self) -> Stage: ...
-    def __exit__(self, *exc: object) -> bool | None: ...
 
 
 class _SilentStage:

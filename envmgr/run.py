@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,11 +111,9 @@ class Runner:
         reader.start()
         rest = b""
         try:
-            try:
+            with suppress(BrokenPipeError):  # it died at once; its exit status and stderr say why
                 process.stdin.write(stdin.encode())
                 process.stdin.flush()
-            except BrokenPipeError:
-                pass  # it died at once; its exit status and stderr say why
             with selectors.DefaultSelector() as selector:
                 selector.register(process.stdout, selectors.EVENT_READ)
                 while True:
@@ -133,10 +132,8 @@ class Runner:
             raise
         finally:
             for pipe in (process.stdin, process.stdout):
-                try:
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
             reader.join(timeout=_GRACE)
             process.stderr.close()
         return Completed(args, process.returncode, "", _text(b"".join(errors)), time.monotonic() - start)

@@ -81,7 +81,9 @@ class Policies(_Model):
     """What the site decides. Sizes are bytes, times seconds unless named otherwise."""
 
     keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
-    keep_days: float = Field(default=60, ge=0, description="days a generation is kept: longer than the longest job or session")
+    keep_days: float = Field(
+        default=60, ge=0, description="days a generation is kept: longer than the longest job or session"
+    )
     licences: tuple[str, ...] = ()
     umask: str = Field(default="022", pattern=r"^0?[0-7]{3}$")
     group: str | None = None
@@ -131,7 +133,9 @@ class SiteFile(_Model):
         if not value.is_absolute():
             raise ValueError("must be an absolute path: the same on every node")
         if re.search(r"[\s:'\"\\$`;&|<>(){}*?\[\]!#~%]", text) or not text.isprintable() or not text.isascii():
-            raise ValueError("must be without spaces, colons, quotes and shell characters: it goes into PATH and #! lines")
+            raise ValueError(
+                "must be without spaces, colons, quotes and shell characters: it goes into PATH and #! lines"
+            )
         if ".." in value.parts:
             raise ValueError("must not contain `..`")
         if value == Path("/"):
@@ -224,7 +228,7 @@ def _refuse_foreign(path: Path) -> None:
             "site-untrusted",
             f"{path} belongs to {owner}, neither to you nor to root",
             context="a site file decides what is written where and what runs",
-            hint=f"check it, then `chown` it, or name another one with --site",
+            hint="check it, then `chown` it, or name another one with --site",
         )
     if status.st_mode & 0o002:
         raise InputError("site-untrusted", f"{path} can be written by everyone", hint=f"chmod o-w {path}")

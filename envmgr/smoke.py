@@ -74,7 +74,15 @@ def _run_one(
         (Path(home) / "test.sh").write_text(script, encoding="utf-8")
         env = clean_env(HOME=home, TMPDIR=home)
         # `timeout` also ends a test whose envmgr was killed.
-        argv = ["timeout", "--kill-after=5", f"{test.timeout:g}", "bash", "--noprofile", "--norc", Path(home) / "test.sh"]
+        argv: list[str | Path] = [
+            "timeout",
+            "--kill-after=5",
+            f"{test.timeout:g}",
+            "bash",
+            "--noprofile",
+            "--norc",
+            Path(home) / "test.sh",
+        ]
         done = runner.run(argv, env=env, cwd=Path(home), check=False)
     output = (done.stdout + done.stderr).strip()
     if done.returncode in (124, 137):

@@ -96,5 +96,7 @@ def backend_names() -> list[str]:
 def get_backend(name: str) -> Backend:
     """The module `envmgr.backends.<name>`; InputError for one that does not exist."""
     if name not in backend_names():
-        raise InputError("unknown-backend", f"there is no backend `{name}`", hint=f"known: {', '.join(backend_names())}")
+        raise InputError(
+            "unknown-backend", f"there is no backend `{name}`", hint=f"known: {', '.join(backend_names())}"
+        )
     return cast("Backend", importlib.import_module(f"{__name__}.{name}"))

@@ -82,7 +82,9 @@ def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noq
     if recipe.requires.nvidia_driver is None:
         return [f"requires.nvidia_driver: the lock has CUDA {cuda}, which needs a driver >= {needed or '(see NVIDIA)'}"]
     if needed and _numbers(recipe.requires.nvidia_driver) < _numbers(needed):
-        return [f"requires.nvidia_driver: CUDA {cuda} needs >= {needed}, the recipe says {recipe.requires.nvidia_driver}"]
+        return [
+            f"requires.nvidia_driver: CUDA {cuda} needs >= {needed}, the recipe says {recipe.requires.nvidia_driver}"
+        ]
     return []
 
 

@@ -34,7 +34,13 @@ class BuildResult:
 
 
 def build(
-    ctx: Context, names: Sequence[str], *, everything: bool = False, dry_run: bool = False, publish: bool = True, jobs: int = 1
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    dry_run: bool = False,
+    publish: bool = True,
+    jobs: int = 1,
 ) -> BuildResult:
     """Build and publish the named entries and what they depend on.
 
@@ -66,7 +72,9 @@ def build(
             return BuildResult(plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log))
         facts = {name: e.facts for name, e in ensured.items()}
         published, tests = publish_wanted(inner, wanted, plan, facts, fresh=built, reason=f"build {' '.join(names)}")
-    return BuildResult(plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log))
+    return BuildResult(
+        plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log)
+    )
 
 
 def _ensure_all(ctx: Context, wanted: Sequence[Wanted], plan: Plan, jobs: int) -> dict[str, Ensured]:

@@ -84,8 +84,8 @@ def list_entries(ctx: Context) -> ListResult:
     current = read_current(ctx.prefix)
     states = [_state(ctx, found) for found in ctx.catalog.entries()]
     known = {s.entry for s in states}
-    for entry in sorted(set(current.entries if current else {}) - known):
-        states.append(EntryState(entry, "published", "", ("no catalog has its recipe any more",), shipped=False))
+    orphans = sorted(set(current.entries if current else {}) - known)
+    states += [EntryState(e, "published", "", ("no catalog has its recipe any more",), shipped=False) for e in orphans]
     return ListResult(tuple(states), current.number if current else None)
 
 
@@ -156,7 +156,9 @@ def _state(ctx: Context, found: CatalogEntry) -> EntryState:
     try:
         recipe, software = found.recipe(), found.software()
     except InputError as error:
-        return EntryState(str(found.entry), "published" if published else "declared", "", (error.message,), found.shipped)
+        return EntryState(
+            str(found.entry), "published" if published else "declared", "", (error.message,), found.shipped
+        )
     notes += [word for word, holds in (("default", recipe.default), ("hidden", recipe.hidden)) if holds]
     if recipe.deprecated:
         notes.append(f"deprecated, goes on {recipe.deprecated.date}")
@@ -172,7 +174,9 @@ def _state(ctx: Context, found: CatalogEntry) -> EntryState:
         if error.reference != "lock-missing" or published:
             notes.append(error.message)
     description = software.description.strip().splitlines()[0]
-    return EntryState(str(found.entry), state_of(published, outdated, built, locked), description, tuple(notes), found.shipped)
+    return EntryState(
+        str(found.entry), state_of(published, outdated, built, locked), description, tuple(notes), found.shipped
+    )
 
 
 def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe]) -> list[Finding]:
@@ -182,29 +186,43 @@ def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: d
         found.software()
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
-        return [Finding("recipe", "error", str(found.entry), line, hint=error.hint) for line in error.context or (error.message,)]
+        return [
+            Finding("recipe", "error", str(found.entry), line, hint=error.hint)
+            for line in error.context or (error.message,)
+        ]
     recipes[str(found.entry)] = recipe
-    findings = [Finding("recipe", "error", str(found.entry), f"{where}: {fault}") for fault in backend.faults(recipe, ctx.site)]
+    findings = [
+        Finding("recipe", "error", str(found.entry), f"{where}: {fault}") for fault in backend.faults(recipe, ctx.site)
+    ]
     if findings:
         return findings
     for dependency in recipe.depends:
         try:
             catalog.find(parse_entry(dependency))
         except InputError as error:
-            findings.append(Finding("depends", "error", str(found.entry), f"{where}: depends: {error.message}", hint=error.hint))
+            findings.append(
+                Finding("depends", "error", str(found.entry), f"{where}: depends: {error.message}", hint=error.hint)
+            )
     try:
         catalog.with_dependencies([found.entry])
     except InputError as error:
         if error.reference == "dependency-cycle":
-            findings.append(Finding("depends", "error", str(found.entry), f"{where}: {error.message}: {error.context[0]}"))
+            findings.append(
+                Finding("depends", "error", str(found.entry), f"{where}: {error.message}: {error.context[0]}")
+            )
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
         findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
     if not recipe.tests:
-        findings.append(Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked"))
+        findings.append(
+            Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
+        )
     try:
         backend.load_lock(found.entry, recipe, found.folder)
-        findings += [Finding("requires", "error", str(found.entry), f"{where}: {f}") for f in backend.lock_faults(found.entry, recipe, found.folder)]
+        findings += [
+            Finding("requires", "error", str(found.entry), f"{where}: {f}")
+            for f in backend.lock_faults(found.entry, recipe, found.folder)
+        ]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]

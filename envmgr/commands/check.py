@@ -60,7 +60,13 @@ def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
     for name in chosen:
         install = ctx.prefix.install(parse_entry(name), current.entries[name].digest)
         findings += [
-            Finding("install", "error", name, line, hint="an install never changes: find who did it, then build the entry again")
+            Finding(
+                "install",
+                "error",
+                name,
+                line,
+                hint="an install never changes: find who did it, then build the entry again",
+            )
             for line in verify_install(install, ctx.reporter)
         ]
     return VerifyResult(tuple(chosen), tuple(findings))
@@ -69,10 +75,14 @@ def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
 def _chosen(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
     current = read_current(ctx.prefix)
     if current is None:
-        raise EnvmgrError("nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`")
+        raise EnvmgrError(
+            "nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`"
+        )
     for name in names:
         if name not in current.entries:
             close = nearest(name, current.entries)
             hint = f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is"
-            raise InputError("not-published", f"{name} is not published", context=f"generation {current.number}", hint=hint)
+            raise InputError(
+                "not-published", f"{name} is not published", context=f"generation {current.number}", hint=hint
+            )
     return current, list(names) or sorted(current.entries)

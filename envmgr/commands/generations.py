@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from envmgr.commands import Context, logged
+from envmgr.commands.publish import smoke_check
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import file_lock, remove_tree
 from envmgr.generation import (
@@ -23,11 +23,9 @@ from envmgr.generation import (
 from envmgr.generations import Change, flips, publish, publishing, remove_generations, rollback
 from envmgr.lmod import find_lmod
 from envmgr.lock import LockChange, diff_packages
-from envmgr.modulespec import ModuleSpec
 from envmgr.names import nearest
 from envmgr.realise import can_write, clean_leftovers
 from envmgr.resources import shipped
-from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
 from envmgr.store import Install, installs
 
 
@@ -116,15 +114,12 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
     can_write(ctx.prefix)
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
 
-    def check(modules: Path, lmodrc: Path, changed: dict[str, ModuleSpec]) -> None:
-        outcomes: list[SmokeOutcome] = []
-        for spec in changed.values():  # none, unless templates or policies changed as well
-            outcomes += run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter)
-        raise_for_failures(outcomes)
-
     with logged(ctx, "remove") as (inner, log):
         change = Change({}, tuple(names), f"remove {' '.join(names)}")
-        done = publish(change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check)  # type: ignore[arg-type]
+        check = smoke_check(inner, lmod, [])  # no entry changes, unless templates or policies did as well
+        done = publish(
+            change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check
+        )  # type: ignore[arg-type]
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 
@@ -155,7 +150,9 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
     if number is None:
         number = current.parent
         if number is None:
-            raise EnvmgrError("no-generation", f"generation {current.number} is the first: there is nothing to go back to")
+            raise EnvmgrError(
+                "no-generation", f"generation {current.number} is the first: there is nothing to go back to"
+            )
     read_record(ctx.prefix, number)
     if dry_run:
         return RollbackResult(current.number, number, True)
@@ -221,7 +218,9 @@ def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
     keep = set(complete[-policies.keep_generations :]) | {current_number(prefix)}
     keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(r.created) > oldest}
     used = {e.path for n, r in records.items() if n in keep for e in r.entries.values()}
-    unused = [i for i in installs(prefix) if _relative(i) not in used and i.manifest.stat().st_mtime < oldest.timestamp()]
+    unused = [
+        i for i in installs(prefix) if _relative(i) not in used and i.manifest.stat().st_mtime < oldest.timestamp()
+    ]
     return [n for n in complete if n not in keep], unused
 
 
@@ -236,5 +235,7 @@ def _size(install: Install) -> int:
 def _published(ctx: Context) -> GenerationRecord:
     current = read_current(ctx.prefix)
     if current is None:
-        raise EnvmgrError("nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`")
+        raise EnvmgrError(
+            "nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`"
+        )
     return current

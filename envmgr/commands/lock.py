@@ -63,7 +63,11 @@ def lock_entries(
     if everything:
         found = [e for e in found if not e.shipped]
         if not found:
-            raise InputError("nothing-to-lock", "only the shipped catalog has entries", hint="`envmgr copy ENTRY` takes one into your own")
+            raise InputError(
+                "nothing-to-lock",
+                "only the shipped catalog has entries",
+                hint="`envmgr copy ENTRY` takes one into your own",
+            )
     if not dry_run:
         for entry in found:
             entry.require_writable()
@@ -93,7 +97,9 @@ def _solve(
         error.context = (f"entry {entry.entry}", *error.context)
         raise
     old = backend.read_packages(entry.folder)
-    same = all((entry.folder / n).is_file() and (entry.folder / n).read_text("utf-8") == t for n, t in result.files.items())
+    same = all(
+        (entry.folder / n).is_file() and (entry.folder / n).read_text("utf-8") == t for n, t in result.files.items()
+    )
     status: Status = "unchanged" if same else ("would write" if dry_run else "written")
     changes = diff_packages(old, result.packages)
     return LockOutcome(str(entry.entry), status, len(result.packages), changes, result.notes), result.files

@@ -10,8 +10,8 @@ from typing import ClassVar
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
 from envmgr.errors import EnvmgrError
-from envmgr.generations import Change, Published, publish
-from envmgr.lmod import find_lmod
+from envmgr.generations import Change, Check, Published, publish
+from envmgr.lmod import Lmod, find_lmod
 from envmgr.manifest import InstallFacts, read_manifest
 from envmgr.modulespec import ModuleSpec
 from envmgr.plan import Plan, Step
@@ -46,13 +46,17 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
     plan, _ = plan_for(ctx, wanted)
     missing = [str(s.candidate.entry) for s in plan.to_build]
     if missing:
-        raise EnvmgrError("not-built", f"{', '.join(missing)} is not built", hint=f"run `envmgr build {' '.join(missing)}`")
+        raise EnvmgrError(
+            "not-built", f"{', '.join(missing)} is not built", hint=f"run `envmgr build {' '.join(missing)}`"
+        )
     if dry_run or not plan.publishes:
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
     can_write(ctx.prefix)
     with logged(ctx, "publish") as (inner, log):
         facts = {str(w.entry): read_manifest(w.install.manifest).facts for w in wanted}
-        published, tests = publish_wanted(inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip())
+        published, tests = publish_wanted(
+            inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip()
+        )
     return PublishResult(plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log))
 
 
@@ -74,14 +78,28 @@ def publish_wanted(
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
 
+    change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason)
+    published = publish(
+        change,
+        ctx.site,
+        lmod,
+        ctx.runner,
+        ctx.reporter,
+        templates=shipped("modulefiles"),
+        check=smoke_check(ctx, lmod, outcomes),
+    )
+    return published, tuple(outcomes)
+
+
+def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome]) -> Check:
+    """What a staged generation must pass: the tests of every changed module. `outcomes` collects how they ended."""
+
     def check(modules: Path, lmodrc: Path, changed: Mapping[str, ModuleSpec]) -> None:
         for spec in changed.values():
             outcomes.extend(run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter))
         raise_for_failures(outcomes)
 
-    change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason)
-    published = publish(change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=shipped("modulefiles"), check=check)
-    return published, tuple(outcomes)
+    return check
 
 
 def _require_intact(item: Wanted, reporter: Reporter) -> None:

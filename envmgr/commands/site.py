@@ -92,7 +92,9 @@ def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -
         SiteFile(schema=1, name=name, prefix=prefix)
     except ValueError as error:
         reason = str(error).splitlines()[2].strip() if len(str(error).splitlines()) > 2 else str(error)
-        raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reason.removeprefix("Value error, ")) from None
+        raise InputError(
+            "site-invalid", f"{prefix} cannot be the prefix", context=reason.removeprefix("Value error, ")
+        ) from None
     if not dry_run:
         atomic_write(target, _SITE.format(name=name, prefix=prefix))
         (target.parent / "recipes").mkdir(exist_ok=True)
@@ -123,12 +125,24 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
     elif os.access(existing, os.W_OK) or (os.geteuid() == 0):
         yield SiteFact("prefix", "ok", f"{prefix} does not exist yet; the first build makes it")
     else:
-        yield SiteFact("prefix", "error", f"{prefix} does not exist and {existing} cannot be written", "make it, and give it to the build user")
+        yield SiteFact(
+            "prefix",
+            "error",
+            f"{prefix} does not exist and {existing} cannot be written",
+            "make it, and give it to the build user",
+        )
     longest = len(str(prefix / "store" / "pytorch" / "2.1-cuda11.8-01234567" / "bin" / "python"))
     if longest > SHEBANG_LIMIT:
-        yield SiteFact("prefix", "warning", f"{longest} characters to an interpreter: scripts start through /bin/sh", "a shorter prefix avoids it")
+        yield SiteFact(
+            "prefix",
+            "warning",
+            f"{longest} characters to an interpreter: scripts start through /bin/sh",
+            "a shorter prefix avoids it",
+        )
     if prefix.exists() and site.build_user is None and not os.access(prefix, os.W_OK):
-        yield SiteFact("prefix", "error", f"{prefix} cannot be written by you", "name its owner as build_user, or run as that user")
+        yield SiteFact(
+            "prefix", "error", f"{prefix} cannot be written by you", "name its owner as build_user, or run as that user"
+        )
 
 
 def _build_user(site: Site) -> Iterator[SiteFact]:
@@ -138,11 +152,18 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
     try:
         account = pwd.getpwnam(site.build_user)
     except KeyError:
-        yield SiteFact("build_user", "error", f"{site.build_user} does not exist here", f"useradd --system {site.build_user}")
+        yield SiteFact(
+            "build_user", "error", f"{site.build_user} does not exist here", f"useradd --system {site.build_user}"
+        )
         return
     yield SiteFact("build_user", "ok", f"{site.build_user} (uid {account.pw_uid})")
     if site.prefix.exists() and site.prefix.stat().st_uid != account.pw_uid:
-        yield SiteFact("prefix", "error", f"{site.prefix} does not belong to {site.build_user}", f"chown {site.build_user} {site.prefix}")
+        yield SiteFact(
+            "prefix",
+            "error",
+            f"{site.prefix} does not belong to {site.build_user}",
+            f"chown {site.build_user} {site.prefix}",
+        )
 
 
 def _catalogs(ctx: Context) -> Iterator[SiteFact]:
@@ -174,7 +195,9 @@ def _channels(site: Site) -> Iterator[SiteFact]:
                 parts.append(f"mirror {folder} does not exist")
             else:
                 parts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
-        yield SiteFact(f"channels.{name}", status, ", ".join(parts), "" if status == "ok" else "mount it, or take it out")
+        yield SiteFact(
+            f"channels.{name}", status, ", ".join(parts), "" if status == "ok" else "mount it, or take it out"
+        )
 
 
 def _nodes(site: Site) -> Iterator[SiteFact]:
@@ -195,11 +218,19 @@ def _policies(site: Site) -> Iterator[SiteFact]:
     p = site.policies
     target = read_target(site.cpu_level)
     yield SiteFact(
-        "cpu_level", "ok", f"{site.cpu_level} on {target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}: the target of every digest"
+        "cpu_level",
+        "ok",
+        f"{site.cpu_level} on {target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}: the target of every digest",
     )
-    yield SiteFact("policies", "ok", f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}")
+    yield SiteFact(
+        "policies", "ok", f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}"
+    )
     yield SiteFact("policies.driver_gate", "ok", f"{p.driver_gate} where an NVIDIA driver is too old for a module")
-    yield SiteFact("policies.user_site", "ok", "Python sees ~/.local" if p.user_site else "~/.local is kept out of Python (PYTHONNOUSERSITE)")
+    yield SiteFact(
+        "policies.user_site",
+        "ok",
+        "Python sees ~/.local" if p.user_site else "~/.local is kept out of Python (PYTHONNOUSERSITE)",
+    )
     if p.licences:
         yield SiteFact("policies.licences", "ok", f"acknowledged: {', '.join(p.licences)}")
     if p.group:

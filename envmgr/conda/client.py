@@ -113,15 +113,27 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             "unsolvable", "the specs cannot be solved together", context=[*_specs(request), "", *reasons],
             hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
         )  # fmt: skip
-    if event["kind"] in ("InvalidMatchSpecError", "InvalidPackageNameError", "InvalidVersionError", "PackageNameMatcherParseError"):
-        return EnvmgrError("spec-invalid", "a spec of the recipe cannot be read", context=lines, hint="specs are written like `numpy 1.26.*`")
+    if event["kind"] in (
+        "InvalidMatchSpecError",
+        "InvalidPackageNameError",
+        "InvalidVersionError",
+        "PackageNameMatcherParseError",
+    ):
+        return EnvmgrError(
+            "spec-invalid",
+            "a spec of the recipe cannot be read",
+            context=lines,
+            hint="specs are written like `numpy 1.26.*`",
+        )
     if "No space left" in message or "os error 28" in message:
         return EnvmgrError(
             "disk-full", f"no space left under {request.get('staging', request['cache'])}", context=lines[:2],
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )  # fmt: skip
     if "Permission denied" in message:
-        return EnvmgrError("not-writable", "a file cannot be written", context=lines, hint="run as the site's build user")
+        return EnvmgrError(
+            "not-writable", "a file cannot be written", context=lines, hint="run as the site's build user"
+        )
     if re.search(r"hash mismatch|sha256|md5|digest", message, re.IGNORECASE):
         return EnvmgrError(
             "wrong-sha256", f"{lines[0]}: what arrived is not what the lock names", context=lines[1:],
@@ -132,7 +144,11 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             "not-found", f"nothing at {url or 'the named place'}", context=lines,
             hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
         )  # fmt: skip
-    if re.search(r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body", message, re.IGNORECASE):
+    if re.search(
+        r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
+        message,
+        re.IGNORECASE,
+    ):
         return EnvmgrError(
             "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed",
             f"cannot fetch {url or lines[0]}", context=lines,

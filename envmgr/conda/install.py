@@ -71,7 +71,9 @@ def group_id(name: str | None) -> int | None:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
-        raise EnvmgrError("unknown-group", f"the group `{name}` does not exist here", context="policies.group in site.yaml") from None
+        raise EnvmgrError(
+            "unknown-group", f"the group `{name}` does not exist here", context="policies.group in site.yaml"
+        ) from None
 
 
 def download_places(packages: Iterable[LockedPackage], site: Site) -> tuple[dict[str, str], dict[str, list[str]]]:
@@ -160,7 +162,12 @@ def _normalise(staging: Path, lock: CondaLock) -> dict[str, str]:
     for path in sorted((staging / "conda-meta").glob("*.json")):
         record: dict[str, Any] = json.loads(path.read_bytes())
         package = by_file[record["fn"]]
-        record |= {"url": package.url, "channel": package.channel, "extracted_package_dir": "", "package_tarball_full_path": ""}
+        record |= {
+            "url": package.url,
+            "channel": package.channel,
+            "extracted_package_dir": "",
+            "package_tarball_full_path": "",
+        }
         if isinstance(record.get("link"), dict):
             record["link"]["source"] = ""
         path.write_text(pretty_json(record), encoding="utf-8")
@@ -169,7 +176,9 @@ def _normalise(staging: Path, lock: CondaLock) -> dict[str, str]:
             # Compiled files of the packages are compiled again, with hashes in place of times.
             if digest and item.get("path_type") == "hardlink" and not item["_path"].endswith(".pyc"):
                 expected[item["_path"]] = digest
-    (staging / "conda-meta" / "history").write_text("", encoding="utf-8")  # what makes a folder an environment for conda
+    (staging / "conda-meta" / "history").write_text(
+        "", encoding="utf-8"
+    )  # what makes a folder an environment for conda
     return expected
 
 

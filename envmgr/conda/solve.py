@@ -84,7 +84,9 @@ def solve(
         solved = call_worker(request, runner, reporter)
     packages = tuple(sorted((package_of(r) for r in solved["records"]), key=lambda p: p.name))
     if solver == "conda-lock" and (lost := set(request["urls"]) - {p.url for p in packages}):
-        raise EnvmgrError("solver-disagrees", "conda-lock chose packages that the channels do not list", context=sorted(lost))
+        raise EnvmgrError(
+            "solver-disagrees", "conda-lock chose packages that the channels do not list", context=sorted(lost)
+        )
     return CondaLock(
         platform=wanted.platform,
         recipe_digest=wanted.digest(),
@@ -104,13 +106,22 @@ def package_of(record: Mapping[str, Any]) -> LockedPackage:
             context=record["url"],
             hint="an install could not be checked: use a channel that has sha256 sums",
         )
-    optional = ("size", "timestamp", "license", "noarch", "python_site_packages_path")
     return LockedPackage(
-        **{key: record[key] for key in ("name", "version", "build", "build_number", "subdir", "url", "sha256")},
+        name=record["name"],
+        version=record["version"],
+        build=record["build"],
+        build_number=record["build_number"],
+        subdir=record["subdir"],
+        url=record["url"],
         md5=record.get("md5") or "",
+        sha256=record["sha256"],
         depends=tuple(record.get("depends", ())),
         constrains=tuple(record.get("constrains", ())),
-        **{key: record.get(key) or None for key in optional},
+        noarch=record.get("noarch") or None,
+        size=record.get("size"),
+        timestamp=record.get("timestamp"),
+        license=record.get("license"),
+        python_site_packages_path=record.get("python_site_packages_path"),
     )
 
 
@@ -126,7 +137,7 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
     if channel is None:
         raise InputError(
             "unknown-channel", f"the site has no channel `{name}`", context=f"known: {', '.join(sorted(site.channels))}",
-            hint=f"add it to site.yaml under `channels:` with its url",
+            hint="add it to site.yaml under `channels:` with its url",
         )  # fmt: skip
     chosen = places.get(name)
     if chosen and "://" not in chosen:
@@ -137,9 +148,7 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
     return {"name": name, "url": channel.url, "places": [chosen] if chosen else channel_places(channel)}
 
 
-def _source(
-    name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]
-) -> ChannelSource:
+def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]) -> ChannelSource:
     """A folder without the packages themselves is a snapshot; its note and digests go into the lock."""
     channel = site.channels.get(name) or Channel(url=name)
     place = solved["places"][name]
@@ -162,14 +171,20 @@ def _conda_lock_urls(
     conda = site.conda or next((Path(p) for n in ("conda", "mamba", "micromamba") if (p := shutil.which(n))), None)
     if conda is None:
         raise EnvmgrError(
-            "solver-missing", "conda-lock needs a conda, mamba or micromamba", hint="name it in site.yaml (`conda:`), or lock with --solver rattler"
+            "solver-missing",
+            "conda-lock needs a conda, mamba or micromamba",
+            hint="name it in site.yaml (`conda:`), or lock with --solver rattler",
         )
     sources = {c["name"]: c for c in channels}
     environment = {"channels": [c["places"][0] for c in sources.values()], "dependencies": list(wanted.specs)}
     (folder / "environment.yml").write_text(pretty_json(environment), encoding="utf-8")
-    virtual = {"subdirs": {wanted.platform: {"packages": {k: v.partition(" ")[0] for k, v in wanted.all_virtual_packages().items()}}}}
+    virtual = {
+        "subdirs": {
+            wanted.platform: {"packages": {k: v.partition(" ")[0] for k, v in wanted.all_virtual_packages().items()}}
+        }
+    }
     (folder / "virtual.yml").write_text(pretty_json(virtual), encoding="utf-8")
-    argv = [tool, "lock", "--conda", conda, "-f", folder / "environment.yml", "-p", wanted.platform]
+    argv: list[str | Path] = [tool, "lock", "--conda", conda, "-f", folder / "environment.yml", "-p", wanted.platform]
     argv += ["--virtual-package-spec", folder / "virtual.yml", "--lockfile", folder / "conda-lock.yml"]
     runner.run(argv, cwd=folder, timeout=1800)
     locked = yaml.safe_load((folder / "conda-lock.yml").read_text(encoding="utf-8"))

@@ -192,7 +192,9 @@ async def install(request: dict[str, Any]) -> None:
                 request["staging"],
                 cache_dir=request["cache"],
                 # A warm cache is checked again, and nothing is hard-linked: one environment cannot change another.
-                package_cache=rattler.PackageCache.new_layered([request["cache"]], validation_mode=rattler.ValidationMode.full()),
+                package_cache=rattler.PackageCache.new_layered(
+                    [request["cache"]], validation_mode=rattler.ValidationMode.full()
+                ),
                 config=rattler.Config.from_toml("allow-hard-links = false"),
                 platform=rattler.Subdir(request["platform"]),
                 client=rattler.Client(middlewares, user_agent=f"envmgr/{request['version']}"),
@@ -214,7 +216,9 @@ async def install(request: dict[str, Any]) -> None:
 
 def passing(message: str) -> bool:
     """Whether a second try can help: not for a full disk, a name that does not resolve, or a file that is not there."""
-    return not any(sign in message for sign in ("No space left", "os error 28", "dns error", "404", "403", "401", "os error 2)"))
+    return not any(
+        sign in message for sign in ("No space left", "os error 28", "dns error", "404", "403", "401", "os error 2)")
+    )
 
 
 def to_record(rattler: Any, data: dict[str, Any]) -> Any:
@@ -248,7 +252,18 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     if not python.exists() or not folders:
         return
     emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
-    argv = [python, "-s", "-m", "compileall", "-q", "-f", "-j", str(jobs), "--invalidation-mode", "unchecked-hash"]
+    argv: list[str | Path] = [
+        python,
+        "-s",
+        "-m",
+        "compileall",
+        "-q",
+        "-f",
+        "-j",
+        str(jobs),
+        "--invalidation-mode",
+        "unchecked-hash",
+    ]
     argv += ["-s", staging, "-p", final, *folders]
     done = Runner().run(argv, env=clean_env(PYTHONHASHSEED="0"), check=False, new_group=False)
     if done.returncode not in (0, 1):

@@ -5,20 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from envmgr.commands.build import BuildResult
-from envmgr.commands.catalog import CheckResult, CopyResult, ListResult, ShowResult
-from envmgr.commands.check import TestResult, VerifyResult
-from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
-from envmgr.commands.lock import LockCommandResult
-from envmgr.commands.publish import PublishResult
-from envmgr.commands.shell_init import ShellInitResult
-from envmgr.commands.site import InitResult, SiteCheckResult
-from envmgr.lock import LockChange
-from envmgr.plan import Step
 from envmgr.render import table
-from envmgr.smoke import SmokeOutcome
+
+if TYPE_CHECKING:  # the verb that ran has imported its own
+    from envmgr.commands.build import BuildResult
+    from envmgr.commands.catalog import CheckResult, CopyResult, ListResult, ShowResult
+    from envmgr.commands.check import TestResult, VerifyResult
+    from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
+    from envmgr.commands.lock import LockCommandResult
+    from envmgr.commands.publish import PublishResult
+    from envmgr.commands.shell_init import ShellInitResult
+    from envmgr.commands.site import InitResult, SiteCheckResult
+    from envmgr.lock import LockChange
+    from envmgr.plan import Step
+    from envmgr.smoke import SmokeOutcome
 
 _PUBLISH_WORDS = {
     "new": "published",

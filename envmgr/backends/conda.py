@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
-from envmgr.conda.install import install_lock
 from envmgr.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.cuda import cuda_of, minimum_driver
 from envmgr.errors import EnvmgrError, InputError
@@ -98,6 +97,8 @@ def read_packages(folder: Path) -> Mapping[str, str]:
 def realise(
     lock: LoadedLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> Realised:
+    from envmgr.conda.install import install_lock
+
     assert isinstance(lock.data, CondaLock)
     return Realised(*install_lock(lock.data, install, site, runner, reporter, jobs=jobs))
 

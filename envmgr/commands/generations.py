@@ -119,7 +119,7 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
         check = smoke_check(inner, lmod, [])  # no entry changes, unless templates or policies did as well
         done = publish(
             change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check
-        )  # type: ignore[arg-type]
+        )
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 

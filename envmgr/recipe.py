@@ -63,6 +63,8 @@ class Environment(_Model):
                 raise ValueError(f"{variable} must not be set by a module: it reaches into other programs")
         values = [*self.set.values(), *(v for vs in (*self.prepend.values(), *self.append.values()) for v in vs)]
         for value in values:
+            if any(c in value for c in "\n\r\0"):
+                raise ValueError("a variable's value cannot hold a line break: Lmod hands it to the shell as it is")
             template = string.Template(value)
             if not template.is_valid() or (unknown := set(template.get_identifiers()) - {"root", "name", "version"}):
                 known = "`${root}`, `${name}`, `${version}` can be used, `$$` is a dollar"

@@ -562,6 +562,10 @@ def test_capture_refuses_what_differs_from_run_to_run(refuse, text):
         ('export B=1; export A="$C"; export C="$C:x"; A=$A/y', "makes A from what the user has in C"),
         ('[ -n "$B" ] || export B=1 A=/a', "sets A only where B is not set"),
         ("export PATH=/bin", "changes PATH in a way that depends on what is set before"),
+        (
+            'if [ -n "$A" ]; then A="$A:x"; PATH="/x:$PATH"; else export A=x PATH=/x:/bin; fi',
+            "changes PATH in a way that depends on what is set before",
+        ),
         ('export A="$PATH"', "makes A from what the user has in PATH"),
         ("export A=$'\\xff'", "sets A to bytes that are not UTF-8"),
     ],

@@ -1,0 +1,89 @@
+"""Installing one lock: against rattler itself, cold and warm.
+
+Cold: nothing in any cache; both sides download over HTTP, check and link. Ours adds the worker process, full validation,
+copies instead of hard links, normalising, activation, the manifest's sha256 of every file. Byte-compilation, which bare
+rattler leaves out, is taken off ours by its own log, and shown in the note.
+Warm: the cache is full. The other side is the same install (no hard links, full validation) and the same compileall.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.measure import Claim, alternate, seconds
+from benchmarks.site import ENTRY, envmgr, make_site
+from envmgr.files import remove_tree
+
+_BARE = """
+import asyncio, json, os, subprocess, sys
+import rattler
+cache, prefix, records, how = sys.argv[1:5]
+from envmgr.conda.worker import to_record
+chosen = [to_record(rattler, r | {"place": r["url"]}) for r in json.load(open(records))["packages"]]
+more = {}
+if how == "same":
+    more["package_cache"] = rattler.PackageCache.new_layered([cache], validation_mode=rattler.ValidationMode.full())
+    more["config"] = rattler.Config.from_toml("allow-hard-links = false")
+asyncio.run(rattler.install(chosen, prefix, cache_dir=cache, installed_packages=[], show_progress=False, **more))
+if how == "same":
+    lib = next(p for p in os.listdir(prefix + "/lib") if p.startswith("python3."))
+    argv = [prefix + "/bin/python", "-s", "-m", "compileall", "-q", "-f", "-j", str(len(os.sched_getaffinity(0)))]
+    argv += ["--invalidation-mode", "unchecked-hash", "-s", prefix, "-p", prefix, prefix + "/lib/" + lib]
+    subprocess.run(argv, env={"PYTHONHASHSEED": "0"})
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def claims(channel: str, runs: int) -> list[Claim]:
+    root = Path(tempfile.mkdtemp(prefix="envmgr-bench-"))
+    try:
+        env = make_site(root, channel)
+        seconds(envmgr("lock", ENTRY), env=env)
+        records = root / "recipes" / ENTRY / "conda-lock.records.json"
+        compiling: list[float] = []
+
+        def ours_cold() -> float:
+            remove_tree(root / "prefix")
+            took = seconds(envmgr("build", "--no-publish", ENTRY), env=env)
+            compiling.append(_compile_seconds(root))
+            return took - compiling[-1]
+
+        def theirs_cold() -> float:
+            remove_tree(root / "bare")
+            return seconds([sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "plain"])
+
+        cold = alternate(ours_cold, theirs_cold, runs)
+
+        def ours_warm() -> float:
+            remove_tree(root / "prefix" / "store")
+            return seconds(envmgr("build", "--no-publish", ENTRY), env=env)
+
+        def theirs_warm() -> float:
+            remove_tree(root / "bare" / "env")
+            return seconds([sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "same"])
+
+        warm = alternate(ours_warm, theirs_warm, runs)
+    finally:
+        remove_tree(root)
+    count = f"byte-compilation {sorted(compiling)[len(compiling) // 2]:.2f} s apart"
+    return [
+        Claim("cold install / bare rattler.install", *cold, 1.5, count),
+        Claim("warm install / the same rattler.install and compileall", *warm, 1.5),
+    ]
+
+
+def _compile_seconds(root: Path) -> float:
+    """From the worker's events in the log of the newest build."""
+    log = max((root / "prefix/var/log").glob("*-build-*.log"), key=lambda p: p.stat().st_mtime_ns).read_text()
+    times = [
+        datetime.datetime.fromisoformat(match[1])
+        for match in re.finditer(r"^(\S+) worker: (\{.*\})$", log, re.MULTILINE)
+        if json.loads(match[2])["event"] in ("compiling", "compiled")
+    ]
+    return (times[1] - times[0]).total_seconds()

@@ -43,8 +43,8 @@ SiteOption = Annotated[
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Text for people, or JSON with a versioned schema.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")]
-Entries = Annotated[list[str], typer.Argument(metavar="ENTRY…", help="Entries, as name/version.")]
-SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="[ENTRY…]", help="Entries, as name/version.")]
+Entries = Annotated[list[str], typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
+SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
 
 
@@ -204,7 +204,7 @@ def build(
 def publish(
     entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
 ) -> None:
-    """Publish what is built: the named entries, or everything that is built and new."""
+    """Publish what is built: the named entries, or all."""
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.publish import publish_entries
@@ -230,7 +230,10 @@ def remove(
 
 @app.command()
 def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
-    """Generations: when, by whom, what changed; `*` marks the current one."""
+    """Generations: when, by whom, what changed.
+
+    `*` marks the current one; rollbacks follow.
+    """
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.generations import history
@@ -266,7 +269,10 @@ def diff(
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> None:
-    """Entries, packages and versions that differ between two generations."""
+    """What differs between two generations.
+
+    Entries, packages and versions; by default from the current generation's parent to the current one.
+    """
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.generations import diff
@@ -290,7 +296,10 @@ def test(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption
 
 @app.command()
 def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
-    """Hash published installs again and compare them with their manifests."""
+    """Hash published installs again.
+
+    Every path is compared with the install's manifest; each difference is a finding.
+    """
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.check import verify_entries
@@ -302,7 +311,10 @@ def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOpti
 
 @app.command()
 def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
-    """Remove generations beyond the site's policy, and installs that none of the others names."""
+    """Remove old generations and unused installs.
+
+    Old is what `policies` of the site says; unused is an install that no generation that stays names.
+    """
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.generations import collect_garbage
@@ -318,7 +330,10 @@ def shell_init(
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> None:
-    """The lines that make a shell use the prefix: eval "$(envmgr shell-init)"."""
+    """The lines that make a shell use the prefix.
+
+    In a shell's start-up file: eval "$(envmgr shell-init)".
+    """
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.shell_init import shell_init

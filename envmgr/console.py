@@ -21,10 +21,16 @@ def make_reporter(*, quiet: bool) -> Reporter:
     return LiveReporter() if sys.stderr.isatty() else PlainReporter()
 
 
+def counted(number: int, plural: str) -> str:
+    """`1 entry`, `2 entries`; `plural` is an English plural in -s or -ies, or empty."""
+    singular = plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
+    return f"{number} {singular if number == 1 else plural}".strip()
+
+
 def amount(done: int, unit: str) -> str:
     """`12.3 MB` for bytes, `12 packages` for others."""
     if unit != "bytes":
-        return f"{done} {unit}".strip()
+        return counted(done, unit)
     value = float(done)
     for name in ("B", "kB", "MB"):
         if value < 1000:

@@ -28,6 +28,7 @@ class LockedPackage:
     timestamp: int | None = None
     license: str | None = None
     python_site_packages_path: str | None = None
+    track_features: tuple[str, ...] = ()
 
     @property
     def file_name(self) -> str:
@@ -45,7 +46,7 @@ class LockedPackage:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LockedPackage:
         """Raises TypeError for unknown or missing fields."""
-        lists = {key: tuple(data[key]) for key in ("depends", "constrains") if key in data}
+        lists = {key: tuple(data[key]) for key in ("depends", "constrains", "track_features") if key in data}
         return cls(**{**data, **lists})
 
 

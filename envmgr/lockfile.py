@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
@@ -24,7 +25,10 @@ SIDECAR_NAME = "conda-lock.records.json"
 
 
 def lock_texts(lock: CondaLock) -> dict[str, str]:
-    """File name -> text: the same lock gives the same bytes."""
+    """File name -> text, in the order of writing: the lock itself last, because the sidecar names its sha256.
+
+    The same lock gives the same bytes.
+    """
     text = _yaml_text(lock)
     sidecar = {
         "schema": 1,
@@ -39,7 +43,7 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
         ],
         "packages": [p.to_json() for p in lock.packages],
     }
-    return {LOCK_NAME: text, SIDECAR_NAME: pretty_json(sidecar)}
+    return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 
 
 def read_lock(folder: Path) -> tuple[CondaLock, str]:
@@ -87,7 +91,7 @@ def _yaml_text(lock: CondaLock) -> str:
                 "platform": lock.platform,
                 "dependencies": _dependencies(p.depends),
                 "url": p.url,
-                "hash": {"md5": p.md5, "sha256": p.sha256},
+                "hash": {"md5": p.md5, "sha256": p.sha256} if p.md5 else {"sha256": p.sha256},
                 "build": p.build,
                 "category": "main",
                 "optional": False,
@@ -96,24 +100,51 @@ def _yaml_text(lock: CondaLock) -> str:
         ],
     }
     head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
-    return head + yaml.dump(document, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=200)
+    return head + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=200)
 
 
-def _dumper() -> Any:
-    class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps nobody
-            return True
+class _Dumper(yaml.SafeDumper):
+    """The pure Python emitter: libyaml's, where it is installed, may break lines elsewhere."""
 
-    return Dumper
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps nobody
+        return True
 
 
-def _dependencies(depends: tuple[str, ...]) -> dict[str, str]:
-    """`["python >=3.9", "python <4"]` -> `{"python": ">=3.9,<4"}`, sorted; build strings are kept after a space."""
-    result: dict[str, str] = {}
+# `1e5` is text for PyYAML and a number for readers of YAML 1.2, such as pixi: a build or a hash can look like that.
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def _dependencies(depends: Iterable[str]) -> dict[str, str]:
+    """`["python >=3.9", "python <4", "mpi 1.0 mpich"]` -> `{"mpi": "1.0 mpich", "python": ">=3.9,<4"}`, sorted by name.
+
+    The format has one value a name. Where a name comes twice, both versions hold, and the last build string is kept.
+    """
+    versions: dict[str, list[str]] = {}
+    builds: dict[str, str] = {}
     for text in depends:
-        name, _, rest = text.strip().partition(" ")
-        result[name] = f"{result[name]},{rest}" if result.get(name) and rest else result.get(name) or rest
-    return dict(sorted(result.items()))
+        name, version, build = _parts(text)
+        known = versions.setdefault(name, [])
+        if version and version not in known:
+            known.append(version)
+        if build:
+            builds[name] = build
+    result = {}
+    for name, found in sorted(versions.items()):
+        strict = [v for v in found if v != "*"] or found
+        joined = ",".join(f"({v})" if "|" in v and len(strict) > 1 else v for v in strict)
+        result[name] = f"{joined or '*'} {builds[name]}" if name in builds else joined
+    return result
+
+
+def _parts(depend: str) -> tuple[str, str, str]:
+    """Name, version and build string of a repodata dependency; `numpy>=1.2` and `numpy >=1.2, <3` occur too."""
+    match = re.match(r"\s*([A-Za-z0-9_.-]+)(.*)", depend, re.DOTALL)
+    name, rest = (match[1], match[2].strip()) if match else (depend.strip(), "")
+    rest = re.sub(r"\s*([,|])\s*", r"\1", rest)
+    version, _, build = re.sub(r"(?<=[<>=!~])\s+", "", rest).partition(" ")
+    return name, version, build.strip()
 
 
 def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
@@ -163,7 +194,16 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
                 f"{where}: manager `{item.get('manager')}` is not supported",
                 context=str(item.get("name")),
             )
+        if item.get("platform") != platforms[0]:
+            raise InputError(
+                "lock-invalid",
+                f"{where}: platform `{item.get('platform')}` in a lock for {platforms[0]}",
+                context=str(item.get("name")),
+            )
         packages.append(_package_of(item, where))
+    names = [p.name for p in packages]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
     custom = metadata.get("custom_metadata") or {}
     return CondaLock(
         platform=str(platforms[0]),
@@ -180,7 +220,7 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
 def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
     url = _get(item, "url", str, where)
     name, version = _get(item, "name", str, where), _get(item, "version", str, where)
-    match = re.fullmatch(r".+/(?P<subdir>[a-z0-9-]+)/(?P<stem>[^/]+)\.(conda|tar\.bz2)", url)
+    match = re.fullmatch(r".+/(?P<subdir>[a-z0-9-]+)/(?P<stem>[^/]+)\.(conda|tar\.bz2)", unquote(url))
     if not match or not match["stem"].startswith(f"{name}-{version}-"):
         raise InputError("lock-invalid", f"{where}: the URL does not name {name} {version}", context=url)
     build = match["stem"].removeprefix(f"{name}-{version}-")

@@ -6,7 +6,7 @@ What Lmod does with each statement at load and unload was tried with Lmod 8.6.19
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,6 @@ GENERATION_VARIABLE = "ENVMGR_GENERATION"
 _EMPTY_MEANS_SYSTEM = frozenset({"MANPATH", "INFOPATH"})
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PATTERN = re.compile(r"[\^$()%.\[\]*+?-]")  # Lmod splits at a separator as a Lua pattern
 _NOT_FOR_SHELLS = {"\n": "a line break", "\0": "a zero byte"}
 
 # Raised whenever the meaning of the hashed form changes.
@@ -58,11 +57,12 @@ class Statement:
         deprecated  arguments = (message,): told at load
         driver-gate arguments = (required version, entry, `warn` or `refuse`)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
+        wrap        arguments = (alone, before, after): text around what `name` holds, `alone` where it holds nothing
         keep-system an empty element for list `name`, where it was empty; printed before its first element
         drop-system takes that empty element away at unload; printed after its last element
     """
 
-    kind: Literal["call", "generation", "deprecated", "driver-gate", "set-default", "keep-system", "drop-system"]
+    kind: Literal["call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system"]
     name: str
     arguments: tuple[str | bool, ...] = ()
 
@@ -84,8 +84,8 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
         fault = "that is not a variable name"
     elif unsafe := sorted(_NOT_FOR_SHELLS.keys() & set(op.value + op.separator)):
         fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
-    elif not op.separator or _PATTERN.search(op.separator):
-        fault = f"Lmod cannot split a list at {op.separator!r}"
+    elif not op.separator:
+        fault = "a list needs a separator"
     else:
         return
     raise EnvmgrError("module-value", f"the module of {entry} cannot change {op.name!r}", context=fault)
@@ -138,8 +138,32 @@ def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Stateme
     lists = [op.name for op in spec.environment if op.kind in ("prepend", "append")]
     lists = sorted(_EMPTY_MEANS_SYSTEM.intersection(lists))
     yield from (Statement("keep-system", name) for name in lists)
-    yield from (_change(op, spec.entry) for op in spec.environment)
+    yield from _changes(spec.environment, spec.entry)
     yield from (Statement("drop-system", name) for name in lists)
+
+
+def _changes(ops: Sequence[EnvOp], entry: str) -> Iterator[Statement]:
+    """Lists that are not separated by colons are edited as text: Lmod would fold repeated words and turn `//` into `/`."""
+    position = 0
+    while position < len(ops):
+        op = ops[position]
+        if op.kind not in ("prepend", "append") or op.separator == ":":
+            yield _change(op, entry)
+            position += 1
+            continue
+        end = position
+        while end < len(ops) and _same_list(ops[end], op):
+            end += 1
+        first = [o.value for o in reversed(ops[position:end]) if o.kind == "prepend"]
+        last = [o.value for o in ops[position:end] if o.kind == "append"]
+        before = "".join(value + op.separator for value in first)
+        after = "".join(op.separator + value for value in last)
+        yield Statement("wrap", op.name, (op.separator.join([*first, *last]), before, after))
+        position = end
+
+
+def _same_list(op: EnvOp, other: EnvOp) -> bool:
+    return op.kind in ("prepend", "append") and (op.name, op.separator) == (other.name, other.separator)
 
 
 def _change(op: EnvOp, entry: str) -> Statement:
@@ -151,8 +175,7 @@ def _change(op: EnvOp, entry: str) -> Statement:
         case "set-default":
             return Statement("set-default", op.name, (op.value, f"ENVMGR_DEFAULT_{op.name}", entry))
         case "prepend" | "append":
-            separator = () if op.separator == ":" else (op.separator,)
-            return _call(f"{op.kind}_path", op.name, op.value, *separator)
+            return _call(f"{op.kind}_path", op.name, op.value)
 
 
 def _call(name: str, *arguments: str | bool) -> Statement:

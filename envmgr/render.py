@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -50,18 +51,28 @@ def to_data(value: Any) -> Any:
 
 
 def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
-    """Columns without borders: aligned for the eye, and as easily cut by a script."""
+    """Columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
+    materialised = [list(r) for r in rows]
+    if not materialised:
+        return
+    if not sys.stdout.isatty():
+        sys.stdout.writelines(
+            f"{line}\n" for line in _aligned([list(header), *materialised] if header else materialised)
+        )
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(header), header_style="bold")
-    materialised = [list(r) for r in rows]
-    for index in range(max([len(header), *(len(r) for r in materialised)], default=0)):
+    for index in range(max(len(header), *(len(r) for r in materialised))):
         grid.add_column(header[index] if index < len(header) else "", overflow="fold")
     for row in materialised:
         grid.add_row(*(Text(cell) for cell in row))
-    # Not a terminal: never fold, a line is a record.
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=10_000, no_color=True)
-    if materialised:
-        console.print(grid, soft_wrap=not sys.stdout.isatty())
+    Console(highlight=False).print(grid)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(cell) for cell in column) for column in zip_longest(*rows, fillvalue="")]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()

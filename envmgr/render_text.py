@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from envmgr.console import counted
 from envmgr.render import table
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
@@ -22,12 +23,7 @@ if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.plan import Step
     from envmgr.smoke import SmokeOutcome
 
-_PUBLISH_WORDS = {
-    "new": "published",
-    "changed": "published again",
-    "module": "module rendered again",
-    "unchanged": "unchanged",
-}
+_MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
@@ -76,7 +72,7 @@ def show_PublishResult(result: PublishResult) -> None:  # noqa: N802
 
 def show_LockCommandResult(result: LockCommandResult) -> None:  # noqa: N802
     for outcome in result.outcomes:
-        count = f"  {outcome.packages} packages" if outcome.packages else ""
+        count = f"  {counted(outcome.packages, 'packages')}" if outcome.packages else ""
         out(f"{outcome.entry}: {outcome.status}{count}{f'  ({outcome.reason})' if outcome.reason else ''}")
         _changes(outcome.changes, indent="  ")
         for note in outcome.notes:
@@ -92,6 +88,8 @@ def show_ListResult(result: ListResult) -> None:  # noqa: N802
             branch = "└─" if index == len(entries) - 1 else "├─"
             rows.append([f"{branch} {entry.entry.partition('/')[2]}", entry.state, ", ".join(entry.notes)])
     table(rows)
+    if not rows:
+        out("no catalog has an entry")
     if result.generation is not None:
         out(f"\ncurrent generation: {result.generation}")
 
@@ -142,7 +140,8 @@ def show_CheckResult(result: CheckResult) -> None:  # noqa: N802
             out(f"  hint: {finding.hint}")
     errors = sum(f.severity == "error" for f in result.findings)
     warnings = sum(f.severity == "warning" for f in result.findings)
-    out(f"{result.checked} recipes checked: {errors} errors, {warnings} warnings")
+    checked, found = counted(result.checked, "recipes"), f"{counted(errors, 'errors')}, {counted(warnings, 'warnings')}"
+    out(f"{checked} checked: {found}")
 
 
 def show_TestResult(result: TestResult) -> None:  # noqa: N802
@@ -154,7 +153,8 @@ def show_VerifyResult(result: VerifyResult) -> None:  # noqa: N802
     for finding in result.findings:
         out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
     bad = {f.where for f in result.findings}
-    out(f"{len(result.checked)} installs verified, {len(bad)} differ from their manifest")
+    verb = "differs from its manifest" if len(bad) == 1 else "differ from their manifest"
+    out(f"{counted(len(result.checked), 'installs')} verified, {len(bad)} {verb}")
 
 
 def show_RemoveResult(result: RemoveResult) -> None:  # noqa: N802
@@ -178,6 +178,11 @@ def show_HistoryResult(result: HistoryResult) -> None:  # noqa: N802
         for g in result.generations
     ]
     table(rows, header=["", "gen", "created", "by", "entries", "changes"])
+    if not rows:
+        out("nothing was published yet")
+    for flip in result.flips:
+        if str(flip["reason"]).startswith("rollback"):
+            out(f"rolled back {flip['from']} -> {flip['to']}  {flip['time']}  {flip['user']}@{flip['host']}")
 
 
 def show_RollbackResult(result: RollbackResult) -> None:  # noqa: N802
@@ -194,7 +199,7 @@ def show_DiffResult(result: DiffResult) -> None:  # noqa: N802
         if entry.change == "changed":
             _changes(entry.packages, indent="  ")
         elif entry.packages:
-            out(f"  {len(entry.packages)} packages")
+            out(f"  {counted(len(entry.packages), 'packages')}")
 
 
 def show_GcResult(result: GcResult) -> None:  # noqa: N802
@@ -203,13 +208,19 @@ def show_GcResult(result: GcResult) -> None:  # noqa: N802
         out(f"{verb} generation {number}")
     for path in (*result.installs, *result.leftovers):
         out(f"{verb} {path}")
-    out(f"{verb} {len(result.generations)} generations, {len(result.installs)} installs, {size(result.size)}")
+    if not (result.generations or result.installs or result.leftovers):
+        out("nothing to remove")
+        return
+    generations, installs = counted(len(result.generations), "generations"), counted(len(result.installs), "installs")
+    out(f"{verb} {generations}, {installs}, {size(result.size)}")
 
 
 def show_InitResult(result: InitResult) -> None:  # noqa: N802
     out(f"{'would write' if result.dry_run else 'wrote'} {result.site}")
     out(f"catalog: {result.catalog}")
     out(f"prefix:  {result.prefix}")
+    if not result.dry_run:
+        out("next: `envmgr site check`, then `envmgr copy ENTRY`, or write a recipe")
 
 
 def show_SiteCheckResult(result: SiteCheckResult) -> None:  # noqa: N802
@@ -224,8 +235,12 @@ def show_ShellInitResult(result: ShellInitResult) -> None:  # noqa: N802
 def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
     for step in steps:
         c = step.candidate
-        known = f"{len(c.packages)} packages, {size(c.download)} to download" if step.build == "build" else "installed"
-        out(f"{c.entry}: {step.build} {c.path} ({known}); module: {_PUBLISH_WORDS[step.publish]}")
+        known = (
+            f"{counted(len(c.packages), 'packages')}, {size(c.download)} to download"
+            if step.build == "build"
+            else "installed"
+        )
+        out(f"{c.entry}: {step.build} {c.path} ({known}); module {_MODULE_WORDS[step.publish]}")
         if step.build == "build":
             table([f"  {name}", *spec.split(" ", 1)] for name, spec in c.packages.items())
     if rerender:
@@ -234,12 +249,13 @@ def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
         out("nothing to do")
 
 
-def _nothing(steps: Iterable[Step], current: int | None, *, built_only: bool) -> None:
+def _nothing(steps: Sequence[Step], current: int | None, *, built_only: bool) -> None:
     names = ", ".join(str(s.candidate.entry) for s in steps)
+    verb = "is" if len(steps) == 1 else "are"
     if built_only:
-        out(f"nothing to build: {names} is in the store (`envmgr publish` publishes it)")
+        out(f"nothing to build: {names} {verb} in the store (`envmgr publish` makes it current)")
     elif names:
-        out(f"nothing to do: {names} is published in generation {current}")
+        out(f"nothing to do: {names} {verb} published in generation {current}")
     else:
         out("nothing to do: nothing is built that is not published")
 

@@ -20,6 +20,7 @@ OURS = {
     "append": op("append", "V", "/ours"),
     "append with spaces": op("append", "V", "-O2", " "),
     "prepend with semicolons": op("prepend", "V", "ours", ";"),
+    "append a URI": op("append", "V", "file:///ours/etc/xml/catalog", " "),
 }
 
 
@@ -40,6 +41,9 @@ OURS = {
         ("append with spaces", None, "-O2"),
         ("append with spaces", "-g -Wall", "-g -Wall -O2"),
         ("prepend with semicolons", "a;b", "ours;a;b"),
+        # As Lmod's own lists they would come out as `file:/…`, and the repeated `-isystem` would be folded.
+        ("append a URI", "file:///etc/xml/catalog", "file:///etc/xml/catalog file:///ours/etc/xml/catalog"),
+        ("append with spaces", "-isystem /a -isystem /b", "-isystem /a -isystem /b -O2"),
     ],
 )
 def test_load_changes_and_unload_restores_the_users_value(

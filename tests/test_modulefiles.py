@@ -132,13 +132,16 @@ def test_operations_refuse_what_lmod_would_hand_to_the_shell_as_commands(name: s
     assert str(caught.value) == f"error[module-value]: the module of app/1 cannot change {name!r}\n  {context}"
 
 
-@pytest.mark.parametrize("separator", ["", ".", "a+", "%s"])
-def test_operations_refuse_a_separator_that_lmod_takes_for_a_pattern(separator: str) -> None:
+def test_operations_refuse_a_list_without_a_separator() -> None:
     with pytest.raises(EnvmgrError) as caught:
-        operations(spec("app/1", op("append", "V", "x", separator)), WARN)
-    assert str(caught.value) == (
-        f"error[module-value]: the module of app/1 cannot change 'V'\n  Lmod cannot split a list at {separator!r}"
-    )
+        operations(spec("app/1", op("append", "V", "x", "")), WARN)
+    assert str(caught.value) == "error[module-value]: the module of app/1 cannot change 'V'\n  a list needs a separator"
+
+
+def test_operations_edit_one_list_of_words_once_in_the_order_of_its_changes() -> None:
+    ops = [op("prepend", "V", "a", " "), op("prepend", "V", "b", " "), op("append", "V", "y", " "), op("append", "V", "z", ";")]
+    wraps = [s for s in operations(spec("app/1", *ops), WARN) if s.kind == "wrap"]
+    assert [s.arguments for s in wraps] == [("b a y", "b a ", " y"), ("z", "", ";z")]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import atomic_write
 from envmgr.lock import LockChange, diff_packages
+from envmgr.site import Site
 
 Status = Literal["written", "unchanged", "would write", "fresh", "stale"]
 
@@ -68,6 +69,7 @@ def lock_entries(
                 "only the shipped catalog has entries",
                 hint="`envmgr copy ENTRY` takes one into your own",
             )
+    _require_known_channels(places or {}, found, ctx.site)
     if not dry_run:
         for entry in found:
             entry.require_writable()
@@ -81,9 +83,20 @@ def lock_entries(
         stage.update(len(found))
     for (entry, files), outcome in zip(texts, outcomes, strict=True):
         if outcome.status == "written":
-            for name, text in sorted(files.items(), reverse=True):  # the sidecar first: it names the lock by its sha256
+            for name, text in files.items():  # in the backend's order
                 atomic_write(entry.folder / name, text)
     return LockCommandResult(tuple(outcomes), check=False, dry_run=dry_run)
+
+
+def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEntry], site: Site) -> None:
+    """A place for a channel that nobody has is a typing error: the solve would go elsewhere without a word."""
+    known = {*site.channels, *(str(c) for e in found for c in e.recipe().input.get("channels", ()))}
+    if unknown := sorted(set(places) - known):
+        raise InputError(
+            "unknown-channel",
+            f"--channel {unknown[0]}=…: neither the site nor these recipes have a channel `{unknown[0]}`",
+            hint=f"known: {', '.join(sorted(known))}",
+        )
 
 
 def _solve(
@@ -98,7 +111,7 @@ def _solve(
         raise
     old = backend.read_packages(entry.folder)
     same = all(
-        (entry.folder / n).is_file() and (entry.folder / n).read_text("utf-8") == t for n, t in result.files.items()
+        (entry.folder / n).is_file() and (entry.folder / n).read_bytes() == t.encode() for n, t in result.files.items()
     )
     status: Status = "unchanged" if same else ("would write" if dry_run else "written")
     changes = diff_packages(old, result.packages)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import unquote, urlsplit
 
+from pydantic import ValidationError
+
 from envmgr.commands import Context
 from envmgr.conda.install import group_id
 from envmgr.errors import EnvmgrError, InputError
@@ -90,11 +92,9 @@ def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -
         raise InputError("site-exists", f"{target} exists", hint="edit it, or choose another folder")
     try:
         SiteFile(schema=1, name=name, prefix=prefix)
-    except ValueError as error:
-        reason = str(error).splitlines()[2].strip() if len(str(error).splitlines()) > 2 else str(error)
-        raise InputError(
-            "site-invalid", f"{prefix} cannot be the prefix", context=reason.removeprefix("Value error, ")
-        ) from None
+    except ValidationError as error:
+        reasons = [e["msg"].removeprefix("Value error, ") for e in error.errors()]
+        raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reasons) from None
     if not dry_run:
         atomic_write(target, _SITE.format(name=name, prefix=prefix))
         (target.parent / "recipes").mkdir(exist_ok=True)

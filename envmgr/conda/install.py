@@ -55,7 +55,7 @@ def install_lock(
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
             install.staging.rename(install.path)
             sync_folder(install.path.parent)
-        facts = _facts(install.path, lock, runner)
+        facts = _facts(install.path, lock, runner, reporter)
     except BaseException:
         remove_tree(install.staging)
         remove_tree(install.path)
@@ -115,7 +115,10 @@ def _run_worker(
 
 
 class _Bars:
-    """The worker's events as bars: download (bytes), link (packages), compile."""
+    """The worker's events as bars: download (bytes), link (packages), compile (files). Each closes when its work is done.
+
+    Downloads and links run side by side in the worker; a second try after a network fault begins them anew.
+    """
 
     def __init__(self, lock: CondaLock, label: str, reporter: Reporter, stack: ExitStack) -> None:
         self._sizes = {p.name: p.size for p in lock.packages}
@@ -124,8 +127,10 @@ class _Bars:
         self._reporter = reporter
         self._stack = stack
         self._done: dict[str, int] = {}
-        self._linked = 0
-        self._stages: dict[str, Stage] = {}
+        self._cached: set[str] = set()
+        self._linked: set[str] = set()
+        self._files = 0
+        self._stages: dict[str, tuple[Stage, ExitStack]] = {}
 
     def on_event(self, event: Event) -> None:
         name = str(event.get("name", ""))
@@ -135,20 +140,35 @@ class _Bars:
                 self._sizes[name] = event["total"] or self._sizes.get(name)
                 total = sum(size or 0 for n, size in self._sizes.items() if n in self._done)
                 self._stage("download", "bytes").update(sum(self._done.values()), total=total or None, detail=name)
+            case "cached":
+                self._cached.add(name)
+                if len(self._cached) == self._count:
+                    self._end("download")
             case "linked":
-                self._linked += 1
-                self._stage("link", "packages").update(self._linked, total=self._count, detail=name)
+                self._linked.add(name)
+                self._stage("link", "packages").update(len(self._linked), total=self._count, detail=name)
+                if len(self._linked) == self._count:
+                    self._end("link")
             case "retry":
                 self._reporter.say(f"{self._label}: trying again: {event['message'].splitlines()[0]}")
+                self._cached.clear()
+                self._linked.clear()
             case "compiling":
-                self._stage("compile", "files").update(0, total=event["files"])
+                self._files = int(event["files"])
+                self._stage("compile", "files").update(0, total=self._files)
             case "compiled":
-                self._stage("compile", "files").update(1, total=1)
+                self._stage("compile", "files").update(self._files)
+                self._end("compile")
 
     def _stage(self, what: str, unit: str) -> Stage:
         if what not in self._stages:
-            self._stages[what] = self._stack.enter_context(self._reporter.stage(f"{self._label} {what}", unit=unit))
-        return self._stages[what]
+            own = self._stack.enter_context(ExitStack())  # what is open when the worker fails ends with its error
+            self._stages[what] = own.enter_context(self._reporter.stage(f"{self._label} {what}", unit=unit)), own
+        return self._stages[what][0]
+
+    def _end(self, what: str) -> None:
+        if what in self._stages:
+            self._stages.pop(what)[1].close()
 
 
 def _normalise(staging: Path, lock: CondaLock) -> dict[str, str]:
@@ -182,7 +202,7 @@ def _normalise(staging: Path, lock: CondaLock) -> dict[str, str]:
     return expected
 
 
-def _facts(root: Path, lock: CondaLock, runner: Runner) -> InstallFacts:
+def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:
     environment = [
         EnvOp(kind="prepend", name=variable, value=str(root / folder))
         for folder, variable in reversed(PATH_FOLDERS)
@@ -192,7 +212,7 @@ def _facts(root: Path, lock: CondaLock, runner: Runner) -> InstallFacts:
         environment.append(EnvOp(kind="prepend", name="CMAKE_PREFIX_PATH", value=str(root)))
     version = lock.versions.get("python")
     return InstallFacts(
-        environment=(*environment, *capture_activation(root, runner)),
+        environment=(*environment, *capture_activation(root, runner, log=reporter.log)),
         python=".".join(version.split(".")[:2]) if version else None,
     )
 

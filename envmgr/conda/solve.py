@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,7 +19,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import pretty_json
 from envmgr.lock import ChannelSource, CondaLock, LockedPackage, recipe_digest
 from envmgr.report import Reporter
-from envmgr.run import Runner
+from envmgr.run import Runner, clean_env
 from envmgr.site import Channel, Site
 
 # What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
@@ -122,6 +124,7 @@ def package_of(record: Mapping[str, Any]) -> LockedPackage:
         timestamp=record.get("timestamp"),
         license=record.get("license"),
         python_site_packages_path=record.get("python_site_packages_path"),
+        track_features=tuple(str(record.get("track_features") or "").split()),
     )
 
 
@@ -131,9 +134,7 @@ def channel_places(channel: Channel) -> list[str]:
 
 
 def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[str, Any]:
-    channel = site.channels.get(name)
-    if channel is None and "://" in name:
-        channel = Channel(url=name)
+    channel = site.channels.get(name) or (Channel(url=name) if re.match(r"(https?|file)://[^\s]+$", name) else None)
     if channel is None:
         raise InputError(
             "unknown-channel", f"the site has no channel `{name}`", context=f"known: {', '.join(sorted(site.channels))}",
@@ -167,36 +168,45 @@ def _conda_lock_urls(
     """Run `conda-lock lock` and return the chosen canonical URLs."""
     import yaml
 
-    tool = find_conda_lock()
-    conda = site.conda or next((Path(p) for n in ("conda", "mamba", "micromamba") if (p := shutil.which(n))), None)
-    if conda is None:
-        raise EnvmgrError(
-            "solver-missing",
-            "conda-lock needs a conda, mamba or micromamba",
-            hint="name it in site.yaml (`conda:`), or lock with --solver rattler",
-        )
-    sources = {c["name"]: c for c in channels}
-    environment = {"channels": [c["places"][0] for c in sources.values()], "dependencies": list(wanted.specs)}
+    from envmgr.conda.worker import canonical  # costs asyncio
+
+    tool, conda = find_conda_lock(), find_conda(site)
+    sources = list(channels)
+    environment = {"channels": [c["places"][0] for c in sources], "dependencies": list(wanted.specs)}
     (folder / "environment.yml").write_text(pretty_json(environment), encoding="utf-8")
-    virtual = {
-        "subdirs": {
-            wanted.platform: {"packages": {k: v.partition(" ")[0] for k, v in wanted.all_virtual_packages().items()}}
-        }
-    }
+    virtual = {"subdirs": {wanted.platform: {"packages": wanted.all_virtual_packages()}}}
     (folder / "virtual.yml").write_text(pretty_json(virtual), encoding="utf-8")
     argv: list[str | Path] = [tool, "lock", "--conda", conda, "-f", folder / "environment.yml", "-p", wanted.platform]
     argv += ["--virtual-package-spec", folder / "virtual.yml", "--lockfile", folder / "conda-lock.yml"]
-    runner.run(argv, cwd=folder, timeout=1800)
+    runner.run(argv, cwd=folder, env=_conda_environment(os.environ), timeout=1800)
     locked = yaml.safe_load((folder / "conda-lock.yml").read_text(encoding="utf-8"))
-    urls = set()
-    for package in locked["package"]:
-        url = str(package["url"])
-        for channel in sources.values():
-            place = str(channel["places"][0]).rstrip("/")
-            if url.startswith(place + "/"):
-                url = channel["url"] + url[len(place) :]
-        urls.add(url)
-    return urls
+    return {canonical(str(package["url"]), {"channels": sources}) for package in locked["package"]}
+
+
+def _conda_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What conda needs of the caller's shell: proxies, certificates, its own settings. Never a loaded environment's paths."""
+    kept = re.compile(
+        r"(?i)(https?|all|no)_proxy|(SSL_CERT|REQUESTS_CA|CURL_CA)_.*|CONDARC|(CONDA|MAMBA)_(SSL|PROXY|ROOT)_.*"
+    )
+    return clean_env(**{key: value for key, value in environ.items() if kept.fullmatch(key)})
+
+
+def find_conda(site: Site) -> Path:
+    """The site's conda, mamba or micromamba, or one on PATH; conda-lock would download one if we did not look.
+
+    Raises EnvmgrError `solver-missing`.
+    """
+    hint = "name it in site.yaml (`conda:`), or lock with --solver rattler"
+    if site.conda is not None:
+        if not os.access(site.conda, os.X_OK):
+            raise EnvmgrError(
+                "solver-missing", f"{site.conda} is no program", context="`conda` in site.yaml", hint=hint
+            )
+        return site.conda
+    found = next((p for n in ("conda", "mamba", "micromamba") if (p := shutil.which(n))), None)
+    if found is None:
+        raise EnvmgrError("solver-missing", "conda-lock needs a conda, mamba or micromamba", hint=hint)
+    return Path(found)
 
 
 def find_conda_lock() -> Path:

@@ -157,12 +157,15 @@ def virtual(rattler: Any, name: str, text: str) -> Any:
 
 
 def canonical(url: str, request: dict[str, Any]) -> str:
-    """A record's URL as locks write it, wherever its repodata was read."""
-    for channel in request["channels"]:
-        for place in channel["places"]:
-            if url.startswith(place.rstrip("/") + "/"):
-                return str(channel["url"].rstrip("/") + url[len(place.rstrip("/")) :])
-    return url
+    """A record's URL as locks write it, wherever its repodata was read. The longest place wins: one may lie in another."""
+    fits = [
+        (place.rstrip("/"), str(channel["url"]).rstrip("/"))
+        for channel in request["channels"]
+        for place in channel["places"]
+        if url.startswith(place.rstrip("/") + "/")
+    ]
+    place, home = max(fits, key=lambda fit: len(fit[0]), default=("", ""))
+    return home + url[len(place) :]
 
 
 def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:

@@ -76,7 +76,11 @@ if mode() ~= "unload" and (os.getenv("MANPATH") or "") == "" then -- an empty el
 end
 prepend_path("PATH", "/cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17/bin")
 prepend_path("MANPATH", "/cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17/share/man")
-append_path("NVCC_APPEND_FLAGS", "-lineinfo", " ")
+if (os.getenv("NVCC_APPEND_FLAGS") or "") == "" then
+  pushenv("NVCC_APPEND_FLAGS", "-lineinfo")
+else
+  pushenv("NVCC_APPEND_FLAGS", "" .. os.getenv("NVCC_APPEND_FLAGS") .. " -lineinfo")
+end
 pushenv("TORCH_SHOW", "1")
 if mode() == "unload" then -- the last holder takes the value away, if it is still ours
   local held = os.getenv("ENVMGR_DEFAULT_OMP_NUM_THREADS")

@@ -1,0 +1,50 @@
+# Two commands on a fresh machine: `make demo` and `make test`. They install what they need; root also gets Lmod.
+
+VENV ?= .venv
+BIN = $(VENV)/bin
+# One process a core; a node with very many does not get faster beyond eight.
+PYTEST_ARGS ?= -n auto --maxprocesses 8
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help venv lmod demo test check golden bench clean
+.DEFAULT_GOAL = help
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+venv: $(VENV)/.installed  ## .venv with the project and what its tests need
+
+$(VENV)/.installed: pyproject.toml
+	@tools/make-venv $(VENV)
+	@echo "installing the project"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+lmod: venv  ## make sure that Lmod is here
+	@PYTHON=$(BIN)/python tools/ensure lmod
+
+demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away prefix (KEEP=1 keeps it)
+	@$(BIN)/python -m demo
+
+test: venv lmod  ## all tests (PYTEST_ARGS="-x -k lock")
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: venv lmod  ## format, lint, types, layers, templates
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.check_templates
+
+golden: venv  ## rewrite the golden files; read the diff before you commit it
+	@$(BIN)/python -m tests.golden_cases
+	@git --no-pager diff --stat -- tests/golden
+
+bench: venv lmod  ## every claim on speed, both sides in one run
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove .venv and all caches
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist tests/.cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

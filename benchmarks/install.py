@@ -24,7 +24,7 @@ import asyncio, json, os, subprocess, sys
 import rattler
 cache, prefix, records, how = sys.argv[1:5]
 from envmgr.conda.worker import to_record
-chosen = [to_record(rattler, r | {"place": r["url"]}) for r in json.load(open(records))["packages"]]
+chosen = [to_record(rattler, r, r["url"]) for r in json.load(open(records))["packages"]]
 more = {}
 if how == "same":
     more["package_cache"] = rattler.PackageCache.new_layered([cache], validation_mode=rattler.ValidationMode.full())

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import socket
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -81,28 +80,27 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, read-only folders included; nothing there is fine."""
+    """Remove a tree, read-only folders included, or a file; nothing there is fine, nor is somebody else who removes it too.
 
-    def writable_then_again(function: Callable[..., Any], name: str, _error: BaseException) -> None:
-        parent = Path(name).parent
-        with suppress(FileNotFoundError):
-            parent.chmod(parent.stat().st_mode | stat.S_IRWXU)
-            if Path(name).is_dir() and not Path(name).is_symlink():
-                Path(name).chmod(0o700)
-                shutil.rmtree(name, ignore_errors=False)
-            else:
-                function(name)
+    Raises OSError for what stays.
+    """
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    while path.exists():
+        _give_back_write_bits(path)
+        with suppress(FileNotFoundError):  # removed from under us: look again
+            shutil.rmtree(path)
 
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-        return
-    if not path.exists():
-        return
-    # Folders lose their write bit in the store: give it back first, which costs one pass and no retries.
-    for folder, _, _ in os.walk(path):
-        with suppress(OSError):
-            Path(folder).chmod(0o700)
-    shutil.rmtree(path, onerror=lambda f, n, e: writable_then_again(f, n, e[1]))
+
+def _give_back_write_bits(folder: str | Path) -> None:
+    """Folders lose their write bit in the store; without it nothing in them can be removed."""
+    with suppress(OSError):  # what really stands in the way, removal will say
+        os.chmod(folder, 0o700)  # noqa: PTH101 - `folder` is a scandir path
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _give_back_write_bits(entry.path)
 
 
 def free_bytes(path: Path) -> int:
@@ -137,6 +135,8 @@ def explain_os_error(path: Path) -> Iterator[None]:
             raise EnvmgrError(
                 "mount-lost", f"the file system under {where} does not answer properly", context=str(error)
             ) from error
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG):
+            raise EnvmgrError("path-unusable", f"{where} cannot be used", context=str(error)) from error
         raise
 
 
@@ -151,7 +151,7 @@ def file_lock(
     descriptor = _open_lock(path)
     try:
         told = False
-        while not _try_lock(descriptor):
+        while not _try_lock(descriptor, path):
             if not told:
                 on_wait(_holder(descriptor))
                 told = True
@@ -171,7 +171,7 @@ def try_file_lock(path: Path) -> Iterator[bool]:
     """Like `file_lock` without waiting: yields whether the lock was had."""
     descriptor = _open_lock(path)
     try:
-        yield _try_lock(descriptor)
+        yield _try_lock(descriptor, path)
     finally:
         os.close(descriptor)
 
@@ -182,11 +182,18 @@ def _open_lock(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
 
 
-def _try_lock(descriptor: int) -> bool:
+def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise EnvmgrError(
+            "no-locks",
+            f"the file system under {path.parent} gives no locks",
+            context=str(error),
+            hint="mount it with locks (NFS: lockd must run on both sides): two builds would write over each other",
+        ) from error
     return True
 
 

@@ -140,7 +140,7 @@ def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
             "install-differs",
             f"{len(wrong)} file{'s' if len(wrong) > 1 else ''} of {install.entry} are not what the packages promise",
             context=[*wrong[:10], *more],
-            hint="the file system or the cache is damaged: remove <prefix>/cache/conda and build again",
+            hint="the file system or the cache is damaged: run a file system check, then build again",
         )
 
 
@@ -154,7 +154,7 @@ def _require_space(lock: LoadedLock, install: Install, site: Site) -> None:
         raise EnvmgrError(
             "disk-full",
             f"{install.entry} needs {needed / 1e9:.1f} GB under {install.prefix.root}, {free / 1e9:.1f} GB are free",
-            context=f"download {download / 1e9:.2f} GB, unpacked twice {2 * unpacked / 1e9:.2f} GB, policies.min_free {site.policies.min_free / 1e9:.2f} GB",
+            context=f"download {download / 1e9:.2f} GB, unpacked {unpacked / 1e9:.2f} GB, policies.min_free {site.policies.min_free / 1e9:.2f} GB",
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import threading
@@ -16,7 +17,16 @@ from pathlib import Path
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
 
 _POLL = 0.1  # seconds between looks at the cancel flag
-_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
+
+# Runs "$@" in a process group that dies with us, whatever kills us: a watcher in it waits for the end of a pipe that we
+# hold. `setsid` would not do, nor PR_SET_PDEATHSIG, which grandchildren do not inherit. The watcher is nobody's child, so
+# that a program which waits for all of its children does not wait for it. /proc/self/fd, because dash has one-digit files.
+_GUARD = """\
+( (read -r _ </proc/self/fd/"$1"; kill -KILL 0) </dev/null >/dev/null 2>&1 & )
+shift
+exec "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +66,26 @@ class Runner:
     ) -> Completed:
         """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
 
+        With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
+
         Raises:
             CommandError: the command is missing, ran out of time or (with `check`) exited non-zero.
             Interrupted: `cancel` was set.
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
-        process = self._spawn(args, env, cwd, new_group=new_group)
-        data: bytes | None = stdin.encode()
+        environment = clean_env() if env is None else env
+        process, release = (
+            self._spawn_guarded(args, environment, cwd) if new_group else (self._spawn(args, environment, cwd), None)
+        )
         try:
-            while True:
-                try:
-                    out, err = process.communicate(data, timeout=_POLL)
-                    break
-                except subprocess.TimeoutExpired:
-                    data = None
-                    self._raise_if_cancelled()
-                    if timeout is not None and time.monotonic() - start > timeout:
-                        _end(process, group=new_group)
-                        out, err = process.communicate()
-                        raise CommandError(
-                            args, None, _text(out), _text(err), reason=f"no end after {timeout:g} s"
-                        ) from None
+            out, err = self._communicate(process, args, stdin.encode(), start, timeout, group=new_group)
         except BaseException:
             _end(process, group=new_group)
             raise
+        finally:
+            if release is not None:
+                release()
         done = Completed(args, process.returncode, _text(out), _text(err), time.monotonic() - start)
         if check and done.returncode != 0:
             raise CommandError(args, done.returncode, done.stdout, done.stderr)
@@ -102,7 +107,7 @@ class Runner:
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
-        process = self._spawn(args, env, None, new_group=True)
+        process = self._spawn(args, clean_env() if env is None else env, None, new_group=True)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -138,40 +143,105 @@ class Runner:
             process.stderr.close()
         return Completed(args, process.returncode, "", _text(b"".join(errors)), time.monotonic() - start)
 
+    def _communicate(
+        self,
+        process: subprocess.Popen[bytes],
+        args: tuple[str, ...],
+        stdin: bytes,
+        start: float,
+        timeout: float | None,
+        *,
+        group: bool,
+    ) -> tuple[bytes, bytes]:
+        data: bytes | None = stdin
+        ended: float | None = None
+        while True:
+            try:
+                return process.communicate(data, timeout=_POLL)
+            except subprocess.TimeoutExpired:
+                data = None
+            self._raise_if_cancelled()
+            now = time.monotonic()
+            if process.poll() is not None:  # it is gone, but something that it left running holds its output
+                ended = ended or now
+                if group and now - ended > _GRACE:
+                    _signal_group(process.pid, signal.SIGKILL)
+            elif timeout is not None and now - start > timeout:
+                _end(process, group=group)
+                out, err = process.communicate()
+                raise CommandError(args, None, _text(out), _text(err), reason=f"no end after {timeout:g} s")
+
     def _raise_if_cancelled(self) -> None:
         if self.cancel.is_set():
             raise Interrupted
 
+    def _spawn_guarded(
+        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None
+    ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
+        """The command under `_GUARD`, and what ends its group when the command has ended."""
+        if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
+            raise _missing(args[0], "no such program")
+        reader, writer = os.pipe()
+        try:
+            guarded = ("/bin/sh", "-c", _GUARD, "envmgr-guard", str(reader), *args)
+            process = self._spawn(guarded, env, cwd, new_group=True, pass_fds=(reader,))
+        except BaseException:
+            os.close(writer)
+            raise
+        finally:
+            os.close(reader)
+
+        def release() -> None:
+            _signal_group(
+                process.pid, signal.SIGKILL
+            )  # the watcher, and what the command left; its number is still theirs
+            os.close(writer)
+
+        return process, release
+
     def _spawn(
-        self, args: tuple[str, ...], env: Mapping[str, str] | None, cwd: Path | None, *, new_group: bool
+        self,
+        args: tuple[str, ...],
+        env: Mapping[str, str],
+        cwd: Path | None,
+        *,
+        new_group: bool = False,
+        pass_fds: tuple[int, ...] = (),
     ) -> subprocess.Popen[bytes]:
         self._raise_if_cancelled()
         try:
             return subprocess.Popen(
                 args,
-                env=dict(clean_env() if env is None else env),
+                env=dict(env),
                 cwd=cwd,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=new_group,
+                pass_fds=pass_fds,
             )
         except (FileNotFoundError, PermissionError) as error:
-            raise EnvmgrError(
-                "command-missing", f"cannot run `{args[0]}`", context=str(error), hint="is it installed and executable?"
-            ) from None
+            raise _missing(args[0], str(error)) from None
+
+
+def _missing(command: str, reason: str) -> EnvmgrError:
+    return EnvmgrError(
+        "command-missing", f"cannot run `{command}`", context=reason, hint="is it installed and executable?"
+    )
+
+
+def _signal_group(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
 
 
 def _end(process: subprocess.Popen[bytes], *, group: bool) -> None:
     """SIGTERM, a short grace, SIGKILL: to the whole group when the child leads one."""
     for sig, wait in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
-        try:
-            if group:
-                os.killpg(process.pid, sig)
-            elif process.poll() is None:
-                process.send_signal(sig)
-        except (ProcessLookupError, PermissionError):
-            pass
+        if group:
+            _signal_group(process.pid, sig)
+        elif process.poll() is None:
+            process.send_signal(sig)
         try:
             process.wait(wait)
         except subprocess.TimeoutExpired:

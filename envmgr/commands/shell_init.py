@@ -50,7 +50,9 @@ if ( -d "$ENVMGR_PIN/modules" ) then
   if ( ! $?LMOD_CMD ) source {init}
   if ( "`alias module`" == "" ) source {init}
   if ( ! $?MODULEPATH ) setenv MODULEPATH ""
-  if ( ":${{MODULEPATH}}:" !~ *":${{ENVMGR_PIN}}/modules:"* ) module use "$ENVMGR_PIN/modules"
+  if ( ":${{MODULEPATH}}:" !~ *":${{ENVMGR_PIN}}/modules:"* ) then
+    module use "$ENVMGR_PIN/modules"
+  endif
 else
   unsetenv ENVMGR_PIN
 endif

@@ -77,7 +77,6 @@ async def _fetch(record: Record, cache: Path, client: Any, emit: Emit, retries: 
     target: Path = cache / record["sha256"] / record["url"].rpartition("/")[2]
     if await asyncio.to_thread(_has, target, record["sha256"]):
         return target.as_uri()
-    target.unlink(missing_ok=True)  # damaged since: never used
     reasons: list[tuple[str, str, str]] = []
     for place in record["places"]:
         for attempt in range(retries + 1):
@@ -99,7 +98,13 @@ async def _fetch(record: Record, cache: Path, client: Any, emit: Emit, retries: 
 
 
 def _has(path: Path, sha256: str) -> bool:
-    return path.is_file() and _sha256(path) == sha256
+    """Whether the cache has the archive; one that was damaged since is removed, never used."""
+    if not path.is_file():
+        return False
+    if _sha256(path) == sha256:
+        return True
+    path.unlink()
+    return False
 
 
 def _from_folder(place: str, sha256: str) -> str:

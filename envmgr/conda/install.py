@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from envmgr.conda.activate import capture_activation
 from envmgr.conda.client import Event, call_worker
@@ -76,42 +74,29 @@ def group_id(name: str | None) -> int | None:
         ) from None
 
 
-def download_places(packages: Iterable[LockedPackage], site: Site) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Package name -> URL to ask for, and canonical channel URL -> its http mirrors, the channel itself last.
-
-    A folder that has the file wins; rattler cannot mirror to `file://`, so such a URL is asked for itself.
-    """
-    channels = {c.url: c.mirrors for c in site.channels.values()}
-    http = {url: [*(m for m in mirrors if m.startswith("http")), url] for url, mirrors in channels.items()}
-    places = {}
-    for package in packages:
-        places[package.name] = package.url
-        for mirror in channels.get(package.channel, ()):
-            file = Path(unquote(urlsplit(mirror).path)) / package.subdir / package.file_name
-            if mirror.startswith("file://") and file.is_file():
-                places[package.name] = file.as_uri()
-                break
-    return places, {url: found for url, found in http.items() if len(found) > 1}
+def download_places(package: LockedPackage, site: Site) -> list[str]:
+    """Where a package may be had, in the order to try: the mirrors of its channel as the site names them, then its own URL."""
+    mirrors = next((c.mirrors for c in site.channels.values() if c.url == package.channel), ())
+    return [*(f"{mirror}/{package.subdir}/{package.file_name}" for mirror in mirrors), package.url]
 
 
 def _run_worker(
     lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> None:
-    places, mirrors = download_places(lock.packages, site)
     request = {
         "op": "install",
-        "records": [p.to_json() | {"place": places[p.name]} for p in lock.packages],
+        "records": [p.to_json() | {"places": download_places(p, site)} for p in lock.packages],
         "staging": str(install.staging),
         "final": str(install.path),
         "cache": str(install.prefix.conda_cache),
         "platform": lock.platform,
-        "mirrors": mirrors,
         "retries": site.policies.download_retries,
+        "stall_timeout": site.policies.stall_timeout,
         "jobs": jobs,
     }
     with ExitStack() as stack:
         bars = _Bars(lock, str(install.entry), reporter, stack)
-        call_worker(request, runner, reporter, on_event=bars.on_event, stall_timeout=site.policies.stall_timeout)
+        call_worker(request, runner, reporter, on_event=bars.on_event)
 
 
 class _Bars:
@@ -215,12 +200,3 @@ def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> I
         environment=(*environment, *capture_activation(root, runner, log=reporter.log)),
         python=".".join(version.split(".")[:2]) if version else None,
     )
-
-
-def promised_differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Files whose content is not what their package promised (path -> sha256 both), as readable lines."""
-    return [
-        f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
-        for path, digest in sorted(expected.items())
-        if found.get(path) != digest
-    ]

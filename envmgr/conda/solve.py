@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -150,16 +150,23 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
 
 
 def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]) -> ChannelSource:
-    """A folder without the packages themselves is a snapshot; its note and digests go into the lock."""
+    """Where a channel was read; for a snapshot, the digests of its repodata, and the site's note when it names this place."""
     channel = site.channels.get(name) or Channel(url=name)
-    place = solved["places"][name]
-    if place.rstrip("/") == channel.url:
+    place = str(solved["places"][name]).rstrip("/")
+    if place == channel.url:
         return ChannelSource(name, channel.url, "channel", {})
-    folder = Path(unquote(urlsplit(place).path))
-    files = [folder / p.subdir / p.file_name for p in packages if p.channel == channel.url]
-    if not place.startswith("file://") or all(f.is_file() for f in files):
+    if not place.startswith("file://") or not _is_snapshot(place, [p for p in packages if p.channel == channel.url]):
         return ChannelSource(name, channel.url, "mirror", {})
-    return ChannelSource(name, channel.url, "snapshot", solved["repodata"][name], channel.note)
+    note = channel.note if place in channel.mirrors else ""
+    return ChannelSource(name, channel.url, "snapshot", solved["repodata"][name], note)
+
+
+def _is_snapshot(place: str, packages: Sequence[LockedPackage]) -> bool:
+    """Whether a folder lists packages that it does not have: the chosen ones, or all when none was chosen."""
+    folder = Path(unquote(urlsplit(place).path))
+    if packages:
+        return not all((folder / p.subdir / p.file_name).is_file() for p in packages)
+    return not any(folder.glob("*/*.conda")) and not any(folder.glob("*/*.tar.bz2"))
 
 
 def _conda_lock_urls(

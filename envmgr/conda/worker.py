@@ -2,7 +2,7 @@
 
 Its own process, because rattler can crash at interpreter exit after success, and because importing it costs 0.2 s. It leads
 a process group; when stdin closes (the parent died, however), it kills that group, so nothing writes on behind our back.
-Events: `solved`, `total`, `download`, `linked`, `retry`, `compiling`, `done`, `error`.
+Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compiled`, `done`, `error`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import asyncio
 import hashlib
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -30,72 +30,29 @@ def emit(event: str, **fields: Any) -> None:
 
 
 class InstallEvents:
-    """rattler's reporter: forwards what a bar needs, at most ten times a second per download."""
+    """rattler's reporter: how many packages there are, and each one that is linked. The other hooks have to be there."""
 
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._downloads: list[str] = []
         self._links: list[str] = []
-        self._last: dict[int, float] = {}
 
     def on_transaction_start(self, total_operations: int) -> None:
         emit("total", packages=total_operations)
 
-    def on_transaction_operation_start(self, operation: int) -> None: ...
-
-    def on_populate_cache_start(self, operation: int, package_name: str) -> int:  # noqa: ARG002
-        self._names.append(package_name)
-        return len(self._names) - 1
-
-    def on_validate_start(self, cache_entry: int) -> int:
-        return cache_entry
-
-    def on_validate_complete(self, validate_idx: int) -> None:
-        emit("validated", name=self._names[validate_idx])
-
-    def on_download_start(self, cache_entry: int) -> int:
-        self._downloads.append(self._names[cache_entry])
-        index = len(self._downloads) - 1
-        emit("download", index=index, name=self._downloads[index], done=0, total=None)
-        return index
-
-    def on_download_progress(self, download_idx: int, progress: int, total: int | None) -> None:
-        now = time.monotonic()
-        if now - self._last.get(download_idx, 0) >= 0.1 or progress == total:
-            self._last[download_idx] = now
-            emit("download", index=download_idx, name=self._downloads[download_idx], done=progress, total=total)
-
-    def on_download_completed(self, download_idx: int) -> None:
-        emit("downloaded", index=download_idx, name=self._downloads[download_idx])
-
-    def on_populate_cache_complete(self, cache_entry: int) -> None:
-        emit("cached", name=self._names[cache_entry])
-
-    def on_unlink_start(self, operation: int, package_name: str) -> int:  # noqa: ARG002
-        return 0
-
-    def on_unlink_complete(self, index: int) -> None: ...
-
-    def on_link_start(self, operation: int, package_name: str) -> int:  # noqa: ARG002
+    def on_link_start(self, operation: int, package_name: str) -> int:  # noqa: ARG002 - rattler's signature
         self._links.append(package_name)
         return len(self._links) - 1
 
     def on_link_complete(self, index: int) -> None:
         emit("linked", name=self._links[index])
 
-    def on_transaction_operation_complete(self, operation: int) -> None: ...
-
-    def on_transaction_complete(self) -> None: ...
-
-    def on_post_link_start(self, package_name: str, script_path: str) -> int:  # noqa: ARG002
+    def _nothing(self, *_: object) -> int:
         return 0
 
-    def on_post_link_complete(self, index: int, success: bool) -> None: ...
-
-    def on_pre_unlink_start(self, package_name: str, script_path: str) -> int:  # noqa: ARG002
-        return 0
-
-    def on_pre_unlink_complete(self, index: int, success: bool) -> None: ...
+    on_transaction_operation_start = on_transaction_operation_complete = on_transaction_complete = _nothing
+    on_populate_cache_start = on_populate_cache_complete = on_validate_start = on_validate_complete = _nothing
+    on_download_start = on_download_progress = on_download_completed = _nothing
+    on_unlink_start = on_unlink_complete = on_post_link_start = on_post_link_complete = _nothing
+    on_pre_unlink_start = on_pre_unlink_complete = _nothing
 
 
 async def solve(request: dict[str, Any]) -> None:
@@ -178,53 +135,43 @@ def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
 
 
 async def install(request: dict[str, Any]) -> None:
-    """Download, check and link `records` into `staging` with `final` baked in; again after a passing fault."""
+    """Fetch and check the archives of `records`, unpack and link them into `staging` with `final` baked in.
+
+    Unpacked packages lie inside the staging folder and go before anybody sees it: linking costs nothing, and no two
+    installs share a file.
+    """
     import rattler
-    import rattler.exceptions
-    from rattler.networking.middleware import AuthenticationMiddleware, MirrorMiddleware
+    from rattler.networking import middleware
 
-    records = [to_record(rattler, r) for r in request["records"]]
-    middlewares: list[Any] = [AuthenticationMiddleware()]
-    if mirrors := {url: places for url, places in request["mirrors"].items() if places}:
-        middlewares.insert(0, MirrorMiddleware(mirrors))
-    attempt = 0
-    while True:
-        try:
-            await rattler.install(
-                records,
-                request["staging"],
-                cache_dir=request["cache"],
-                # A warm cache is checked again, and nothing is hard-linked: one environment cannot change another.
-                package_cache=rattler.PackageCache.new_layered(
-                    [request["cache"]], validation_mode=rattler.ValidationMode.full()
-                ),
-                config=rattler.Config.from_toml("allow-hard-links = false"),
-                platform=rattler.Subdir(request["platform"]),
-                client=rattler.Client(middlewares, user_agent=f"envmgr/{request['version']}"),
-                installed_packages=[],
-                reporter=InstallEvents(),
-                alternative_target_prefix=request["final"],
-                show_progress=False,
-            )
-        except rattler.exceptions.InstallerError as error:
-            message = str(error)
-            attempt += 1
-            if attempt > request["retries"] or not passing(message):
-                raise
-            emit("retry", message=message.splitlines()[0], attempt=attempt)
-            await asyncio.sleep(min(0.5 * 2**attempt, 10))
-        else:
-            return
+    from envmgr.conda.download import fetch_all
 
-
-def passing(message: str) -> bool:
-    """Whether a second try can help: not for a full disk, a name that does not resolve, or a file that is not there."""
-    return not any(
-        sign in message for sign in ("No space left", "os error 28", "dns error", "404", "403", "401", "os error 2)")
+    stack = [middleware.AuthenticationMiddleware(), middleware.OciMiddleware()]
+    stack += [middleware.GCSMiddleware(), middleware.S3Middleware()]
+    client = rattler.Client(stack, user_agent=f"envmgr/{request['version']}")
+    archives = await fetch_all(
+        request["records"],
+        Path(request["cache"]),
+        client,
+        emit,
+        retries=request["retries"],
+        stall_timeout=request["stall_timeout"],
     )
+    staging = Path(request["staging"])
+    unpacked = staging / ".unpacked"
+    await rattler.install(
+        [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],
+        staging,
+        cache_dir=unpacked,
+        platform=rattler.Subdir(request["platform"]),
+        installed_packages=[],
+        reporter=InstallEvents(),
+        alternative_target_prefix=request["final"],
+        show_progress=False,
+    )
+    await asyncio.to_thread(shutil.rmtree, unpacked)
 
 
-def to_record(rattler: Any, data: dict[str, Any]) -> Any:
+def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
     package = rattler.PackageRecord(
         name=data["name"],
         version=data["version"],
@@ -240,7 +187,7 @@ def to_record(rattler: Any, data: dict[str, Any]) -> Any:
         license=data.get("license"),
         python_site_packages_path=data.get("python_site_packages_path"),
     )
-    return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], data["place"], data["url"].rsplit("/", 2)[0])
+    return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
 
 
 def compile_python(staging: Path, final: str, jobs: int) -> None:
@@ -303,7 +250,7 @@ def main() -> None:
             compile_python(Path(request["staging"]), request["final"], request["jobs"])
         emit("done")
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent gets it as an event
-        emit("error", kind=type(error).__name__, message=str(error))
+        emit("error", kind=type(error).__name__, message=str(error), reasons=getattr(error, "reasons", []))
         status = 1
     sys.stdout.flush()
     os._exit(status)

@@ -1,0 +1,108 @@
+"""What went wrong in the rattler worker, in the house form: by who must act, with what rattler said in the context."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from envmgr.errors import EnvmgrError
+
+_MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
+# Kind of the last place's fault -> reference and hint.
+_DOWNLOADS = {
+    "unreachable": ("no-network", _MIRROR),
+    "not-found": (
+        "not-found",
+        "the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
+    ),
+    "stalled": ("download-stalled", f"try again later, or use another mirror; {_MIRROR.partition(', ')[2]}"),
+    "sha256": (
+        "wrong-sha256",
+        "the file there is damaged or was replaced: compare it with the channel's, or lock again if the channel rebuilt it",
+    ),
+    "refused": (
+        "download-refused",
+        "the server wants a login, or forbids it: see RATTLER_AUTH_FILE, or use another mirror",
+    ),
+}
+
+
+def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """The house form of what rattler said. Its own reasons stay in the context: they are good."""
+    message = str(event["message"])
+    lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
+    url_match = re.search(r"(https?|file)://[^\s)'\"]+", message)
+    url = url_match[0] if url_match else ""
+    if event["kind"] == "DownloadError":
+        return _download_failure(event)
+    if event["kind"] == "SolverError":
+        reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
+        return EnvmgrError(
+            "unsolvable", "the specs cannot be solved together", context=[*_specs(request), "", *reasons],
+            hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
+        )  # fmt: skip
+    if event["kind"] in (
+        "InvalidMatchSpecError",
+        "InvalidPackageNameError",
+        "InvalidVersionError",
+        "PackageNameMatcherParseError",
+    ):
+        return EnvmgrError(
+            "spec-invalid",
+            "a spec of the recipe cannot be read",
+            context=lines,
+            hint="specs are written like `numpy 1.26.*`",
+        )
+    if "No space left" in message or "os error 28" in message:
+        return EnvmgrError(
+            "disk-full", f"no space left under {request.get('staging', request['cache'])}", context=lines[:2],
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+        )  # fmt: skip
+    if "Permission denied" in message:
+        return EnvmgrError(
+            "not-writable", "a file cannot be written", context=lines, hint="run as the site's build user"
+        )
+    if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
+        return EnvmgrError(
+            "not-found", f"nothing at {url or 'the named place'}", context=lines,
+            hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
+        )  # fmt: skip
+    if re.search(
+        r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
+        message,
+        re.IGNORECASE,
+    ):
+        return EnvmgrError(
+            "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed",
+            f"cannot fetch {url or lines[0]}", context=lines,
+            hint=_MIRROR,
+        )  # fmt: skip
+    if event["kind"] in ("InstallerError", "GatewayError", "ChildProcessError", "NetworkError"):
+        return EnvmgrError("install-failed", lines[0] if lines else "rattler failed", context=lines[1:])
+    return EnvmgrError("worker-failed", f"{event['kind']} in the rattler worker", context=lines)
+
+
+def _specs(request: Mapping[str, Any]) -> list[str]:
+    virtual = ", ".join(f"{k} {v}" for k, v in request.get("virtual_packages", {}).items())
+    return [f"specs: {', '.join(request.get('specs', ()))}", f"virtual packages: {virtual or 'none'}"]
+
+
+def _download_failure(event: Mapping[str, Any]) -> EnvmgrError:
+    """Every place that was tried, each with its reason; the headline is the fault that can best be acted on."""
+    reasons = [(str(url), str(kind), str(text)) for url, kind, text in event["reasons"]]
+    url, kind, _ = max(reasons, key=_weight)
+    reference, hint = _DOWNLOADS.get(kind, ("download-failed", "what was fetched is kept: run the same command again"))
+    name = url.rpartition("/")[2]
+    message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
+    return EnvmgrError(reference, message, context=[f"{place}: {text}" for place, _, text in reasons], hint=hint)
+
+
+def _weight(reason: tuple[str, str, str]) -> int:
+    """Wrong content is the news; then a mirror's own fault; a folder that lacks a file, or a network that is not there, is usual."""
+    url, kind, _ = reason
+    if kind == "sha256":
+        return 3
+    if kind == "unreachable":
+        return 1
+    return 0 if url.startswith("file://") else 2

@@ -101,7 +101,7 @@ def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
     """The tree of entries, each with its state."""
 
     def verb(ctx: Context) -> Any:
-        from envmgr.commands.catalog import list_entries
+        from envmgr.commands.list import list_entries
 
         return list_entries(ctx)
 
@@ -113,7 +113,7 @@ def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: 
     """One entry: recipe, lock, install, module."""
 
     def verb(ctx: Context) -> Any:
-        from envmgr.commands.catalog import show_entry
+        from envmgr.commands.list import show_entry
 
         return show_entry(ctx, entry)
 

@@ -22,7 +22,8 @@ _LOCK_POLL = 0.1  # seconds
 
 def canonical_json(value: Any) -> bytes:
     """The one byte form of a JSON value: sorted keys, no spaces, UTF-8. Digests are taken over this."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="surrogatepass")  # file names that are not UTF-8 hold surrogates
 
 
 def pretty_json(value: Any) -> str:
@@ -66,8 +67,12 @@ def flip_symlink(link: Path, target: str) -> None:
     temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
     with explain_os_error(link):
         temporary.unlink(missing_ok=True)
-        temporary.symlink_to(target)
-        temporary.replace(link)
+        try:
+            temporary.symlink_to(target)
+            temporary.replace(link)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         sync_folder(link.parent)
 
 

@@ -65,10 +65,16 @@ def current_number(prefix: Prefix) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise EnvmgrError("current-damaged", f"{prefix.current} is not a link", context=str(error)) from None
+        raise EnvmgrError(
+            "current-damaged", f"{prefix.current} is not a link", context=str(error),
+            hint="move it away, then `envmgr rollback NUMBER` makes it anew; `envmgr history` shows the numbers",
+        ) from None  # fmt: skip
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
-    if not match:
-        raise EnvmgrError("current-damaged", f"{prefix.current} names no generation", context=f"it points to {target}")
+    if not match or not (prefix.generation(int(match[1])) / RECORD).is_file():
+        raise EnvmgrError(
+            "current-damaged", f"{prefix.current} names no complete generation", context=f"it points to {target}",
+            hint="`envmgr rollback NUMBER` makes it anew; `envmgr history` shows the numbers",
+        )  # fmt: skip
     return int(match[1])
 
 

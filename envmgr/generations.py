@@ -44,6 +44,7 @@ from envmgr.lmod import Lmod
 from envmgr.manifest import InstallFacts
 from envmgr.modulefiles import ModulePolicies, fingerprint, render_tree, templates_digest
 from envmgr.modulespec import ModuleSpec
+from envmgr.names import Entry
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -121,6 +122,7 @@ def publish(
         if record is not None and not changed and record.render == render and entries == record.entries:
             return Published(None, parent, ())
         _check_dependencies(merged)
+        _check_installs(prefix, change)
         number, folder = _take_number(prefix)
         try:
             with reporter.stage(f"generation {number} modules", total=len(merged), unit="modules") as stage:
@@ -128,32 +130,52 @@ def publish(
                 stage.update(len(merged))
             with reporter.stage(f"generation {number} spider cache"):
                 lmod.build_spider_cache(folder / "modules", folder / "spider")
+                lmod.check_syntax([folder / "spider" / "spiderT.lua"])  # Lmod does not notice a full disk
             check(folder / "modules", folder / "lmodrc.lua", {k: m.spec for k, m in merged.items() if k in changed})
             _complete(folder, number, parent, change.reason, render, entries, files, lmod)
         except BaseException as error:
-            _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
+            with suppress(OSError):  # a lost mount: the error that is told is the first one; the next publish cleans up
+                _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
-        _flip(prefix, number, parent, change.reason)
+        _flip(prefix, number, parent, change.reason, reporter)
     return Published(number, parent, tuple(sorted(changed)))
 
 
 def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) -> tuple[int, int]:
     """Point `current` at an earlier (or later) complete generation; returns (from, to).
 
+    A damaged `current` is mended by it: (from) is then the last number that the history knows.
+
     Raises:
         EnvmgrError: `no-generation`, `nothing-published`, `install-missing` when one of its installs is gone.
     """
     with publishing(prefix, runner, reporter):
-        before = current_number(prefix)
+        before = last_current(prefix)
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         record = read_record(prefix, number)
         gone = [f"{entry}: {e.path}" for entry, e in record.entries.items() if not (prefix.root / e.path).is_dir()]
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
-        if before != number:
-            _flip(prefix, number, before, f"rollback to {number}")
+        if known_current(prefix) != number:
+            _flip(prefix, number, before, f"rollback to {number}", reporter)
     return before, number
+
+
+def known_current(prefix: Prefix) -> int | None:
+    """Like `current_number`, but None where `current` is damaged."""
+    try:
+        return current_number(prefix)
+    except EnvmgrError:
+        return None
+
+
+def last_current(prefix: Prefix) -> int | None:
+    """What `current` names, or named before it was damaged; None before the first publish."""
+    number = known_current(prefix)
+    if number is None:
+        number = next((int(f["to"]) for f in reversed(flips(prefix))), None)
+    return number if number is not None else max(complete_numbers(prefix), default=None)
 
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:
@@ -164,10 +186,15 @@ def render_digest(templates: Path, policies: ModulePolicies) -> str:
 
 
 def flips(prefix: Prefix) -> list[dict[str, Any]]:
-    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`."""
-    if not prefix.history.exists():
-        return []
-    return [json.loads(line) for line in prefix.history.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`. Lines that were cut are left out."""
+    found = []
+    if prefix.history.exists():
+        for line in prefix.history.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError):
+                row = json.loads(line)
+                if isinstance(row, dict) and isinstance(row.get("to"), int):
+                    found.append(row)
+    return found
 
 
 def remove_generations(numbers: list[int], prefix: Prefix) -> None:
@@ -220,17 +247,26 @@ def _check_dependencies(merged: Mapping[str, PublishedSpec]) -> None:
         )  # fmt: skip
 
 
+def _check_installs(prefix: Prefix, change: Change) -> None:
+    """Looked at under the lock that `gc` takes too: what was there when the publish was planned may be gone."""
+    for module in change.add.values():
+        install = prefix.install(Entry(module.spec.name, module.spec.version), module.spec.digest)
+        if not install.exists():
+            raise EnvmgrError(
+                "install-missing", f"the install of {install.entry} is gone", context=str(install.path),
+                hint=f"run `envmgr build {install.entry}` again",
+            )  # fmt: skip
+
+
 def _take_number(prefix: Prefix) -> tuple[int, Path]:
     """The next number ever, by exclusive mkdir."""
     number = max(generation_numbers(prefix), default=0) + 1
     while True:
         folder = prefix.generation(number)
-        try:
+        with explain_os_error(folder), suppress(FileExistsError):
             folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
             return number, folder
+        number += 1
 
 
 def _write_modules(
@@ -291,7 +327,7 @@ def _complete(
         sync_folder(folder.parent)
 
 
-def _flip(prefix: Prefix, number: int, before: int | None, reason: str) -> None:
+def _flip(prefix: Prefix, number: int, before: int | None, reason: str, reporter: Reporter) -> None:
     flip_symlink(prefix.current, f"generations/{number:04d}")
     line = {
         "time": _now(),
@@ -301,8 +337,15 @@ def _flip(prefix: Prefix, number: int, before: int | None, reason: str) -> None:
         "to": number,
         "reason": reason,
     }
-    with explain_os_error(prefix.history), prefix.history.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    try:
+        # The line end comes first where the last line was cut by a full disk or a kill.
+        cut = prefix.history.exists() and not prefix.history.read_bytes().endswith(b"\n")
+        with prefix.history.open("a", encoding="utf-8") as file:
+            file.write(("\n" if cut else "") + json.dumps(line) + "\n")
+    except OSError as error:  # the flip is done: it must not be told as a failure
+        reporter.say(
+            f"warning: generation {number} is current, but {prefix.history} could not be written: {error.strerror}"
+        )
 
 
 def _abandon(folder: Path, reason: str) -> None:
@@ -316,7 +359,9 @@ def _abandon(folder: Path, reason: str) -> None:
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
-    current = current_number(prefix)
+    current = known_current(prefix)
+    for link in prefix.root.glob(".current.*.tmp"):
+        link.unlink(missing_ok=True)
     complete = set(complete_numbers(prefix))
     for number in generation_numbers(prefix):
         folder = prefix.generation(number)

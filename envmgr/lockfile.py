@@ -41,7 +41,7 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
             {"name": c.name, "url": c.url, "kind": c.kind, "repodata": dict(c.repodata), "note": c.note}
             for c in lock.channels
         ],
-        "packages": [p.to_json() for p in lock.packages],
+        "packages": [p.to_json() for p in _sorted(lock)],
     }
     return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 
@@ -96,11 +96,15 @@ def _yaml_text(lock: CondaLock) -> str:
                 "category": "main",
                 "optional": False,
             }
-            for p in lock.packages
+            for p in _sorted(lock)
         ],
     }
     head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
     return head + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=200)
+
+
+def _sorted(lock: CondaLock) -> list[LockedPackage]:
+    return sorted(lock.packages, key=lambda p: p.name)
 
 
 class _Dumper(yaml.SafeDumper):

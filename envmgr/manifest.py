@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from envmgr.errors import EnvmgrError
 from envmgr.files import atomic_write
 from envmgr.modulespec import EnvOp
-from envmgr.tree import TreePath, scan_tree, tree_digest
+from envmgr.tree import TreePath, scan_tree, shown, tree_digest
 
 
 class InstallFacts(BaseModel):
@@ -59,7 +59,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
         "facts": manifest.facts.model_dump(mode="json"),
         "provenance": dict(manifest.provenance),
     }
-    rows = ",\n".join(json.dumps(p.row(), ensure_ascii=False) for p in manifest.paths)
+    rows = ",\n".join(_line(p) for p in manifest.paths)
     atomic_write(path, json.dumps(head, ensure_ascii=False)[:-1] + ',\n"paths": [\n' + rows + "\n]}\n", mode=0o444)
 
 
@@ -91,12 +91,12 @@ def differences(root: Path, manifest: Manifest, *, workers: int = 4) -> list[str
     for path in sorted({*found, *expected}):
         have, want = found.get(path), expected.get(path)
         if want is None:
-            lines.append(f"{path}: not in the manifest")
+            lines.append(f"{shown(path)}: not in the manifest")
         elif have is None:
-            lines.append(f"{path}: missing")
+            lines.append(f"{shown(path)}: missing")
         elif have != want:
             what = [n for n in ("kind", "mode", "size", "sha256", "target") if getattr(have, n) != getattr(want, n)]
-            lines.append(f"{path}: {', '.join(what)} changed")
+            lines.append(f"{shown(path)}: {', '.join(what)} changed")
     return lines
 
 
@@ -107,6 +107,12 @@ def _unmasked(path: TreePath) -> TreePath:
     read = 0o555 if path.mode & 0o100 else 0o444
     mode = read | (path.mode & 0o7222)
     return TreePath(path.path, path.kind, mode, path.size, path.sha256, path.target)
+
+
+def _line(path: TreePath) -> str:
+    """Readable UTF-8; names that are not UTF-8 are JSON escapes, which come back as they were."""
+    text = json.dumps(path.row(), ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(path.row())
 
 
 def _from_row(row: list[Any]) -> TreePath:

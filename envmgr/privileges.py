@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import explain_os_error
+
+_PACKAGE = Path(__file__).resolve().parent
 
 
 def drop_to(user: str | None, prefix: Path) -> None:
@@ -28,24 +31,38 @@ def drop_to(user: str | None, prefix: Path) -> None:
     if os.geteuid() == account.pw_uid:
         return
     if os.geteuid() != 0:
-        me = pwd.getpwuid(os.geteuid()).pw_name
+        me = _name_of(os.geteuid())
         raise EnvmgrError(
             "wrong-user", f"the prefix belongs to {user}, you are {me}", context=f"build_user in site.yaml, prefix {prefix}",
             hint=f"run as root or as {user}",
         )  # fmt: skip
-    if not prefix.exists():
-        prefix.mkdir(parents=True)
-        os.chown(prefix, account.pw_uid, account.pw_gid)
-    os.initgroups(user, account.pw_gid)
-    os.setgid(account.pw_gid)
-    os.setuid(account.pw_uid)
+    with explain_os_error(prefix):
+        if not prefix.exists():
+            prefix.mkdir(parents=True)
+            os.chown(prefix, account.pw_uid, account.pw_gid)
+    try:
+        os.initgroups(user, account.pw_gid)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+    except OSError as error:  # root of a user namespace or a container with few capabilities
+        raise EnvmgrError(
+            "wrong-user", f"root cannot become {user} here", context=str(error), hint=f"run as {user}"
+        ) from None
     os.environ |= {"HOME": account.pw_dir, "USER": user, "LOGNAME": user}
     _leave_unreadable_folder()
-    if not os.access(sys.executable, os.X_OK):
+    needed = ((sys.executable, os.X_OK), (str(_PACKAGE), os.R_OK | os.X_OK))
+    if unreadable := [path for path, mode in needed if not os.access(path, mode)]:
         raise EnvmgrError(
-            "user-cannot-run", f"{user} cannot run {sys.executable}", context="root started envmgr and changed to the build user",
+            "user-cannot-run", f"{user} cannot run {unreadable[0]}", context="root started envmgr and changed to the build user",
             hint="install envmgr where that user can read it, for example under /opt",
         )  # fmt: skip
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 def _leave_unreadable_folder() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import getpass
 import os
 import platform
+import re
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import envmgr
@@ -76,7 +79,8 @@ def ensure_install(
                 _compare(install, realised.expected, {p.path: p.sha256 for p in manifest.paths})
                 write_manifest(install.manifest, manifest)
         except BaseException:
-            remove_tree(install.path)
+            with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
+                remove_tree(install.path)
             raise
     return Ensured(install, True, realised.facts, manifest.tree, time.monotonic() - start)
 
@@ -109,23 +113,37 @@ def provenance(recipe: Recipe, lock: LoadedLock, site: Site) -> dict[str, Any]:
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
-    """Remove what killed builds left in the store: staging folders, and trees without a manifest. Returns their names.
+    """Remove what killed builds left in the store: staging folders, trees without a manifest, half-written manifests.
 
-    A folder whose lock is held belongs to a build that is alive.
+    Returns their names, relative to the store. What belongs to a lock that is held belongs to a build that is alive.
     """
     removed = []
-    for name_folder in prefix.store.iterdir() if prefix.store.is_dir() else ():
+    for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():
         for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
-            label = path.name.removeprefix(".staging-")
-            if not path.is_dir() or (label == path.name and path.with_name(f"{label}.manifest.json").exists()):
+            label = _leftover_of(path)
+            if label is None:
                 continue
             with try_file_lock(prefix.locks / f"store-{name_folder.name}-{label}.lock") as free:
-                # Looked at again under the lock: it may have been finished since.
-                if free and not path.with_name(f"{path.name}.manifest.json").exists():
-                    reporter.log(f"removing {path}, left by a build that was killed")
+                if not free or _leftover_of(path) is None:  # looked at again under the lock: it may be finished by now
+                    continue
+                reporter.log(f"removing {path}, left by a build that was killed")
+                try:
                     remove_tree(path)
                     removed.append(str(path.relative_to(prefix.store)))
+                except OSError as error:  # in nobody's way but its own entry's
+                    reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")
     return removed
+
+
+def _leftover_of(path: Path) -> str | None:
+    """The label of the install that `path` is an unfinished part of; None when it is finished, or gone."""
+    if match := re.fullmatch(r"\.(.+)\.manifest\.json\.\d+\.\d+\.tmp", path.name):
+        return match[1] if path.exists() else None
+    if not path.is_dir():
+        return None
+    if path.name.startswith(".staging-"):
+        return path.name.removeprefix(".staging-")
+    return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
 
 
 def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
@@ -147,16 +165,19 @@ def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
 def _require_space(lock: LoadedLock, install: Install, site: Site) -> None:
     free = free_bytes(install.prefix.root)
     download, unpacked = lock.download or 0, lock.installed or 0
-    needed = (
-        download + 2 * unpacked + site.policies.min_free
-    )  # archive and unpacked in the cache, and the install itself
+    needed = download + unpacked + site.policies.min_free  # the archives in the cache, and the install itself
     if free < needed:
         raise EnvmgrError(
             "disk-full",
-            f"{install.entry} needs {needed / 1e9:.1f} GB under {install.prefix.root}, {free / 1e9:.1f} GB are free",
-            context=f"download {download / 1e9:.2f} GB, unpacked {unpacked / 1e9:.2f} GB, policies.min_free {site.policies.min_free / 1e9:.2f} GB",
+            f"{install.entry} needs {_megabytes(needed)} under {install.prefix.root}, {_megabytes(free)} are free",
+            context=f"download {_megabytes(download)}, install about {_megabytes(unpacked)}, "
+            f"policies.min_free {_megabytes(site.policies.min_free)}",
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def _check(runner: Runner) -> None:
@@ -165,13 +186,24 @@ def _check(runner: Runner) -> None:
 
 
 def can_write(prefix: Prefix) -> None:
-    """Make the prefix's folder, or raise EnvmgrError `not-writable` before any work is done."""
+    """Make the prefix's folder, or raise EnvmgrError `not-writable` before any work is done.
+
+    Folders below it are looked at too: a run as another user may have made one of them.
+    """
     with explain_os_error(prefix.root):
         prefix.root.mkdir(parents=True, exist_ok=True)
-    if not os.access(prefix.root, os.W_OK | os.X_OK):
-        raise EnvmgrError(
-            "not-writable",
-            f"cannot write the prefix {prefix.root}",
-            context=f"running as {getpass.getuser()}",
-            hint="run as the site's build user (as root, envmgr changes to it), or give this user the folder",
-        )
+    for folder in (prefix.root, prefix.store, prefix.generations, prefix.conda_cache, prefix.locks, prefix.logs):
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            raise EnvmgrError(
+                "not-writable",
+                f"cannot write {folder}",
+                context=f"it belongs to {_owner(folder)}, running as {getpass.getuser()}",
+                hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
+            )
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return f"uid {path.stat().st_uid}"

@@ -12,9 +12,10 @@ from envmgr.render import table
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.commands.build import BuildResult
-    from envmgr.commands.catalog import CheckResult, CopyResult, ListResult, ShowResult
+    from envmgr.commands.catalog import CheckResult, CopyResult
     from envmgr.commands.check import TestResult, VerifyResult
     from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
+    from envmgr.commands.list import ListResult, ShowResult
     from envmgr.commands.lock import LockCommandResult
     from envmgr.commands.publish import PublishResult
     from envmgr.commands.shell_init import ShellInitResult
@@ -36,9 +37,7 @@ def out(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
-def size(count: int | None) -> str:
-    if count is None:
-        return "size unknown"
+def size(count: int) -> str:
     return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
@@ -105,10 +104,7 @@ def show_ShowResult(result: ShowResult) -> None:  # noqa: N802
         ("licence", software["licence"]),
         ("recipe", result.folder),
         ("backend", recipe["backend"]),
-        *(
-            (key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
-            for key, value in recipe["input"].items()
-        ),
+        *((key, _words(value)) for key, value in recipe["input"].items()),
         ("depends", ", ".join(recipe["depends"])),
         ("family", recipe["family"] or ""),
         (
@@ -125,6 +121,12 @@ def show_ShowResult(result: ShowResult) -> None:  # noqa: N802
     if result.packages:
         out()
         table([f"  {name}", *spec.split(" ", 1)] for name, spec in result.packages.items())
+
+
+def _words(value: Any) -> str:
+    """A recipe's value in one line: lists and mappings by commas."""
+    items = [f"{k} {v}" for k, v in value.items()] if isinstance(value, dict) else value
+    return ", ".join(map(str, items)) if isinstance(items, list) else str(items)
 
 
 def show_CopyResult(result: CopyResult) -> None:  # noqa: N802
@@ -235,11 +237,11 @@ def show_ShellInitResult(result: ShellInitResult) -> None:  # noqa: N802
 def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
     for step in steps:
         c = step.candidate
-        known = (
-            f"{counted(len(c.packages), 'packages')}, {size(c.download)} to download"
-            if step.build == "build"
-            else "installed"
-        )
+        if step.build == "build":
+            download = "download size unknown" if c.download is None else f"{size(c.download)} to download"
+            known = f"{counted(len(c.packages), 'packages')}, {download}"
+        else:
+            known = "installed"
         out(f"{c.entry}: {step.build} {c.path} ({known}); module {_MODULE_WORDS[step.publish]}")
         if step.build == "build":
             table([f"  {name}", *spec.split(" ", 1)] for name, spec in c.packages.items())

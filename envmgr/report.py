@@ -56,6 +56,7 @@ class LoggedReporter:
         self._inner = inner
         self._lock = threading.Lock()
         self._file: IO[str] | None = None
+        self._broken = False
 
     @contextmanager
     def stage(self, label: str, *, total: int | None = None, unit: str = "") -> Iterator[Stage]:
@@ -69,14 +70,20 @@ class LoggedReporter:
         self._inner.say(text)
 
     def log(self, text: str) -> None:
-        """Never raises: a full disk or a lost mount must not hide the error that is being told."""
+        """Never raises: a full disk or a lost mount must not hide the error that is being told. It is said once."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        with self._lock, suppress(OSError):
-            if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
-            self._file.writelines(f"{now} {line}\n" for line in text.splitlines() or [""])
-            self._file.flush()
+        with self._lock:
+            if self._broken:
+                return
+            try:
+                if self._file is None:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+                self._file.writelines(f"{now} {line}\n" for line in text.splitlines() or [""])
+                self._file.flush()
+            except OSError as error:
+                self._broken = True
+                self._inner.say(f"warning: the log {self.path} cannot be written: {error.strerror}")
 
     def close(self) -> None:
         with self._lock, suppress(OSError):

@@ -84,6 +84,7 @@ class Runner:
             _end(process, group=new_group)
             raise
         finally:
+            _close_pipes(process)
             if release is not None:
                 release()
         done = Completed(args, process.returncode, _text(out), _text(err), time.monotonic() - start)
@@ -102,8 +103,9 @@ class Runner:
     ) -> Completed:
         """Run a command that speaks in lines: `on_line` gets each stdout line, `on_tick` runs every 0.1 s and may raise.
 
-        `stdin` is written, and the pipe then stays open until the child ends, so that a child can notice our death.
-        The exit status is not judged here. Raises Interrupted when `cancel` is set.
+        `stdin` is written, and the pipe then stays open until the child ends, so that a child can notice our death. A last
+        line without a line break is left out: its writer died over it. The exit status is not judged here.
+        Raises Interrupted when `cancel` is set.
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
@@ -111,37 +113,43 @@ class Runner:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        errors: list[bytes] = []
-        reader = threading.Thread(target=lambda: errors.append(process.stderr.read()), daemon=True)  # type: ignore[union-attr]
-        reader.start()
-        rest = b""
+        pending = stdin.encode()
+        rest, errors = b"", bytearray()
         try:
-            with suppress(BrokenPipeError):  # it died at once; its exit status and stderr say why
-                process.stdin.write(stdin.encode())
-                process.stdin.flush()
+            os.set_blocking(process.stdin.fileno(), False)
             with selectors.DefaultSelector() as selector:
-                selector.register(process.stdout, selectors.EVENT_READ)
-                while True:
-                    if selector.select(_POLL):
-                        chunk = os.read(process.stdout.fileno(), 65536)
+                selector.register(process.stdin, selectors.EVENT_WRITE)
+                open_pipes = {process.stdout, process.stderr}
+                for pipe in open_pipes:
+                    selector.register(pipe, selectors.EVENT_READ)
+                while open_pipes or not _has_ended(process):
+                    ready = selector.select(_POLL) if open_pipes else []
+                    for key, _ in ready:
+                        if key.fileobj is process.stdin:
+                            pending = _write_some(key.fd, pending)
+                            if not pending:
+                                selector.unregister(process.stdin)
+                            continue
+                        chunk = os.read(key.fd, 65536)
+                        if key.fileobj is process.stderr:
+                            errors += chunk
+                        else:
+                            *lines, rest = (rest + chunk).split(b"\n")
+                            for line in lines:
+                                on_line(_text(line))
                         if not chunk:
-                            break
-                        *lines, rest = (rest + chunk).split(b"\n")
-                        for line in lines:
-                            on_line(_text(line))
+                            selector.unregister(key.fileobj)
+                            open_pipes.discard(key.fileobj)
+                    if not ready and process.poll() is not None:
+                        break  # somebody it left behind holds the pipes: not waited for
                     self._raise_if_cancelled()
                     on_tick()
-            process.wait()
         except BaseException:
             _end(process, group=True)
             raise
         finally:
-            for pipe in (process.stdin, process.stdout):
-                with suppress(BrokenPipeError):
-                    pipe.close()
-            reader.join(timeout=_GRACE)
-            process.stderr.close()
-        return Completed(args, process.returncode, "", _text(b"".join(errors)), time.monotonic() - start)
+            _close_pipes(process)
+        return Completed(args, process.returncode, "", _text(bytes(errors)), time.monotonic() - start)
 
     def _communicate(
         self,
@@ -166,9 +174,11 @@ class Runner:
                 ended = ended or now
                 if group and now - ended > _GRACE:
                     _signal_group(process.pid, signal.SIGKILL)
+                if now - ended > 2 * _GRACE:
+                    return _rest(process)
             elif timeout is not None and now - start > timeout:
                 _end(process, group=group)
-                out, err = process.communicate()
+                out, err = _rest(process)
                 raise CommandError(args, None, _text(out), _text(err), reason=f"no end after {timeout:g} s")
 
     def _raise_if_cancelled(self) -> None:
@@ -220,7 +230,7 @@ class Runner:
                 start_new_session=new_group,
                 pass_fds=pass_fds,
             )
-        except (FileNotFoundError, PermissionError) as error:
+        except OSError as error:  # missing, not executable, no interpreter, no such folder, too many arguments
             raise _missing(args[0], str(error)) from None
 
 
@@ -249,6 +259,39 @@ def _end(process: subprocess.Popen[bytes], *, group: bool) -> None:
         if sig == signal.SIGTERM and group:
             continue  # the leader is gone; its children get the SIGKILL at once
         return
+
+
+def _rest(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What an ended command had still written; somebody it left behind may hold the pipes, and is not waited for."""
+    try:
+        return process.communicate(timeout=_GRACE)
+    except subprocess.TimeoutExpired as late:
+        return late.output or b"", late.stderr or b""
+
+
+def _write_some(descriptor: int, data: bytes) -> bytes:
+    """Write what the pipe takes now; returns the rest, nothing once the reader is gone (its exit status says why)."""
+    with suppress(BlockingIOError):
+        try:
+            return data[os.write(descriptor, data[:65536]) :]
+        except BrokenPipeError:
+            return b""
+    return data
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_POLL)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
 
 
 def _text(data: bytes) -> str:

@@ -64,7 +64,7 @@ class Channel(_Model):
     @field_validator("url")
     @classmethod
     def _url(cls, value: str) -> str:
-        if not re.match(r"(https?|file)://[^\s]+$", value):
+        if not re.fullmatch(r"(https?|file)://[^\s]+", value):
             raise ValueError("must be an http(s):// or file:// URL")
         return value.rstrip("/")
 
@@ -72,7 +72,7 @@ class Channel(_Model):
     @classmethod
     def _mirrors(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
-            if not re.match(r"(https?|file)://[^\s]+$", value) and "://" in value:
+            if not re.fullmatch(r"(https?|file)://[^\s]+", value) and ("://" in value or not value.strip("/")):
                 raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
         return tuple(v.rstrip("/") for v in values)
 
@@ -138,8 +138,10 @@ class SiteFile(_Model):
             )
         if ".." in value.parts:
             raise ValueError("must not contain `..`")
-        if value == Path("/"):
+        if value.parent == value:
             raise ValueError("must not be /")
+        if text.startswith("//"):
+            raise ValueError("must begin with one /")
         return value
 
 
@@ -204,14 +206,22 @@ def embedded_prefix(environ: Mapping[str, str]) -> Path:
 def _resolve(file: SiteFile, path: Path | None) -> Site:
     base = path.parent if path else Path("/")
     fields = {name: getattr(file, name) for name in SiteFile.model_fields if name != "schema_version"}
-    fields["catalogs"] = (*((base / c.expanduser()).resolve() for c in file.catalogs), shipped("recipes"))
+    fields["catalogs"] = (*(_under(base, c) for c in file.catalogs), shipped("recipes"))
     fields["channels"] = {**DEFAULT_CHANNELS, **{n: _absolute(c, base) for n, c in file.channels.items()}}
     return Site(source=path, **fields)
 
 
 def _absolute(channel: Channel, base: Path) -> Channel:
-    mirrors = tuple(m if "://" in m else (base / Path(m).expanduser()).resolve().as_uri() for m in channel.mirrors)
+    mirrors = tuple(m if "://" in m else _under(base, Path(m)).as_uri() for m in channel.mirrors)
     return channel.model_copy(update={"mirrors": mirrors})
+
+
+def _under(base: Path, path: Path) -> Path:
+    """`path` as it is meant in a file that lies in `base`."""
+    try:
+        return (base / path.expanduser()).resolve()
+    except RuntimeError:
+        raise InputError("site-invalid", f"`{path}` names the home of a user that does not exist here") from None
 
 
 def _refuse_foreign(path: Path) -> None:

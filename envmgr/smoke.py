@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import CommandError, EnvmgrError
+from envmgr.files import explain_os_error
 from envmgr.lmod import Lmod
 from envmgr.modulespec import ModuleSpec
 from envmgr.recipe import SmokeTest
@@ -69,24 +72,32 @@ def _run_one(
 ) -> SmokeOutcome:
     if "gpu" in test.needs and not gpu_here():
         return SmokeOutcome(spec.entry, test.name, "skipped", "no NVIDIA GPU on this node", 0)
-    with tempfile.TemporaryDirectory(prefix="envmgr-test-") as home:
+    temporary = Path(tempfile.gettempdir())
+    with (
+        explain_os_error(temporary),
+        tempfile.TemporaryDirectory(prefix="envmgr-test-", ignore_cleanup_errors=True) as home,
+    ):
         script = lmod.module_shell_prologue(modules, lmodrc, spec.entry) + "\n" + test.run + "\n"
-        (Path(home) / "test.sh").write_text(script, encoding="utf-8")
-        env = clean_env(HOME=home, TMPDIR=home)
-        # `timeout` also ends a test whose envmgr was killed.
-        argv: list[str | Path] = [
-            "timeout",
-            "--kill-after=5",
-            f"{test.timeout:g}",
-            "bash",
-            "--noprofile",
-            "--norc",
-            Path(home) / "test.sh",
-        ]
-        done = runner.run(argv, env=env, cwd=Path(home), check=False)
-    output = (done.stdout + done.stderr).strip()
-    if done.returncode in (124, 137):
-        output += f"\nno end after {test.timeout:g} s"
-    status: Literal["passed", "failed"] = "passed" if done.returncode == 0 else "failed"
-    detail = "" if status == "passed" else f"{output}\nexit status {done.returncode}".strip()
-    return SmokeOutcome(spec.entry, test.name, status, detail, done.seconds)
+        file = Path(home) / "test.sh"
+        file.write_text(script, encoding="utf-8")
+        argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
+        start = time.monotonic()
+        try:
+            done = runner.run(
+                argv, env=clean_env(HOME=home, TMPDIR=home), cwd=Path(home), timeout=test.timeout, check=False
+            )
+        except CommandError as error:  # out of time
+            output, end = error.stdout + error.stderr, f"no end after {test.timeout:g} s"
+        else:
+            output, end = done.stdout + done.stderr, _end(done.returncode)
+    detail = f"{output.strip()}\n{end}".strip() if end else ""
+    return SmokeOutcome(spec.entry, test.name, "failed" if end else "passed", detail, time.monotonic() - start)
+
+
+def _end(status: int) -> str:
+    """How a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
+    number = -status if status < 0 else status - 128
+    if 0 < number < signal.NSIG and number in set(signal.Signals):
+        hint = " (out of memory?)" if number == signal.SIGKILL else ""
+        return f"ended by {signal.Signals(number).name}{hint}"
+    return f"exit status {status}" if status else ""

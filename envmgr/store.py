@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -135,17 +134,28 @@ def install_digest(backend: str, identity: Any, target: Target, root: Path) -> s
 
 
 def recorded_digest(manifest: Path) -> str:
-    """The digest of a manifest without reading its (long) list of paths: it is written first."""
+    """The digest of a manifest without reading its (long) list of paths: it is written first.
+
+    Raises EnvmgrError `manifest-damaged`.
+    """
     with manifest.open("rb") as file:
         head = file.read(512)
     match = re.match(rb'\{\s*"digest":\s*"([0-9a-f]{64})"', head)
-    return match[1].decode() if match else str(json.loads(manifest.read_bytes()).get("digest", ""))
+    if not match:
+        raise EnvmgrError(
+            "manifest-damaged", f"{manifest} does not begin with a digest", hint="remove it, and build again"
+        )
+    return match[1].decode()
 
 
 def installs(prefix: Prefix) -> Iterator[Install]:
-    """Every complete install of the store."""
+    """Every complete install of the store; one with a damaged manifest has the 8 digits of its name, so that it can go."""
     for manifest in sorted(prefix.store.glob("*/*.manifest.json")):
         label = manifest.name.removesuffix(".manifest.json")
-        install = Install(prefix, Entry(manifest.parent.name, label[: -SHORT - 1]), recorded_digest(manifest))
+        try:
+            digest = recorded_digest(manifest)
+        except EnvmgrError:
+            digest = label[-SHORT:]
+        install = Install(prefix, Entry(manifest.parent.name, label[: -SHORT - 1]), digest)
         if install.exists():
             yield install

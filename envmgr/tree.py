@@ -42,7 +42,7 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
         relative, status = item
         full = root / relative
         if stat.S_ISLNK(status.st_mode):
-            return TreePath(relative, "link", 0o777, target=str(full.readlink()))
+            return TreePath(relative, "link", 0o777, target=os.readlink(full))  # noqa: PTH115 - Path would drop `./` and `//`
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISDIR(status.st_mode):
             return TreePath(relative, "dir", mode)
@@ -58,6 +58,11 @@ def tree_digest(paths: Iterable[TreePath]) -> str:
     """sha256 over the sorted rows; times and owners are left out (they differ between two equal builds)."""
     rows = sorted((p.row() for p in paths), key=lambda row: str(row[0]))
     return sha256_bytes(canonical_json({"schema": 1, "paths": rows}))
+
+
+def shown(path: str) -> str:
+    """A path for a message: line breaks, control characters and bytes that are not UTF-8 are written as escapes."""
+    return path if path.isprintable() else repr(path)[1:-1]
 
 
 def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -> None:

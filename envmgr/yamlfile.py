@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +19,11 @@ except ImportError:  # PyYAML without libyaml: slower, same result
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_MAX_DEPTH = 100  # nested collections; libyaml's own recursion ends in a segmentation fault
+_MAX_ALIASED = 10_000  # nodes that aliases stand for: "billion laughs" is a few lines that expand without end
+_CAN_BE_HUGE = re.compile(rf"(?:^|[\s\[{{,])&\S|^[ ?:-]{{{_MAX_DEPTH}}}", re.MULTILINE)
+_MERGE = "tag:yaml.org,2002:merge"
+
 
 class _UniqueKeys(_Loader):
     """PyYAML keeps the last of two equal keys without a word; a recipe with two `tests:` is a mistake to tell."""
@@ -25,9 +32,10 @@ class _UniqueKeys(_Loader):
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, (str, int, float, bool)):
-            continue
+        key = "<<" if key_node.tag == _MERGE else loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            fault = "a list or mapping cannot be a key"
+            raise yaml.constructor.ConstructorError(None, None, fault, key_node.start_mark)
         if key in seen:
             raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` is given twice", key_node.start_mark)
         seen.add(key)
@@ -35,12 +43,28 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
     return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}
 
 
+def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A scalar that looks like a date or number and is none (2024-13-45) is a fault with a place, not a ValueError."""
+
+    def constructor(loader: Any, node: yaml.Node) -> Any:
+        try:
+            return construct(loader, node)
+        except (ValueError, KeyError, AttributeError, OverflowError):
+            kind, shown = node.tag.rpartition(":")[2], str(node.value)[:60]
+            raise yaml.constructor.ConstructorError(None, None, f"`{shown}` is no {kind}", node.start_mark) from None
+
+    return constructor
+
+
 _UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+for _kind in ("bool", "int", "float", "timestamp"):
+    _UniqueKeys.add_constructor(f"tag:yaml.org,2002:{_kind}", _told(getattr(_Loader, f"construct_yaml_{_kind}")))
 
 
 def parse_yaml(text: str, path: Path | str) -> Any:
     """The document as plain data; InputError `yaml-syntax` with line and column."""
     try:
+        _refuse_huge(text)
         return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -48,6 +72,40 @@ def parse_yaml(text: str, path: Path | str) -> Any:
         raise InputError("yaml-syntax", f"{where}: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise InputError("yaml-syntax", f"{path}: {error}") from None
+
+
+def _refuse_huge(text: str) -> None:
+    """Count nesting and what aliases stand for without building anything; most files need no look.
+
+    Raises MarkedYAMLError.
+    """
+    opened = sum(text.count(both[0]) - text.count(both) for both in ("[]", "{}"))
+    if opened <= _MAX_DEPTH and not _CAN_BE_HUGE.search(text):
+        return
+    sizes: dict[str, int] = {}
+    anchors: list[str | None] = []
+    counts = [0]
+    aliased = 0
+    event: Any
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            anchors.append(event.anchor)
+            counts.append(1)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            size = counts.pop()
+            counts[-1] += size
+            if anchor := anchors.pop():
+                sizes[anchor] = size
+        elif isinstance(event, yaml.AliasEvent):
+            size = sizes.get(event.anchor or "", 1)
+            aliased += size
+            counts[-1] += size
+        elif isinstance(event, yaml.ScalarEvent):
+            counts[-1] += 1
+        fault = f"nested more than {_MAX_DEPTH} deep" if len(counts) > _MAX_DEPTH else ""
+        fault = f"aliases stand for more than {_MAX_ALIASED} nodes" if aliased > _MAX_ALIASED else fault
+        if fault:
+            raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)
 
 
 def read_text(path: Path, *, what: str) -> str:

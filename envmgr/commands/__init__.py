@@ -46,7 +46,7 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     except EnvmgrError as error:
         reporter.log(error.render())
         reporter.log("".join(traceback.format_exception(error)))
-        if path.exists() and not error.log:
+        if not error.log and path.exists() and path.stat().st_size:
             error.log = str(path)
         raise
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""`envmgr list`, `show`, `copy` and `catalog check`: what there is, and what is wrong with it."""
+"""`envmgr copy` and `catalog check`: take a shipped recipe, and find what is wrong with recipes and locks."""
 
 from __future__ import annotations
 
@@ -7,54 +7,15 @@ import shutil
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from envmgr.backends import get_backend
 from envmgr.catalog import Catalog, CatalogEntry
 from envmgr.commands import Context
-from envmgr.commands.wanted import load_one, plan_for
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
-from envmgr.generation import read_current
 from envmgr.names import parse_entry, variable_name
-from envmgr.plan import state_of
 from envmgr.recipe import Recipe
-from envmgr.target import read_target
-
-
-@dataclass(frozen=True, slots=True)
-class EntryState:
-    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated."""
-
-    entry: str
-    state: str
-    description: str
-    notes: tuple[str, ...]
-    shipped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ListResult:
-    schema: ClassVar[str] = "envmgr.list/1"
-    entries: tuple[EntryState, ...]
-    generation: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ShowResult:
-    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet."""
-
-    schema: ClassVar[str] = "envmgr.show/1"
-    entry: str
-    state: str
-    notes: tuple[str, ...]
-    software: dict[str, Any]
-    recipe: dict[str, Any]
-    folder: str
-    packages: dict[str, str]
-    digest: str | None
-    install: str | None
-    module: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,46 +38,6 @@ class CheckResult:
     @property
     def exit_code(self) -> int:
         return 1 if any(f.severity == "error" for f in self.findings) else 0
-
-
-def list_entries(ctx: Context) -> ListResult:
-    """Every entry of every catalog, and what is published without a recipe."""
-    current = read_current(ctx.prefix)
-    states = [_state(ctx, found) for found in ctx.catalog.entries()]
-    known = {s.entry for s in states}
-    orphans = sorted(set(current.entries if current else {}) - known)
-    states += [EntryState(e, "published", "", ("no catalog has its recipe any more",), shipped=False) for e in orphans]
-    return ListResult(tuple(states), current.number if current else None)
-
-
-def show_entry(ctx: Context, name: str) -> ShowResult:
-    found = ctx.catalog.find(ctx.catalog.parse(name))
-    recipe = found.recipe()
-    state = _state(ctx, found)
-    packages: dict[str, str] = dict(get_backend(recipe.backend).read_packages(found.folder))
-    digest = install = module = None
-    try:
-        item = load_one(ctx, found, read_target(ctx.site.cpu_level))
-        digest = item.install.digest
-        install = str(item.install.path) if item.install.exists() else None
-    except EnvmgrError:
-        pass  # no usable lock: `state` and `notes` say so
-    current = read_current(ctx.prefix)
-    if current and name in current.entries:
-        module = str(ctx.prefix.generation(current.number) / "modules" / f"{name}.lua")
-        install = install or str(ctx.prefix.root / current.entries[name].path)
-    return ShowResult(
-        entry=str(found.entry),
-        state=state.state,
-        notes=state.notes,
-        software=found.software().model_dump(mode="json"),
-        recipe=recipe.model_dump(mode="json", by_alias=True),
-        folder=str(found.folder),
-        packages=packages,
-        digest=digest,
-        install=install,
-        module=module,
-    )
 
 
 def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
@@ -147,36 +68,6 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
         findings += _check_entry(ctx, catalog, entry, recipes)
     findings += _check_together(recipes)
     return CheckResult(len(found), tuple(findings))
-
-
-def _state(ctx: Context, found: CatalogEntry) -> EntryState:
-    notes: list[str] = []
-    current = read_current(ctx.prefix)
-    published = bool(current and str(found.entry) in current.entries)
-    try:
-        recipe, software = found.recipe(), found.software()
-    except InputError as error:
-        return EntryState(
-            str(found.entry), "published" if published else "declared", "", (error.message,), found.shipped
-        )
-    notes += [word for word, holds in (("default", recipe.default), ("hidden", recipe.hidden)) if holds]
-    if recipe.deprecated:
-        notes.append(f"deprecated, goes on {recipe.deprecated.date}")
-    locked = built = outdated = False
-    try:
-        item = load_one(ctx, found, read_target(ctx.site.cpu_level))
-        locked, built = True, item.install.exists()
-        if published:
-            plan, _ = plan_for(ctx, [item])
-            outdated = plan.steps[0].publish != "unchanged"
-    except EnvmgrError as error:
-        outdated = True
-        if error.reference != "lock-missing" or published:
-            notes.append(error.message)
-    description = software.description.strip().splitlines()[0]
-    return EntryState(
-        str(found.entry), state_of(published, outdated, built, locked), description, tuple(notes), found.shipped
-    )
 
 
 def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe]) -> list[Finding]:

@@ -20,7 +20,16 @@ from envmgr.generation import (
     read_record,
     read_specs,
 )
-from envmgr.generations import Change, flips, publish, publishing, remove_generations, rollback
+from envmgr.generations import (
+    Change,
+    flips,
+    known_current,
+    last_current,
+    publish,
+    publishing,
+    remove_generations,
+    rollback,
+)
 from envmgr.lmod import find_lmod
 from envmgr.lock import LockChange, diff_packages
 from envmgr.names import nearest
@@ -124,7 +133,8 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
 
 
 def history(ctx: Context) -> HistoryResult:
-    current = current_number(ctx.prefix)
+    """Works with a damaged `current` too: it shows the numbers that a rollback can take."""
+    current = known_current(ctx.prefix)
     rows = []
     for number in complete_numbers(ctx.prefix):
         record = read_record(ctx.prefix, number)
@@ -146,16 +156,19 @@ def history(ctx: Context) -> HistoryResult:
 
 def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> RollbackResult:
     """To `number`, or to the generation that the current one was made from."""
-    current = _published(ctx)
     if number is None:
+        current = _published(ctx)
         number = current.parent
         if number is None:
             raise EnvmgrError(
                 "no-generation", f"generation {current.number} is the first: there is nothing to go back to"
             )
+    before = last_current(ctx.prefix)
+    if before is None:
+        _published(ctx)  # raises: nothing was published
     read_record(ctx.prefix, number)
     if dry_run:
-        return RollbackResult(current.number, number, True)
+        return RollbackResult(before or number, number, True)
     can_write(ctx.prefix)
     before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter)
     return RollbackResult(before, after, False)

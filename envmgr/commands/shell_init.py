@@ -21,13 +21,16 @@ class ShellInitResult:
     text: str
 
 
-# A shell that inherits a pin keeps it while that generation is there, so that a job runs with what it was submitted with.
+# A shell that inherits a pin of this prefix keeps it while that generation is there: a job runs with what it was submitted
+# with.
 # MODULEPATH names the generation and not `current`: Lmod reads a modulefile again to unload it.
 _SH = """\
 # envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts
-if [ ! -d "${{ENVMGR_PIN:-/nonexistent}}/modules" ]; then
-  ENVMGR_PIN=$(readlink -f {current})
-fi
+case "${{ENVMGR_PIN:-}}" in
+  {prefix}/generations/*) [ -d "$ENVMGR_PIN/modules" ] || ENVMGR_PIN= ;;
+  *) ENVMGR_PIN= ;;
+esac
+[ -n "$ENVMGR_PIN" ] || ENVMGR_PIN={prefix}/$(readlink {prefix}/current)
 if [ -d "$ENVMGR_PIN/modules" ]; then
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
   type module >/dev/null 2>&1 || . {init}
@@ -43,7 +46,9 @@ fi
 _CSH = """\
 # envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts
 if ( ! $?ENVMGR_PIN ) setenv ENVMGR_PIN ""
-if ( "$ENVMGR_PIN" == "" || ! -d "$ENVMGR_PIN/modules" ) setenv ENVMGR_PIN `readlink -f {current}`
+if ( "$ENVMGR_PIN" !~ {prefix}/generations/* || ! -d "$ENVMGR_PIN/modules" ) then
+  setenv ENVMGR_PIN {prefix}/`readlink {prefix}/current`
+endif
 if ( -d "$ENVMGR_PIN/modules" ) then
   setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua"
   setenv LMOD_CACHED_LOADS yes
@@ -66,8 +71,7 @@ def shell_init(ctx: Context, shell: str) -> ShellInitResult:
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     csh = shell in ("csh", "tcsh")
     text = (_CSH if csh else _SH).format(
-        prefix=ctx.site.prefix,
-        current=shlex.quote(str(ctx.prefix.current)),
+        prefix=ctx.site.prefix,  # a site's prefix has no character that a shell would touch
         init=shlex.quote(str(lmod.init_script("csh" if csh else shell))),
     )
     if csh:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,8 @@ def install_lock(
     except BaseException:
         remove_tree(install.staging)
         remove_tree(install.path)
+        with suppress(OSError):
+            install.path.parent.rmdir()  # only an empty one goes
         raise
     return facts, expected
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from envmgr.conda.client import call_worker
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.files import pretty_json
 from envmgr.lock import ChannelSource, CondaLock, LockedPackage, recipe_digest
 from envmgr.report import Reporter
@@ -143,8 +143,9 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
     chosen = places.get(name)
     if chosen and "://" not in chosen:
         folder = Path(chosen).expanduser().resolve()
-        if not folder.is_dir():
-            raise InputError("channel-missing", f"{folder} is no folder", context=f"given for channel {name}")
+        if not any(folder.glob("*/repodata.json*")):
+            what = "has no <subdir>/repodata.json" if folder.is_dir() else "is no folder"
+            raise InputError("channel-missing", f"{folder} {what}", context=f"given for channel {name}")
         chosen = folder.as_uri()
     return {"name": name, "url": channel.url, "places": [chosen] if chosen else channel_places(channel)}
 
@@ -185,9 +186,26 @@ def _conda_lock_urls(
     (folder / "virtual.yml").write_text(pretty_json(virtual), encoding="utf-8")
     argv: list[str | Path] = [tool, "lock", "--conda", conda, "-f", folder / "environment.yml", "-p", wanted.platform]
     argv += ["--virtual-package-spec", folder / "virtual.yml", "--lockfile", folder / "conda-lock.yml"]
-    runner.run(argv, cwd=folder, env=_conda_environment(os.environ), timeout=1800)
+    try:
+        runner.run(argv, cwd=folder, env=_conda_environment(os.environ), timeout=1800)
+    except CommandError as error:
+        raise _conda_lock_failure(error, conda) from None
     locked = yaml.safe_load((folder / "conda-lock.yml").read_text(encoding="utf-8"))
     return {canonical(str(package["url"]), {"channels": sources}) for package in locked["package"]}
+
+
+def _conda_lock_failure(error: CommandError, conda: Path) -> EnvmgrError:
+    """What conda said, without conda-lock's traceback around it."""
+    said = error.stderr.partition("Could not lock the environment for platform ")[2].partition("\n    Command:")[0]
+    lines = [line for line in said.splitlines()[1:] if line.strip()]
+    if not lines:
+        return error
+    return EnvmgrError(
+        "unsolvable",
+        f"conda-lock with {conda} finds no solution",
+        context=lines[:40],
+        hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
+    )
 
 
 def _conda_environment(environ: Mapping[str, str]) -> dict[str, str]:

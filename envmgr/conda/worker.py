@@ -78,7 +78,7 @@ async def solve(request: dict[str, Any]) -> None:
             else:
                 records = await rattler.solve(
                     sources,
-                    [rattler.MatchSpec(s, strict=False) for s in request["specs"]],
+                    [match_spec(rattler, s) for s in request["specs"]],
                     gateway=gateway,
                     platforms=platforms,
                     virtual_packages=[virtual(rattler, n, v) for n, v in request["virtual_packages"].items()],
@@ -104,6 +104,14 @@ async def solve(request: dict[str, Any]) -> None:
 
 class NetworkError(Exception):
     """No place of a channel answered."""
+
+
+def match_spec(rattler: Any, text: str) -> Any:
+    """Read one spec; rattler's own error does not say which of them it means."""
+    try:
+        return rattler.MatchSpec(text, strict=False)
+    except Exception as error:
+        raise type(error)(f"`{text}`: {error}") from None
 
 
 def virtual(rattler: Any, name: str, text: str) -> Any:

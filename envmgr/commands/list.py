@@ -1,0 +1,131 @@
+"""`envmgr list` and `show`: what there is, and how far each entry has come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envmgr.backends import get_backend
+from envmgr.catalog import CatalogEntry
+from envmgr.commands import Context
+from envmgr.commands.wanted import Wanted, load_one, plan_for
+from envmgr.errors import EnvmgrError
+from envmgr.generation import GenerationRecord, read_current
+from envmgr.plan import state_of
+from envmgr.recipe import Recipe
+from envmgr.target import read_target
+
+
+@dataclass(frozen=True, slots=True)
+class EntryState:
+    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated."""
+
+    entry: str
+    state: str
+    description: str
+    notes: tuple[str, ...]
+    shipped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListResult:
+    schema: ClassVar[str] = "envmgr.list/1"
+    entries: tuple[EntryState, ...]
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowResult:
+    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet."""
+
+    schema: ClassVar[str] = "envmgr.show/1"
+    entry: str
+    state: str
+    notes: tuple[str, ...]
+    software: dict[str, Any]
+    recipe: dict[str, Any]
+    folder: str
+    packages: dict[str, str]
+    digest: str | None
+    install: str | None
+    module: str | None
+
+
+def list_entries(ctx: Context) -> ListResult:
+    """Every entry of every catalog, and what is published without a recipe."""
+    current = read_current(ctx.prefix)
+    states = _states(ctx, ctx.catalog.entries(), current)
+    orphans = sorted(set(current.entries if current else {}) - {s.entry for s in states})
+    note = "no catalog has its recipe any more"
+    states += [EntryState(e, "published", "", (note,), shipped=False) for e in orphans]
+    return ListResult(tuple(states), current.number if current else None)
+
+
+def show_entry(ctx: Context, name: str) -> ShowResult:
+    found = ctx.catalog.find(ctx.catalog.parse(name))
+    recipe = found.recipe()
+    current = read_current(ctx.prefix)
+    state = _states(ctx, [found], current)[0]
+    digest = install = module = None
+    try:
+        item = load_one(ctx, found, read_target(ctx.site.cpu_level))
+        digest = item.install.digest
+        install = str(item.install.path) if item.install.exists() else None
+    except EnvmgrError:
+        pass  # no usable lock: `state` and `notes` say so
+    if current and name in current.entries:
+        module = str(ctx.prefix.generation(current.number) / "modules" / f"{name}.lua")
+        install = install or str(ctx.prefix.root / current.entries[name].path)
+    return ShowResult(
+        entry=str(found.entry),
+        state=state.state,
+        notes=state.notes,
+        software=found.software().model_dump(mode="json"),
+        recipe=recipe.model_dump(mode="json", by_alias=True),
+        folder=str(found.folder),
+        packages=dict(get_backend(recipe.backend).read_packages(found.folder)),
+        digest=digest,
+        install=install,
+        module=module,
+    )
+
+
+def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRecord | None) -> list[EntryState]:
+    """One plan for all of them: the store and `current` are read once."""
+    target = read_target(ctx.site.cpu_level)
+    loaded: dict[str, Wanted | EnvmgrError] = {}
+    for found in entries:
+        try:
+            loaded[str(found.entry)] = load_one(ctx, found, target)
+        except EnvmgrError as error:
+            loaded[str(found.entry)] = error
+    published = [w for name, w in loaded.items() if isinstance(w, Wanted) and current and name in current.entries]
+    plan, _ = plan_for(ctx, published)
+    outdated = {str(s.candidate.entry) for s in plan.steps if s.publish != "unchanged"}
+    return [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
+
+
+def _state(
+    found: CatalogEntry, loaded: Wanted | EnvmgrError, current: GenerationRecord | None, outdated: set[str]
+) -> EntryState:
+    name = str(found.entry)
+    published = bool(current and name in current.entries)
+    if isinstance(loaded, Wanted):
+        state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
+        description = loaded.software.description.strip().splitlines()[0]
+        return EntryState(name, state, description, tuple(_notes(loaded.recipe)), found.shipped)
+    notes, description = [], ""
+    try:
+        notes = _notes(found.recipe())
+        description = found.software().description.strip().splitlines()[0]
+    except EnvmgrError:
+        pass  # told by the note below
+    if loaded.reference != "lock-missing" or published:
+        notes.append(loaded.message)
+    return EntryState(name, state_of(published, True, False, locked=False), description, tuple(notes), found.shipped)
+
+
+def _notes(recipe: Recipe) -> list[str]:
+    notes = [word for word, holds in (("default", recipe.default), ("hidden", recipe.hidden)) if holds]
+    return [*notes, f"deprecated, goes on {recipe.deprecated.date}"] if recipe.deprecated else notes

@@ -1,0 +1,106 @@
+"""What the tests of failures share: errors in a form that can be compared, and what must not be left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.conftest import Done, Sandbox
+
+NOT_BUILT = "what was fetched is kept: run the same command again"
+
+
+def error_of(done: Done, box: Sandbox) -> str:
+    """The error on stderr, from `error[` to the end, with what differs from run to run replaced by words in capitals.
+
+    A log that it names must exist and hold the same error.
+    """
+    assert done.stdout == "", done.stdout
+    start = done.stderr.find("error[")
+    assert start >= 0, done.stderr
+    text = done.stderr[start:].rstrip("\n")
+    if log := re.search(r"^  log: (.+)$", text, re.MULTILINE):
+        told = Path(log[1]).read_text()
+        assert text.splitlines()[0] in told
+        text = text.replace(log[1], "LOG")
+    return plain(text, box)
+
+
+def plain(text: str, box: Sandbox) -> str:
+    text = text.replace(str(box.root), "ROOT")
+    text = re.sub(r"(?<=-)[0-9a-f]{8}(?![0-9a-f])", "DIGEST", text)
+    text = re.sub(r"http://127\.0\.0\.1:\d+", "http://MIRROR", text)
+    return re.sub(r"process \d+ on \S+ since [0-9TZ:-]+", "process N on HOST since TIME", text)
+
+
+def processes(box: Sandbox) -> list[str]:
+    """Command lines of living processes that name a path of the sandbox."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            inside = str((folder / "cwd").readlink())
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        named = str(box.root) in words or inside.startswith(str(box.root))
+        if named and state != "Z" and int(folder.name) != os.getpid():
+            found.append(f"{folder.name}: {words}")
+    return found
+
+
+def wait_for(true: Callable[[], object], *, what: str, seconds: float = 20) -> None:
+    """Look every millisecond until `true()`; fail after `seconds`."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds} s for {what}")
+        time.sleep(0.001)
+
+
+def no_processes(box: Sandbox) -> None:
+    wait_for(lambda: not processes(box), what=f"the end of {processes(box)}", seconds=3)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """kill -9 to envmgr itself, not to its children: they must end by themselves."""
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 30) -> Done:
+    stdout, stderr = process.communicate(timeout=timeout)
+    assert "Traceback" not in stderr, stderr
+    return Done(process.returncode, stdout, stderr)
+
+
+def parts(box: Sandbox) -> list[str]:
+    """Half a download: what a killed run may leave, and the next run with the same package must not."""
+    return sorted(str(p.relative_to(box.prefix)) for p in box.prefix.glob("cache/**/*") if p.name.endswith(".part"))
+
+
+def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
+    """Path -> mode, owner, time of change, and content, of everything below `roots`."""
+    rows: dict[str, tuple[object, ...]] = {}
+    for root in roots:
+        for path in [root, *sorted(root.rglob("*"))]:
+            if not path.exists() and not path.is_symlink():
+                continue
+            status = path.lstat()
+            content = ""
+            if path.is_symlink():
+                content = os.readlink(path)
+            elif stat.S_ISREG(status.st_mode):
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            rows[str(path)] = (oct(status.st_mode), status.st_uid, status.st_mtime_ns, content)
+    return rows

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from envmgr.cuda import CUDA_PACKAGES, cuda_of, minimum_driver
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver"),
+    [
+        ("11.8", "450.80.02"),
+        ("11", "450.80.02"),
+        ("12.9", "525.60.13"),
+        ("12.4.1", "525.60.13"),
+        ("13.0", "580.65.06"),
+    ],
+)
+def test_minimum_driver_is_that_of_the_major_version(cuda: str, driver: str) -> None:
+    assert minimum_driver(cuda) == driver
+
+
+@pytest.mark.parametrize("cuda", ["10.2", "14.0", "1.1", "", "cpu"])
+def test_minimum_driver_is_none_where_the_table_has_no_row(cuda: str) -> None:
+    assert minimum_driver(cuda) is None
+
+
+def test_cuda_of_takes_the_most_telling_package() -> None:
+    packages = {"cuda-cudart": "12.1.105", "pytorch-cuda": "12.1", "cudatoolkit": "11.8.0", "cuda-version": "12.9"}
+    for name in CUDA_PACKAGES:
+        assert cuda_of(packages) == packages.pop(name)
+    assert cuda_of(packages) is None
+
+
+def test_cuda_of_is_none_without_cuda() -> None:
+    assert cuda_of({"python": "3.12.1", "cuda-python": "12.0"}) is None

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import datetime
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from envmgr.errors import InputError
+from envmgr.yamlfile import load_model, parse_yaml, read_text
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    run: str
+    kind: Literal["a", "b"] = "a"
+
+    @field_validator("run")
+    @classmethod
+    def _run(cls, value: str) -> str:
+        if not value:
+            raise ValueError("must not be empty")
+        return value
+
+
+class Thing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    size: int = 0
+    parts: list[Part] = []
+    table: dict[str, Part] = {}
+
+
+def syntax_error(text: str) -> str:
+    with pytest.raises(InputError) as caught:
+        parse_yaml(text, "f.yaml")
+    assert (caught.value.reference, caught.value.exit_code) == ("yaml-syntax", 2)
+    return caught.value.message
+
+
+def load(tmp_path: Path, text: str | bytes) -> Thing:
+    path = tmp_path / "thing.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_model(path, Thing, what="thing", reference="thing-invalid")
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    """The error's lines, without the path in front."""
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, text)
+    path, error = tmp_path / "thing.yaml", caught.value
+    count = len(error.context)
+    assert error.reference == "thing-invalid"
+    assert error.message == f"{path} has {count} fault{'s' if count > 1 else ''}"
+    assert all(line.startswith(f"{path}:") for line in error.context)
+    return [line.removeprefix(f"{path}:") for line in error.context]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: [a\nsize: 1\n", "f.yaml:2:5: did not find expected ',' or ']'"),
+        ("a:\n\tb: 1\n", "f.yaml:2:1: found character that cannot start any token"),
+        ("a: *nowhere\n", "f.yaml:1:4: found undefined alias"),
+        ("a: 1\n---\nb: 2\n", "f.yaml:2:1: but found another document"),
+        ("a: &a [*a]\n", "f.yaml:1:4: found unconstructable recursive node"),
+        (
+            "a: !!python/object/apply:os.system [id]\n",
+            "f.yaml:1:4: could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.system'",
+        ),
+        ("when: 2024-13-45\n", "f.yaml:1:7: `2024-13-45` is no timestamp"),
+        ("a:\n- b: !!int x\n", "f.yaml:2:6: `x` is no int"),
+        ("a: !!bool maybe\n", "f.yaml:1:4: `maybe` is no bool"),
+        ("a: !!timestamp soon\n", "f.yaml:1:4: `soon` is no timestamp"),
+        ("a: 2001-12-14t21:59:43-99:00\n", "f.yaml:1:4: `2001-12-14t21:59:43-99:00` is no timestamp"),
+        ("a: " + "9" * 5000, f"f.yaml:1:4: `{'9' * 60}` is no int"),
+        ("? [1, 2]\n: x\n", "f.yaml:1:3: a list or mapping cannot be a key"),
+        ("? {a: 1}\n: x\n", "f.yaml:1:3: a list or mapping cannot be a key"),
+    ],
+)
+def test_parse_yaml_tells_line_and_column_of_a_syntax_error(text: str, message: str) -> None:
+    assert syntax_error(text) == message
+
+
+def test_parse_yaml_tells_a_control_character() -> None:
+    assert syntax_error('a: "x\0"\n').startswith("f.yaml: unacceptable character #x0000")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3:1: the key `a` is given twice"),
+        ("x:\n  - {k: 1, l: 2, k: 3}\n", "f.yaml:2:18: the key `k` is given twice"),
+        ("1: a\n1: b\n", "f.yaml:2:1: the key `1` is given twice"),
+        ("~: a\n~: b\n", "f.yaml:2:1: the key `None` is given twice"),
+        ("2024-01-01: a\n2024-01-01: b\n", "f.yaml:2:1: the key `2024-01-01` is given twice"),
+        ("b: &b {x: 1}\nc:\n  <<: *b\n  <<: *b\n", "f.yaml:4:3: the key `<<` is given twice"),
+    ],
+)
+def test_parse_yaml_refuses_a_key_that_is_given_twice(text: str, message: str) -> None:
+    assert syntax_error(text) == message
+
+
+def test_parse_yaml_merges_keys_and_own_ones_win() -> None:
+    text = "b: &b {x: 1, y: 1}\nd: &d {y: 2, z: 2}\nc:\n  <<: [*b, *d]\n  x: 3\n"
+    assert parse_yaml(text, "f.yaml")["c"] == {"x": 3, "y": 1, "z": 2}
+
+
+def test_parse_yaml_repeats_what_an_alias_names() -> None:
+    assert parse_yaml("a: &x [1, {b: 2}]\nc: *x\n", "f.yaml") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
+
+
+def test_parse_yaml_reads_yaml_1_1_scalars() -> None:
+    text = "a: 1\nb: 1.5\nc: yes\nd: ~\ne: 2024-02-29\nf: '1.10'\n"
+    assert parse_yaml(text, "f") == {
+        "a": 1,
+        "b": 1.5,
+        "c": True,
+        "d": None,
+        "e": datetime.date(2024, 2, 29),
+        "f": "1.10",
+    }
+
+
+LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+MERGED_LAUGHS = "a0: &a0 {k: v, l: w}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12)
+)
+
+
+@pytest.mark.parametrize("text", [LAUGHS, MERGED_LAUGHS], ids=["lists", "merge-keys"])
+def test_parse_yaml_refuses_aliases_that_expand_without_end(text: str) -> None:
+    start = time.monotonic()
+    assert syntax_error(text).endswith(": aliases stand for more than 10000 nodes")
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("- ", ""), ("? ", "")], ids=["flow", "map", "dash", "key"]
+)
+@pytest.mark.parametrize("depth", [101, 100_000])
+def test_parse_yaml_refuses_deep_nesting_before_libyaml_overflows_its_stack(
+    opening: str, closing: str, depth: int
+) -> None:
+    assert "nested more than 100 deep" in syntax_error(opening * depth + "x" + closing * depth)
+
+
+def test_parse_yaml_refuses_deep_nesting_line_by_line() -> None:
+    text = "".join(" " * n + "a:\n" for n in range(300))
+    assert syntax_error(text) == "f.yaml:101:101: nested more than 100 deep"
+
+
+def test_parse_yaml_accepts_many_items_and_many_short_lists() -> None:
+    text = "".join(f"- {{name: p{n}, deps: [a, b], none: {{}}}}\n" for n in range(2000))
+    data = parse_yaml(text, "f.yaml")
+    assert len(data) == 2000
+    assert data[-1] == {"name": "p1999", "deps": ["a", "b"], "none": {}}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz", min_size=1, max_size=5), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JSON)
+def test_parse_yaml_reads_what_pyyaml_writes(value: Any) -> None:
+    assert parse_yaml(yaml.safe_dump(value, allow_unicode=True), "f.yaml") == value
+
+
+@given(st.text(st.sampled_from("ab:-?&*!|>%@`'\"[]{}#,<~ \n\t01.=\0\x85\u2028é"), max_size=60))
+def test_parse_yaml_raises_nothing_but_input_errors(text: str) -> None:
+    try:
+        parse_yaml(text, "f.yaml")
+    except InputError as error:
+        assert error.reference == "yaml-syntax"
+        assert error.message.startswith("f.yaml")
+
+
+def test_load_model_reads_a_good_file(tmp_path: Path) -> None:
+    thing = load(tmp_path, "name: ä\nparts:\n  - run: x\n    kind: b\n")
+    assert thing == Thing(name="ä", parts=[Part(run="x", kind="b")])
+
+
+def test_load_model_tells_each_fault_with_line_and_field_in_file_order(tmp_path: Path) -> None:
+    text = (
+        "name: x\n"
+        "size: many\n"
+        "parts:\n"
+        "  - run: ok\n"
+        "  - run: ''\n"
+        "    kind: c\n"
+        "  -\n"
+        "    kind: a\n"
+        "table:\n"
+        "  first:\n"
+        "    run: 3\n"
+        "colour: red\n"
+    )
+    assert faults(tmp_path, text) == [
+        "2: size: Input should be a valid integer, unable to parse string as an integer",
+        "5: parts.1.run: must not be empty",
+        "6: parts.1.kind: Input should be 'a' or 'b'",
+        "8: parts.2.run: Field required",
+        "11: table.first.run: Input should be a valid string",
+        "12: colour: unknown field",
+    ]
+
+
+def test_load_model_tells_a_missing_field_at_its_parent(tmp_path: Path) -> None:
+    assert faults(tmp_path, "# a comment\nsize: 1\n") == ["2: name: Field required"]
+
+
+def test_load_model_tells_a_wrong_type_of_a_list(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\nparts: one\n") == ["2: parts: Input should be a valid list"]
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "~\n"])
+def test_load_model_treats_an_empty_file_as_one_without_fields(tmp_path: Path, text: str) -> None:
+    assert [line.partition(": ")[2] for line in faults(tmp_path, text)] == ["name: Field required"]
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text\n", "3\n"])
+def test_load_model_tells_a_document_that_is_no_mapping(tmp_path: Path, text: str) -> None:
+    assert faults(tmp_path, text) == ["1: (document): Input should be a valid dictionary or instance of Thing"]
+
+
+def test_load_model_tells_keys_that_are_no_text(tmp_path: Path) -> None:
+    assert faults(tmp_path, "name: x\ntable:\n  on: {run: x}\n") == [
+        "3: table.True.[key]: Input should be a valid string"
+    ]
+
+
+def test_load_model_follows_merge_keys(tmp_path: Path) -> None:
+    thing = load(tmp_path, "name: x\nparts:\n  - &p {run: y, kind: b}\n  - {<<: *p, run: z}\n")
+    assert thing.parts == [Part(run="y", kind="b"), Part(run="z", kind="b")]
+
+
+def test_load_model_tells_a_fault_of_a_merged_mapping(tmp_path: Path) -> None:
+    text = "name: x\nparts:\n  - &p {run: y, kind: b}\n  - <<: *p\n    kind: c\n"
+    assert faults(tmp_path, text) == ["5: parts.1.kind: Input should be 'a' or 'b'"]
+
+
+def test_read_text_tells_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_text(tmp_path / "no.yaml", what="recipe")
+    assert caught.value.render() == f"error[file-missing]: recipe {tmp_path / 'no.yaml'} does not exist"
+
+
+def test_read_text_tells_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_text(tmp_path, what="recipe")
+    assert caught.value.render() == (
+        f"error[file-unreadable]: cannot read recipe {tmp_path}\n  [Errno 21] Is a directory: '{tmp_path}'"
+    )
+
+
+def test_read_text_tells_the_first_byte_that_is_not_utf_8(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, b"name: B\xfccher\n")
+    assert caught.value.render() == f"error[yaml-syntax]: {tmp_path / 'thing.yaml'}: not UTF-8 (byte 7)"

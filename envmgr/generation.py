@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -65,8 +67,10 @@ def current_number(prefix: Prefix) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise EnvmgrError("prefix-unreadable", f"cannot read {prefix.current}", context=str(error)) from None
         raise EnvmgrError(
-            "current-damaged", f"{prefix.current} is not a link", context=str(error),
+            "current-damaged", f"{prefix.current} is not a link", context=f"it is a {_kind(prefix.current)}",
             hint="move it away, then `envmgr rollback NUMBER` makes it anew; `envmgr history` shows the numbers",
         ) from None  # fmt: skip
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
@@ -76,6 +80,10 @@ def current_number(prefix: Prefix) -> int | None:
             hint="`envmgr rollback NUMBER` makes it anew; `envmgr history` shows the numbers",
         )  # fmt: skip
     return int(match[1])
+
+
+def _kind(path: Path) -> str:
+    return "folder" if path.is_dir() else "file"
 
 
 def read_record(prefix: Prefix, number: int) -> GenerationRecord:

@@ -114,9 +114,12 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-# `1e5` is text for PyYAML and a number for readers of YAML 1.2, such as pixi: a build or a hash can look like that.
+# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look so.
+# Source: YAML 1.2.2, section 10.3.2 (core schema).
 _Dumper.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+    "tag:yaml.org,2002:float",
+    re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+    list("-+.0123456789"),
 )
 
 

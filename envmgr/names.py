@@ -52,11 +52,14 @@ def parse_entry(text: str) -> Entry:
 
 
 def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
-    """Up to `count` known names that look most like `wanted`, best first; same-name versions come before other names."""
+    """Up to `count` known names that look most like `wanted`, best first: what it is the beginning of, other versions of
+    the same name, other names.
+    """
     names = list(known)
     name = wanted.partition("/")[0]
     same = [k for k in names if k.partition("/")[0].lower() == name.lower()]
-    close = difflib.get_close_matches(wanted, same, n=count, cutoff=0.0)
+    close = sorted(k for k in same if k.lower().startswith(wanted.lower()))
+    close += difflib.get_close_matches(wanted, [k for k in same if k not in close], n=count, cutoff=0.0)
     close += difflib.get_close_matches(wanted, [k for k in names if k not in same], n=count, cutoff=0.6)
     return close[:count]
 

@@ -113,10 +113,14 @@ def provenance(recipe: Recipe, lock: LoadedLock, site: Site) -> dict[str, Any]:
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
-    """Remove what killed builds left in the store: staging folders, trees without a manifest, half-written manifests.
+    """Remove what killed builds left: staging folders, trees without a manifest, half-written manifests and downloads.
 
-    Returns their names, relative to the store. What belongs to a lock that is held belongs to a build that is alive.
+    Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive.
     """
+    for part in prefix.conda_cache.glob("*/.*.part"):
+        with try_file_lock(part) as free:
+            if free:
+                part.unlink(missing_ok=True)
     removed = []
     for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():
         for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
@@ -197,7 +201,9 @@ def can_write(prefix: Prefix) -> None:
             raise EnvmgrError(
                 "not-writable",
                 f"cannot write {folder}",
-                context=f"it belongs to {_owner(folder)}, running as {getpass.getuser()}",
+                context="it is mounted read-only"
+                if os.statvfs(folder).f_flag & os.ST_RDONLY
+                else f"it belongs to {_owner(folder)}, running as {getpass.getuser()}",
                 hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
             )
 

@@ -71,10 +71,10 @@ class LoggedReporter:
 
     def log(self, text: str) -> None:
         """Never raises: a full disk or a lost mount must not hide the error that is being told. It is said once."""
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         with self._lock:
             if self._broken:
                 return
+            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             try:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)

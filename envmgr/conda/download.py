@@ -7,12 +7,13 @@ against itself; and no install shares a file with it. `<cache>/<sha256>/<file na
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -121,10 +122,11 @@ async def _from_network(
 ) -> None:
     from rattler.package_streaming import download_to_writer
 
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
+    async with _part_file(target) as (part, file):
+        if await asyncio.to_thread(_has, target, record["sha256"]):
+            part.unlink()  # somebody else fetched it meanwhile
+            return
+        try:
             writer = _Writer(file, record["name"], record.get("size"), emit)
             task = asyncio.ensure_future(download_to_writer(client, place, writer))
             try:
@@ -136,15 +138,52 @@ async def _from_network(
                 if writer.error is not None:
                     raise writer.error from None  # our disk, not their network
                 raise _explain(error, place) from None
-        if writer.digest.hexdigest() != record["sha256"]:
-            text = f"sha256 is {writer.digest.hexdigest()}, the lock says {record['sha256']}"
-            raise Fault("sha256", text, again=True)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-        with suppress(OSError):
-            target.parent.rmdir()  # only an empty one goes
+            if writer.digest.hexdigest() != record["sha256"]:
+                text = f"sha256 is {writer.digest.hexdigest()}, the lock says {record['sha256']}"
+                raise Fault("sha256", text, again=True)
+            file.flush()
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                target.parent.rmdir()  # only an empty one goes
     emit("downloaded", name=record["name"], done=writer.done)
+
+
+@asynccontextmanager
+async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
+    """An empty part file beside `target`, locked: who fetches the same archive waits, and a killed fetch is written over."""
+    part = target.with_name(f".{target.name}.part")
+    while True:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            file = part.open("ab")
+        except FileNotFoundError:  # the folder was empty, and went
+            continue
+        try:
+            if _lock(file) and _is_still(part, file):
+                file.truncate(0)
+                yield part, file
+                return
+        finally:
+            file.close()
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+def _lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(path: Path, file: BinaryIO) -> bool:
+    """Whether `file` is what lies at `path`: the one who had it before us may have renamed or removed it."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 class _Writer:

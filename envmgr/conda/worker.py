@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -110,7 +111,7 @@ def match_spec(rattler: Any, text: str) -> Any:
     """Read one spec; rattler's own error does not say which of them it means."""
     try:
         return rattler.MatchSpec(text, strict=False)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it goes on, with the spec in its text
         raise type(error)(f"`{text}`: {error}") from None
 
 
@@ -224,9 +225,12 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     ]
     argv += ["-s", staging, "-p", final, *folders]
     done = Runner().run(argv, env=clean_env(PYTHONHASHSEED="0"), check=False, new_group=False)
+    said = done.stdout + done.stderr
     if done.returncode not in (0, 1):
         raise ChildProcessError(f"compileall ended with {done.returncode}: {done.stderr[-2000:]}")
-    emit("compiled", log=(done.stdout + done.stderr)[-4000:])
+    if fault := re.search(r"^(?:OSError|PermissionError): .*\[Errno \d+\].*$", said, re.MULTILINE):
+        raise ChildProcessError(f"compileall: {fault[0]}")  # it goes on without the file, as after a syntax error
+    emit("compiled", log=said[-4000:])
 
 
 def die_with_parent() -> None:

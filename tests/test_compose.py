@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from envmgr.compose import compose_module
+from envmgr.manifest import InstallFacts
+from envmgr.modulespec import EnvOp, ModuleSpec
+from envmgr.names import Entry
+from envmgr.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
+
+ROOT = "/shared/envmgr/store/tool/1.2-abababab"
+CAPTURED = (EnvOp(kind="prepend", name="PATH", value=f"{ROOT}/bin"), EnvOp(kind="set", name="MODE", value="captured"))
+
+
+def compose(facts: InstallFacts | None = None, software: Software | None = None, **recipe: Any) -> ModuleSpec:
+    return compose_module(
+        Entry("tool", "1.2"),
+        Recipe(backend="conda", input={}, **recipe),
+        software or Software(description="A tool"),
+        root=ROOT,
+        digest="ab" * 32,
+        packages={"zlib": "1.3 0"},
+        extensions=("zlib/1.3",),
+        facts=facts or InstallFacts(),
+    )
+
+
+def environment(**fields: Any) -> list[tuple[str, str, str]]:
+    return [(op.kind, op.name, op.value) for op in compose(environment=fields).environment]
+
+
+def test_compose_module_of_a_bare_recipe() -> None:
+    assert compose() == ModuleSpec(
+        name="tool",
+        version="1.2",
+        root=ROOT,
+        digest="ab" * 32,
+        description="A tool",
+        extensions=("zlib/1.3",),
+        packages={"zlib": "1.3 0"},
+    )
+
+
+def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> None:
+    test = SmokeTest(name="runs", run="tool --version", needs=("gpu",))
+    requires = Requires(nvidia_driver="525.60.13", compute_capability=("7.5",))
+    gone = Deprecated(message="use 1.3", date=datetime.date(2027, 1, 1))
+    spec = compose(
+        software=Software(description=" A\n  tool \n", homepage="https://example.org", licence="MIT", category="ai"),
+        depends=("gcc/13",),
+        conflicts=("other", "third/1"),
+        family="tools",
+        requires=requires,
+        tests=(test,),
+        help="\nHow to use it.\n\n",
+        hidden=True,
+        deprecated=gone,
+    )
+    assert spec == ModuleSpec(
+        name="tool",
+        version="1.2",
+        root=ROOT,
+        digest="ab" * 32,
+        description="A\n  tool",
+        homepage="https://example.org",
+        licence="MIT",
+        category="ai",
+        help="How to use it.",
+        family="tools",
+        conflicts=("other", "third/1"),
+        depends=("gcc/13",),
+        extensions=("zlib/1.3",),
+        packages={"zlib": "1.3 0"},
+        requires=requires,
+        tests=(test,),
+        hidden=True,
+        deprecated=gone,
+    )
+    assert spec.entry == "tool/1.2"
+    assert compose(default=True).default
+
+
+def test_compose_module_has_python_when_the_install_has() -> None:
+    assert compose(InstallFacts(python="3.12")).python
+    assert not compose(InstallFacts()).python
+
+
+def test_compose_module_lets_the_recipe_win_over_captured_variables() -> None:
+    spec = compose(InstallFacts(environment=CAPTURED), environment={"set": {"MODE": "own"}})
+    assert spec.environment == (*CAPTURED, EnvOp(kind="set", name="MODE", value="own"))
+
+
+def test_compose_module_fills_in_root_name_and_version() -> None:
+    assert environment(set={"A": "${root}/x:$name-${version}", "B": "5 $$ plain"}) == [
+        ("set", "A", f"{ROOT}/x:tool-1.2"),
+        ("set", "B", "5 $ plain"),
+    ]
+
+
+def test_compose_module_fills_in_once() -> None:
+    assert environment(set={"A": "$${root}"}) == [("set", "A", "${root}")]
+
+
+def test_compose_module_prepends_so_that_the_first_of_a_list_comes_out_first() -> None:
+    assert environment(
+        prepend={"PATH": ("${root}/a", "${root}/b"), "MANPATH": ("m",)}, append={"PATH": ("y", "z")}
+    ) == [
+        ("prepend", "PATH", f"{ROOT}/b"),
+        ("prepend", "PATH", f"{ROOT}/a"),
+        ("prepend", "MANPATH", "m"),
+        ("append", "PATH", "y"),
+        ("append", "PATH", "z"),
+    ]
+    path: list[str] = ["before"]
+    for kind, name, value in environment(prepend={"PATH": ("a", "b")}, append={"PATH": ("y", "z")}):
+        assert name == "PATH"
+        path.insert(0, value) if kind == "prepend" else path.append(value)
+    assert path == ["a", "b", "before", "y", "z"]

@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import datetime
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from envmgr.errors import InputError
+from envmgr.recipe import Environment, Recipe, Requires, SmokeTest, Software, load_recipe, load_software, sort_key
+
+MINIMAL: dict[str, Any] = {"backend": "conda", "input": {}}
+
+
+def write(tmp_path: Path, **fields: Any) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(json.dumps({**MINIMAL, **fields}, indent=1))
+    return path
+
+
+def faults(tmp_path: Path, **fields: Any) -> list[str]:
+    """`field: reason` of each fault of the recipe."""
+    path = write(tmp_path, **fields)
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert caught.value.reference == "recipe-invalid"
+    return [line.removeprefix(f"{path}:").partition(": ")[2] for line in caught.value.context]
+
+
+def test_recipe_of_two_fields_has_defaults(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path))
+    assert recipe == Recipe(
+        schema=1,
+        backend="conda",
+        input={},
+        depends=(),
+        conflicts=(),
+        family=None,
+        environment=Environment(),
+        requires=Requires(),
+        tests=(),
+        help="",
+        default=False,
+        hidden=False,
+        deprecated=None,
+    )
+
+
+def test_recipe_reads_every_field(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "schema: 1\n"
+        "backend: conda\n"
+        "input: {channels: [conda-forge], specs: [python 3.12]}\n"
+        "depends: [gcc/13.2]\n"
+        "conflicts: [other, third/1.0]\n"
+        "family: python_like\n"
+        "environment:\n"
+        "  set: {A: '${root}/x', EMPTY: ''}\n"
+        "  prepend: {PATH: ['${root}/a', '${root}/b']}\n"
+        "  append: {MANPATH: [/m]}\n"
+        "requires: {nvidia_driver: '525.60.13', compute_capability: ['7.5', '12.0'], glibc: '2.28', cpu_level: x86-64-v3}\n"
+        "tests:\n"
+        "  - {name: imports, run: 'python -c 1', needs: [gpu, mpi], timeout: 5}\n"
+        "help: |\n"
+        "  Two\n"
+        "  lines.\n"
+        "default: true\n"
+        "deprecated: {message: use the next, date: 2027-01-31}\n"
+    )
+    recipe = load_recipe(path)
+    assert recipe.depends == ("gcc/13.2",)
+    assert recipe.conflicts == ("other", "third/1.0")
+    assert recipe.environment.prepend == {"PATH": ("${root}/a", "${root}/b")}
+    assert recipe.environment.set == {"A": "${root}/x", "EMPTY": ""}
+    assert recipe.requires == Requires(
+        nvidia_driver="525.60.13", compute_capability=("7.5", "12.0"), glibc="2.28", cpu_level="x86-64-v3"
+    )
+    assert recipe.tests == (SmokeTest(name="imports", run="python -c 1", needs=("gpu", "mpi"), timeout=5),)
+    assert recipe.help == "Two\nlines.\n"
+    assert recipe.deprecated is not None
+    assert recipe.deprecated.date == datetime.date(2027, 1, 31)
+
+
+FORBIDDEN = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"]
+KNOWN = "`${root}`, `${name}`, `${version}` can be used, `$$` is a dollar"
+LINE_BREAK = "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
+CONTROL = "must be one line, without control characters"
+FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "unknown-field": ({"colour": 1}, ["colour: unknown field"]),
+    "newer-schema": ({"schema": 2}, ["schema: Input should be 1"]),
+    "backend-missing": ({"backend": None}, ["backend: Input should be a valid string"]),
+    "input-list": ({"input": []}, ["input: Input should be a valid dictionary"]),
+    "depends-name-only": ({"depends": ["gcc"]}, ["depends: `gcc` is not an entry (name/version)"]),
+    "depends-bad": ({"depends": ["gcc/13", "a/../b"]}, ["depends: `a/../b` is not an entry (name/version)"]),
+    "conflicts-bad": ({"conflicts": ["a b"]}, ["conflicts: `a b` is neither a name nor an entry"]),
+    "conflicts-version": ({"conflicts": ["a/b/c"]}, ["conflicts: `a/b/c` is neither a name nor an entry"]),
+    "family": (
+        {"family": "my family"},
+        ["family: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
+    ),
+    "family-newline": (
+        {"family": "mpi\n"},
+        ["family: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
+    ),
+    "two-tests-of-a-name": (
+        {"tests": [{"name": "a", "run": "x"}, {"name": "a", "run": "y"}]},
+        ["tests: two tests are called a"],
+    ),
+    "test-without-command": (
+        {"tests": [{"name": "a", "run": ""}]},
+        ["tests.0.run: String should have at least 1 character"],
+    ),
+    "test-timeout": ({"tests": [{"name": "a", "run": "x", "timeout": 0}]}, ["tests.0.timeout: Input should be greater than 0"]),
+    "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, ["tests.0.needs.0: Input should be 'gpu' or 'mpi'"]),
+    "test-name": ({"tests": [{"name": "a\nb", "run": "x"}]}, [f"tests.0.name: {CONTROL}"]),
+    "hidden-default": ({"hidden": True, "default": True}, ["(document): an entry cannot be hidden and the default at once"]),
+    "driver": ({"requires": {"nvidia_driver": "525.x"}}, ["requires.nvidia_driver: `525.x` is not a version of digits and dots"]),
+    "glibc": ({"requires": {"glibc": ">=2.28"}}, ["requires.glibc: `>=2.28` is not a version of digits and dots"]),
+    "glibc-newline": ({"requires": {"glibc": "2.28\n"}}, ["requires.glibc: `2.28\n` is not a version of digits and dots"]),
+    "capability": (
+        {"requires": {"compute_capability": ["7.5", "sm_75"]}},
+        ["requires.compute_capability: `sm_75` is not a compute capability such as 7.5"],
+    ),
+    "cpu-level": (
+        {"requires": {"cpu_level": "native"}},
+        ["requires.cpu_level: Input should be 'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or 'aarch64'"],
+    ),
+    "deprecated-date": (
+        {"deprecated": {"message": "m", "date": "soon"}},
+        ["deprecated.date: Input should be a valid date or datetime, input is too short"],
+    ),
+    "deprecated-message": (
+        {"deprecated": {"message": "", "date": "2027-01-01"}},
+        ["deprecated.message: String should have at least 1 character"],
+    ),
+    "variable-name": ({"environment": {"set": {"1A": "x"}}}, ["environment: `1A` is not a variable name"]),
+    "variable-shell": ({"environment": {"prepend": {"A;id": ["x"]}}}, ["environment: `A;id` is not a variable name"]),
+    "variable-newline": ({"environment": {"append": {"A\n": ["x"]}}}, ["environment: `A\n` is not a variable name"]),
+    "value-line-break": ({"environment": {"set": {"A": "x\ny"}}}, [f"environment: {LINE_BREAK}"]),
+    "value-null": ({"environment": {"prepend": {"A": ["x", "y\0"]}}}, [f"environment: {LINE_BREAK}"]),
+    "value-dollar": ({"environment": {"set": {"A": "5$"}}}, [f"environment: `5$`: bad `$`; {KNOWN}"]),
+    "value-unknown": ({"environment": {"set": {"A": "$HOME/x"}}}, [f"environment: `$HOME/x`: unknown ['HOME']; {KNOWN}"]),
+    "value-unknown-in-list": (
+        {"environment": {"append": {"A": ["ok", "${prefix}"]}}},
+        [f"environment: `${{prefix}}`: unknown ['prefix']; {KNOWN}"],
+    ),
+    **{
+        f"forbidden-{where}-{name}": (
+            {"environment": {where: {name: "x" if where == "set" else ["x"]}}},
+            [f"environment: {name} must not be set by a module: it reaches into other programs"],
+        )
+        for name in FORBIDDEN
+        for where in ("set", "prepend", "append")
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_recipe_fault_is_told_with_its_field(tmp_path: Path, case: str) -> None:
+    fields, expected = FAULTS[case]
+    assert faults(tmp_path, **fields) == expected
+
+
+def test_recipe_faults_are_all_told_at_once_each_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(
+        "backend: conda\ninputs: {}\ndepends:\n  - gcc\nrequires:\n  glibc: new\ntests:\n  - run: x\n    timeout: -1\n"
+    )
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert caught.value.render().splitlines() == [
+        f"error[recipe-invalid]: {path} has 6 faults",
+        f"  {path}:1: input: Field required",
+        f"  {path}:2: inputs: unknown field",
+        f"  {path}:3: depends: `gcc` is not an entry (name/version)",
+        f"  {path}:6: requires.glibc: `new` is not a version of digits and dots",
+        f"  {path}:8: tests.0.name: Field required",
+        f"  {path}:9: tests.0.timeout: Input should be greater than 0",
+    ]
+
+
+def test_recipe_number_for_a_version_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("backend: conda\ninput: {}\nrequires:\n  glibc: 2.30\n")
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert caught.value.context == (f"{path}:4: requires.glibc: Input should be a valid string",)
+
+
+def test_recipe_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="Instance is frozen"):
+        Recipe(backend="conda", input={}).backend = "other"  # type: ignore[misc]
+
+
+def test_environment_accepts_dollars_and_what_it_can_fill_in() -> None:
+    values = {"A": "$$", "B": "${root}/$name/${version}", "C": "", "D": "ä \t 'quoted' \"too\" `id`"}
+    assert Environment(set=values).set == values
+
+
+@given(st.text())
+def test_environment_value_that_is_accepted_can_be_filled_in(value: str) -> None:
+    from string import Template
+
+    try:
+        Environment(set={"A": value})
+    except ValidationError:
+        return
+    filled = Template(value).substitute(root="/r", name="n", version="v")
+    assert not set(filled) & set("\n\r\0")
+
+
+def test_software_reads_every_field(tmp_path: Path) -> None:
+    path = tmp_path / "software.yaml"
+    path.write_text(
+        "description: |\n  Two\n  lines\nhomepage: https://example.org\nlicence: MIT\ncategory: ai\nacknowledge: NVIDIA-SLA\n"
+    )
+    assert load_software(path) == Software(
+        description="Two\nlines\n",
+        homepage="https://example.org",
+        licence="MIT",
+        category="ai",
+        acknowledge="NVIDIA-SLA",
+    )
+
+
+@pytest.mark.parametrize("field", ["homepage", "licence", "category", "acknowledge"])
+def test_software_field_must_be_one_line(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "software.yaml"
+    path.write_text(json.dumps({"description": "d", field: "a\nb"}, indent=1))
+    with pytest.raises(InputError) as caught:
+        load_software(path)
+    assert caught.value.context == (f"{path}:3: {field}: {CONTROL}",)
+
+
+def test_software_needs_a_description(tmp_path: Path) -> None:
+    path = tmp_path / "software.yaml"
+    path.write_text("description: ''\n")
+    with pytest.raises(InputError) as caught:
+        load_software(path)
+    assert caught.value.context == (f"{path}:1: description: String should have at least 1 character",)
+
+
+@pytest.mark.parametrize("load", [load_recipe, load_software])
+def test_missing_file_is_told(tmp_path: Path, load: Any) -> None:
+    what = "recipe" if load is load_recipe else "software file"
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / "x.yaml")
+    assert caught.value.render() == f"error[file-missing]: {what} {tmp_path / 'x.yaml'} does not exist"
+
+
+def test_sort_key_orders_versions_as_people_expect() -> None:
+    ordered = [
+        "latest",
+        "r2024b",
+        "2.1rc1",
+        "2.1",
+        "2.1-cuda11.8",
+        "2.1-cuda12.1",
+        "2.9",
+        "2.10",
+        "2.10.1",
+        "3",
+        "2024a",
+    ]
+    assert sorted(ordered[::-1], key=sort_key) == ordered
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,12}", fullmatch=True)))
+def test_sort_key_orders_whatever_is_a_version(versions: list[str]) -> None:
+    keys = [sort_key(v) for v in sorted(versions, key=sort_key)]
+    assert keys == [sort_key(v) for v in sorted(versions[::-1], key=sort_key)]
+    assert all(a <= b for a, b in pairwise(keys))

@@ -7,6 +7,7 @@ an expectation does not hold.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,7 @@ channels:
 
 def main() -> int:
     start = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up then, too
     work = Path(tempfile.mkdtemp(prefix="envmgr-demo-"))
     session = Session(work)
     try:

@@ -140,6 +140,13 @@ def explain_os_error(path: Path) -> Iterator[None]:
             raise EnvmgrError(
                 "mount-lost", f"the file system under {where} does not answer properly", context=str(error)
             ) from error
+        if error.errno == errno.ENOENT:
+            raise EnvmgrError(
+                "mount-lost",
+                f"{where} is gone",
+                context=str(error),
+                hint="is the file system still mounted? Mount it again; the next run cleans up",
+            ) from error
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG):
             raise EnvmgrError("path-unusable", f"{where} cannot be used", context=str(error)) from error
         raise

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from envmgr.errors import InputError
 from envmgr.resources import shipped
@@ -189,7 +189,7 @@ def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:
         InputError: `site-untrusted` (a file that neither the caller nor root owns decides where root writes), `site-invalid`.
     """
     if path is None:
-        return _resolve(SiteFile(name="embedded", prefix=embedded_prefix(environ)), None)
+        return _resolve(_embedded(embedded_prefix(environ)), None)
     _refuse_foreign(path)
     return _resolve(load_model(path, SiteFile, what="site file", reference="site-invalid"), path)
 
@@ -201,6 +201,19 @@ def embedded_prefix(environ: Mapping[str, str]) -> Path:
     data = environ.get("XDG_DATA_HOME", "")
     home = environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     return (Path(data) if data.startswith("/") else Path(home) / ".local/share") / "envmgr"
+
+
+def _embedded(prefix: Path) -> SiteFile:
+    try:
+        return SiteFile(name="embedded", prefix=prefix)
+    except ValidationError as error:
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise InputError(
+            "site-invalid",
+            f"{prefix} cannot be the prefix",
+            context=f"it {reason}",
+            hint="name another: `envmgr init --prefix`",
+        ) from None
 
 
 def _resolve(file: SiteFile, path: Path | None) -> Site:

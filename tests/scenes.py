@@ -27,7 +27,7 @@ def error_of(done: Done, box: Sandbox) -> str:
     assert start >= 0, done.stderr
     text = done.stderr[start:].rstrip("\n")
     if log := re.search(r"^  log: (.+)$", text, re.MULTILINE):
-        told = Path(log[1]).read_text()
+        told = (box.prefix / Path(log[1]).relative_to(box.root / "prefix")).read_text()
         assert text.splitlines()[0] in told
         text = text.replace(log[1], "LOG")
     return plain(text, box)

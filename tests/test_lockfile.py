@@ -184,6 +184,14 @@ def test_edited_lock_is_read_without_its_sidecar(tmp_path: Path) -> None:
     assert (package.build, package.build_number, package.size) == ("h2_6", 6, None)
 
 
+def test_package_of_an_escaped_url_keeps_its_version_and_build(tmp_path: Path) -> None:
+    write(tmp_path, lock_with(simple(version="1!2.0", url=f"{URL}/linux-64/zlib-1%212.0-h1_5.conda")))
+    (tmp_path / SIDECAR_NAME).unlink()
+
+    (package,) = read_lock(tmp_path)[0].packages
+    assert (package.version, package.build) == ("1!2.0", "h1_5")
+
+
 def test_lock_without_sha256_is_refused_with_its_place(tmp_path: Path) -> None:
     path = write(tmp_path, lock_with(simple(name="abc", url=f"{URL}/linux-64/abc-1.3-h1_5.conda"), simple()))
     path.write_text(path.read_text().replace(f"    sha256: '{'2' * 64}'\n", "", 2))

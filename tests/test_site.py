@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -128,8 +129,6 @@ def belongs_to_another(path: Path, monkeypatch: pytest.MonkeyPatch, uid: int) ->
 
 
 def test_load_site_refuses_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import pwd
-
     path = write(tmp_path)
     belongs_to_another(path, monkeypatch, NOBODY)
     owner = pwd.getpwuid(path.stat().st_uid).pw_name
@@ -369,19 +368,30 @@ def test_embedded_prefix_of_root_is_below_opt(monkeypatch: pytest.MonkeyPatch) -
         ({"HOME": "/home/u"}, "/home/u/.local/share/envmgr"),
         ({"HOME": "/home/u", "XDG_DATA_HOME": ""}, "/home/u/.local/share/envmgr"),
         ({"HOME": "/home/u", "XDG_DATA_HOME": "relative"}, "/home/u/.local/share/envmgr"),
-        ({}, "/nonexistent/.local/share/envmgr"),
-        ({"HOME": ""}, "/nonexistent/.local/share/envmgr"),
     ],
 )
 def test_embedded_prefix_of_a_user_is_in_the_data_folder(
     environ: dict[str, str], prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)  # whose home is /nonexistent on every Linux we know
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
     assert embedded_prefix(environ) == Path(prefix)
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
+def test_embedded_prefix_without_home_asks_the_account(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert embedded_prefix(environ) == Path(pwd.getpwuid(NOBODY).pw_dir, ".local/share/envmgr")
 
 
 def test_load_site_tells_a_home_that_cannot_be_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
     with pytest.raises(InputError) as caught:
         load_site(None, {"HOME": "/home/my user"})
-    assert caught.value.reference == "site-invalid"
+    assert caught.value.render() == (
+        "error[site-invalid]: /home/my user/.local/share/envmgr cannot be the prefix\n"
+        f"  it {SHELL}\n"
+        "\n"
+        "hint: name another: `envmgr init --prefix`"
+    )

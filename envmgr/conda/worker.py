@@ -154,6 +154,9 @@ async def install(request: dict[str, Any]) -> None:
 
     from envmgr.conda.download import fetch_all
 
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # half a download is removed then
     stack = [middleware.AuthenticationMiddleware(), middleware.OciMiddleware()]
     stack += [middleware.GCSMiddleware(), middleware.S3Middleware()]
     client = rattler.Client(stack, user_agent=f"envmgr/{request['version']}")
@@ -228,7 +231,7 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     said = done.stdout + done.stderr
     if done.returncode not in (0, 1):
         raise ChildProcessError(f"compileall ended with {done.returncode}: {done.stderr[-2000:]}")
-    if fault := re.search(r"^(?:OSError|PermissionError): .*\[Errno \d+\].*$", said, re.MULTILINE):
+    if fault := re.search(r"^\w*Error: \[Errno \d+\].*$", said, re.MULTILINE):
         raise ChildProcessError(f"compileall: {fault[0]}")  # it goes on without the file, as after a syntax error
     emit("compiled", log=said[-4000:])
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +20,10 @@ from envmgr.tree import scan_tree, tree_digest
 from tests.conftest import Sandbox
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ["pydantic", "pydantic_core", "rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "ClusterShell"]
+HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "ClusterShell"]
+
+# Newer versions of typer check arguments with pydantic; then a verb's --help imports it, but never by our doing.
+TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.metadata.requires("typer") or ())
 
 # Verbs that read. Whoever adds a verb puts it here, or gives it --dry-run.
 READING = {
@@ -67,8 +72,9 @@ def helps() -> dict[str, dict[str, Any]]:
         "    with contextlib.redirect_stdout(text):\n"
         "        try: main()\n"
         "        except SystemExit as end: status = end.code\n"
-        "    heavy = [name for name in HEAVY if name in sys.modules]\n"
-        "    found[verb] = {'status': status, 'text': text.getvalue(), 'heavy': heavy}\n"
+        "    heavy = [name for name in [*HEAVY, 'pydantic'] if name in sys.modules]\n"
+        "    ours = sorted(name for name in sys.modules if name.startswith('envmgr.'))\n"
+        "    found[verb] = {'status': status, 'text': text.getvalue(), 'heavy': heavy, 'ours': ours}\n"
         "print(json.dumps(found))\n"
     )
     done = python(f"HEAVY = {HEAVY}\n{code}", json.dumps(["", *VERBS]))
@@ -81,7 +87,8 @@ def helps() -> dict[str, dict[str, Any]]:
 def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dict[str, Any]], verb: str) -> None:
     found = helps[verb]
     assert found["status"] == 0
-    assert found["heavy"] == []
+    assert found["heavy"] == (["pydantic"] if verb and TYPER_NEEDS_PYDANTIC else [])
+    assert found["ours"] == ["envmgr.cli", "envmgr.errors"]
     assert found["text"].startswith(f"Usage: envmgr {verb}".rstrip())
 
 
@@ -119,7 +126,7 @@ def test_every_verb_takes_a_site_except_the_one_that_makes_it() -> None:
 
 
 def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
-    sandbox.recipe("app/1.0", ["libdemo"])
+    sandbox.recipe("app/1.0", ["hello-prefix"])
     shipped = next(e["entry"] for e in sandbox.ok("list", "--format", "json").data["entries"] if e["shipped"])
     before = tree_digest(scan_tree(sandbox.root))
     arguments = {
@@ -155,8 +162,8 @@ def test_version_is_that_of_the_package(sandbox: Sandbox) -> None:
         (["list", "extra"], "unexpected extra argument"),
         (["show"], "Missing argument"),
         (["remove"], "Missing argument"),
-        (["rollback", "last"], "'last' is not a valid int"),
-        (["build", "a/1", "--jobs", "0"], "0 is not in the range x>=1"),
+        (["rollback", "last"], "Invalid value for"),
+        (["build", "a/1", "--jobs", "0"], "Invalid value for '-j' / '--jobs'"),
         (["list", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
     ],
 )
@@ -270,7 +277,7 @@ main()
         assert json.loads(done.stdout)["message"] == text
 
 
-@pytest.mark.parametrize("command", ["list", "list --format json", "--help", "show app --format json"])
+@pytest.mark.parametrize("command", ["list", "list --format json", "--help"])
 def test_broken_pipe_is_quiet(sandbox: Sandbox, command: str) -> None:
     done = subprocess.run(
         ["bash", "-c", f'"$PY" -m envmgr {command} | head -0'],

@@ -119,10 +119,17 @@ def _fault(error: Mapping[str, object]) -> str:
 
 
 def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:
-    """What a user may look for by name: what the recipe asks for, and Python packages. Not the 60 libraries below them."""
+    """What a user may look for by name: what the recipe asks for, and Python packages. Not the 60 libraries below them.
+
+    Libraries that a recipe names are pins (`libblas * *_mkl`), which nobody looks for.
+    """
     asked = {str(spec).split()[0] for spec in recipe.input.get("specs", ())}
     needs = {d.split()[0] for d in package.depends}
-    return package.name in asked or package.noarch == "python" or bool({"python", "python_abi"} & needs)
+    return (
+        (package.name in asked and not package.name.startswith(("_", "lib")))
+        or package.noarch == "python"
+        or bool({"python", "python_abi"} & needs)
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

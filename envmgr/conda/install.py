@@ -1,16 +1,15 @@
-"""From a conda lock to an install: download, check, link into a sibling, compile, normalise, rename, capture activation."""
+"""From a conda lock to an install: download, check, link into a sibling, compile, make read-only, rename, capture activation."""
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 from envmgr.conda.activate import capture_activation
 from envmgr.conda.client import Event, call_worker
+from envmgr.conda.meta import promised_files
 from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error, pretty_json, remove_tree, sync_folder
+from envmgr.files import explain_os_error, remove_tree, sync_folder
 from envmgr.lock import CondaLock, LockedPackage
 from envmgr.manifest import InstallFacts
 from envmgr.modulespec import EnvOp
@@ -49,7 +48,7 @@ def install_lock(
             site_cache = install.prefix.conda_cache
             site_cache.mkdir(parents=True, exist_ok=True)
             _run_worker(lock, install, site, runner, reporter, jobs=jobs)
-            expected = _normalise(install.staging, lock)
+            expected = promised_files(install.staging)
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
             install.staging.rename(install.path)
             sync_folder(install.path.parent)
@@ -156,37 +155,6 @@ class _Bars:
     def _end(self, what: str) -> None:
         if what in self._stages:
             self._stages.pop(what)[1].close()
-
-
-def _normalise(staging: Path, lock: CondaLock) -> dict[str, str]:
-    """Take out of the tree what would differ between two installs of one lock; return path -> promised sha256.
-
-    Source: comparing two installs, which differ in `conda-meta/*.json` only (cache paths); CACHEDIR.TAG makes backups skip the folder.
-    """
-    by_file = {p.file_name: p for p in lock.packages}
-    (staging / "CACHEDIR.TAG").unlink(missing_ok=True)
-    expected: dict[str, str] = {}
-    for path in sorted((staging / "conda-meta").glob("*.json")):
-        record: dict[str, Any] = json.loads(path.read_bytes())
-        package = by_file[record["fn"]]
-        record |= {
-            "url": package.url,
-            "channel": package.channel,
-            "extracted_package_dir": "",
-            "package_tarball_full_path": "",
-        }
-        if isinstance(record.get("link"), dict):
-            record["link"]["source"] = ""
-        path.write_text(pretty_json(record), encoding="utf-8")
-        for item in (record.get("paths_data") or {}).get("paths", []):
-            digest = item.get("sha256_in_prefix") or item.get("sha256")
-            # Compiled files of the packages are compiled again, with hashes in place of times.
-            if digest and item.get("path_type") == "hardlink" and not item["_path"].endswith(".pyc"):
-                expected[item["_path"]] = digest
-    (staging / "conda-meta" / "history").write_text(
-        "", encoding="utf-8"
-    )  # what makes a folder an environment for conda
-    return expected
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

@@ -153,6 +153,7 @@ async def install(request: dict[str, Any]) -> None:
     from rattler.networking import middleware
 
     from envmgr.conda.download import fetch_all
+    from envmgr.conda.meta import normalise_meta
 
     task = asyncio.current_task()
     assert task is not None
@@ -180,6 +181,8 @@ async def install(request: dict[str, Any]) -> None:
         alternative_target_prefix=request["final"],
         show_progress=False,
     )
+    files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
+    await asyncio.to_thread(normalise_meta, staging, request["records"], files)
     await asyncio.to_thread(shutil.rmtree, unpacked)
 
 

@@ -286,11 +286,13 @@ def _write_modules(
     texts["lmodrc.lua"] = lmod.lmodrc_text(folder / "spider")
     texts[SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in merged.items()})
     with explain_os_error(folder):
-        (folder / "modules").mkdir()
-        for name in sorted({str(Path(p).parent) for p in texts}):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        for name in sorted({str(parent) for p in texts for parent in Path(p).parents} | {"modules"}):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name).chmod(0o755)
         for path, text in texts.items():
             (folder / path).write_text(text, encoding="utf-8")
+            # Whatever the umask: everybody loads modules, and Lmod hides from root a file of root's that others cannot read.
+            (folder / path).chmod(0o644)
     lmod.check_syntax([folder / p for p in texts if p.endswith(".lua")])
     return {path: sha256_bytes(text.encode()) for path, text in texts.items()}
 

@@ -62,7 +62,9 @@ class Statement:
         drop-system takes that empty element away at unload; printed after its last element
     """
 
-    kind: Literal["call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system"]
+    kind: Literal[
+        "call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system"
+    ]
     name: str
     arguments: tuple[str | bool, ...] = ()
 

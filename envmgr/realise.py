@@ -160,7 +160,8 @@ def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
         more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
         raise EnvmgrError(
             "install-differs",
-            f"{len(wrong)} file{'s' if len(wrong) > 1 else ''} of {install.entry} are not what the packages promise",
+            f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} {'differ' if len(wrong) > 1 else 'differs'} "
+            "from what the packages promise",
             context=[*wrong[:10], *more],
             hint="the file system or the cache is damaged: run a file system check, then build again",
         )

@@ -57,7 +57,7 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
         return
     context = []
     for outcome in failed:
-        context += [f"{outcome.entry} `{outcome.test}`:", *(f"  {line}" for line in outcome.detail.splitlines()[-12:])]
+        context += [f"{outcome.entry} `{outcome.test}`:", *(f"  {line}" for line in _shortened(outcome.detail))]
     entries = sorted({o.entry for o in failed})
     raise EnvmgrError(
         "smoke-test-failed",
@@ -65,6 +65,12 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
         context=context,
         hint="nothing was published; mend the recipe, or its tests, and build again (the install is kept and reused)",
     )
+
+
+def _shortened(text: str) -> list[str]:
+    """The beginning and the end of a long output, without empty lines: programs tell the cause in either."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines if len(lines) <= 20 else [*lines[:7], f"… {len(lines) - 19} lines …", *lines[-12:]]
 
 
 def _run_one(

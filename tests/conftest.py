@@ -47,7 +47,9 @@ class Sandbox:
 
     root: Path
     mirror: str
-    policies: dict[str, Any] = field(default_factory=lambda: {"min_free": 0, "stall_timeout": 5.0, "download_retries": 1})
+    policies: dict[str, Any] = field(
+        default_factory=lambda: {"min_free": 0, "stall_timeout": 5.0, "download_retries": 1}
+    )
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -61,7 +63,9 @@ class Sandbox:
             "name": "sandbox",
             "prefix": str(self.prefix),
             "catalogs": ["recipes"],
-            "channels": {"standin": {"url": "http://channel.invalid/standin", "mirrors": [self.mirror] if self.mirror else []}},
+            "channels": {
+                "standin": {"url": "http://channel.invalid/standin", "mirrors": [self.mirror] if self.mirror else []}
+            },
             "policies": self.policies,
             **self.settings,
         }
@@ -73,7 +77,12 @@ class Sandbox:
         name, version = entry.split("/")
         folder = self.root / "recipes" / name / version
         folder.mkdir(parents=True, exist_ok=True)
-        software = {"description": f"{name} for tests", "homepage": "https://example.org", "licence": "MIT", "category": "test"}
+        software = {
+            "description": f"{name} for tests",
+            "homepage": "https://example.org",
+            "licence": "MIT",
+            "category": "test",
+        }
         (folder.parent / "software.yaml").write_text(json.dumps(software))
         recipe = {"schema": 1, "backend": "conda", "input": {"channels": ["standin"], "specs": specs}, **fields}
         (folder / "recipe.yaml").write_text(json.dumps(recipe, indent=1))
@@ -89,7 +98,13 @@ class Sandbox:
     def run(self, *argv: str, timeout: float = 120, **extra: str) -> Done:
         """Run `envmgr ARGV…` to its end; a traceback on stderr fails the test whatever the exit code."""
         done = subprocess.run(
-            self.command(*argv), cwd=self.root, env=self.environ(**extra), capture_output=True, text=True, timeout=timeout, check=False
+            self.command(*argv),
+            cwd=self.root,
+            env=self.environ(**extra),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
@@ -102,7 +117,12 @@ class Sandbox:
     def start(self, *argv: str, **extra: str) -> subprocess.Popen[str]:
         """Start `envmgr ARGV…` and return at once."""
         return subprocess.Popen(
-            self.command(*argv), cwd=self.root, env=self.environ(**extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            self.command(*argv),
+            cwd=self.root,
+            env=self.environ(**extra),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def shell(self, script: str, shell: str = "bash", timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -121,12 +141,16 @@ class Sandbox:
 
     def current(self) -> int | None:
         link = self.prefix / "current"
-        return int(os.readlink(link).rpartition("/")[2]) if link.is_symlink() else None
+        return int(link.readlink().name) if link.is_symlink() else None
 
     def leftovers(self) -> list[str]:
         """What should never stay: staging folders, trees without a manifest, temporary files."""
-        found = [p for p in self.prefix.glob("store/*/.staging-*")]
-        found += [p for p in self.prefix.glob("store/*/*") if p.is_dir() and not p.with_name(f"{p.name}.manifest.json").exists()]
+        found = list(self.prefix.glob("store/*/.staging-*"))
+        found += [
+            p
+            for p in self.prefix.glob("store/*/*")
+            if p.is_dir() and not p.with_name(f"{p.name}.manifest.json").exists()
+        ]
         found += [p for p in self.prefix.rglob("*.tmp") if "cache" not in p.parts]
         return sorted(str(p.relative_to(self.prefix)) for p in found)
 

@@ -403,6 +403,38 @@ def test_failing_smoke_test_publishes_nothing_and_the_install_is_reused(box: San
     assert (box.current(), again["generation"], again["parent"]) == (3, 3, 1)
 
 
+def test_smoke_test_of_a_module_that_does_not_load_shows_what_lmod_said(box: Sandbox) -> None:
+    box.recipe("foe/1.0", ["shared"], conflicts=["hello"])
+    box.recipe("one/1.0", ["shared"], depends=["hello/1.0", "foe/1.0"])
+    box.ok("lock", "foe/1.0", "one/1.0")
+    done = box.run("build", "one/1.0")
+    assert done.code == 3
+    text = error_of(done, box)
+    assert text.startswith("error[smoke-test-failed]: 1 smoke test of one/1.0 failed\n  one/1.0 `load`:\n"), text
+    assert 'Cannot load module "foe/1.0" because these module(s) are loaded:' in text
+    assert "    exit status 97\n" in text
+    assert box.current() == 1
+
+
+def test_long_output_of_a_smoke_test_is_shortened_in_the_middle(box: Sandbox) -> None:
+    box.recipe("bad/1.0", HELLO, tests=[{"name": "talks", "run": "seq 1000; exit 3"}])
+    box.ok("lock", "bad/1.0")
+    text = error_of(box.run("build", "bad/1.0"), box)
+    shown = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert shown == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+        "6",
+        "7",
+        "… 982 lines …",
+        *(str(n) for n in range(990, 1001)),
+        "exit status 3",
+    ]
+
+
 @pytest.mark.parametrize(
     ("run", "end"),
     [

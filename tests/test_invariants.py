@@ -289,12 +289,11 @@ def test_an_install_that_was_tampered_with_is_not_published(
 def test_verify_finds_a_published_install_that_was_tampered_with(sandbox: Sandbox) -> None:
     build(sandbox, "hello/1.0", HELLO)
     change(path_of(sandbox, "hello/1.0") / "bin/hello-prefix")
-    done = sandbox.run("verify")
+    done = sandbox.run("verify", "--format", "json")
     assert done.code == 1
-    assert done.stdout == (
-        "error[install]: hello/1.0: bin/hello-prefix: size, sha256 changed\n"
-        "1 installs verified, 1 differ from their manifest\n"
-    )
+    assert [(f["severity"], f["where"], f["found"]) for f in done.data["findings"]] == [
+        ("error", "hello/1.0", "bin/hello-prefix: size, sha256 changed")
+    ]
 
 
 def test_a_package_that_does_not_hold_what_it_promises_is_not_installed(
@@ -322,7 +321,7 @@ def test_a_package_that_does_not_hold_what_it_promises_is_not_installed(
     done = sandbox.run("build", "liar/1.0")
     assert done.code == 3
     assert error_of(done, sandbox) == (
-        "error[install-differs]: 1 file of liar/1.0 are not what the packages promise\n"
+        "error[install-differs]: 1 file of liar/1.0 differs from what the packages promise\n"
         "  share/liar/a: another sha256 than its package says\n"
         "  liar/1.0 was not built\n"
         "  log: LOG\n"
@@ -449,8 +448,8 @@ def test_policy_user_site_lets_home_local_in_and_renders_again(python_box: Sandb
     before = python_box.current()
     python_box.policies["user_site"] = True
     python_box.write_site()
-    dry = python_box.ok("build", "py/1.0", "--dry-run")
-    assert "module: module rendered again" in dry.stdout
+    dry = python_box.ok("build", "py/1.0", "--dry-run", "--format", "json").data
+    assert (dry["rerender"], [s["publish"] for s in dry["steps"]]) == (True, ["module"])
     python_box.ok("build", "py/1.0")
     assert python_box.current() == (before or 0) + 1
     done = python_box.shell("module load py/1.0; python -c 'import only_there'")

@@ -139,7 +139,12 @@ def test_operations_refuse_a_list_without_a_separator() -> None:
 
 
 def test_operations_edit_one_list_of_words_once_in_the_order_of_its_changes() -> None:
-    ops = [op("prepend", "V", "a", " "), op("prepend", "V", "b", " "), op("append", "V", "y", " "), op("append", "V", "z", ";")]
+    ops = [
+        op("prepend", "V", "a", " "),
+        op("prepend", "V", "b", " "),
+        op("append", "V", "y", " "),
+        op("append", "V", "z", ";"),
+    ]
     wraps = [s for s in operations(spec("app/1", *ops), WARN) if s.kind == "wrap"]
     assert [s.arguments for s in wraps] == [("b a y", "b a ", " y"), ("z", "", ";z")]
 

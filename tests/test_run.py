@@ -75,6 +75,15 @@ def cancelled_soon(tmp_path: Path) -> Iterator[tuple[Runner, Path]]:
     thread.join()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> Iterator[None]:
+    """What pytest and hypothesis hold need not be looked at twice a test."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def no_open_pipes() -> Iterator[None]:
     """Every test here fails when it leaves a pipe open or a zombie behind."""

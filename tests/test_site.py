@@ -5,6 +5,7 @@ import os
 import pwd
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +148,8 @@ def test_load_site_names_the_number_of_an_owner_without_a_name(tmp_path: Path, m
     assert untrusted(path).message == f"{path} belongs to uid {path.stat().st_uid}, neither to you nor to root"
 
 
-def test_load_site_accepts_a_file_of_root_for_everybody(tmp_path: Path) -> None:
+def test_load_site_accepts_a_file_of_root_for_everybody() -> None:
     """As `nobody`, where we may change to it; else as ourselves, with our own file."""
-    path = write(tmp_path)
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -157,11 +157,12 @@ def test_load_site_accepts_a_file_of_root_for_everybody(tmp_path: Path) -> None:
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "print(load_site(Path(sys.argv[1]), {}).prefix)\n"
     )
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):  # pytest makes its folders private
-        folder.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
-    )
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are private
+        Path(folder).chmod(0o755)
+        path = write(Path(folder))
+        done = subprocess.run(
+            [sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+        )
     assert (done.stdout, done.stderr) == ("/shared/envmgr\n", "")
 
 

@@ -233,7 +233,7 @@ def test_make_read_only_does_not_reach_through_links(tmp_path: Path) -> None:
 
 
 def test_make_read_only_sets_the_group_of_everything(tmp_path: Path) -> None:
-    group = 65534 if os.geteuid() == 0 else os.getgroups()[-1]
+    group = 65534 if os.geteuid() == 0 else [os.getegid(), *os.getgroups()][-1]
     root = make_tree(tmp_path / "tree")
     make_read_only(root, group=group)
     assert {p.lstat().st_gid for p in (root, *root.rglob("*"))} == {group}

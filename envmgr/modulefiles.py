@@ -226,9 +226,10 @@ def templates_digest(templates: Path) -> str:
 
 
 def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: str) -> str:
-    """sha256 over all that decides the entry's text and its part of `.modulerc.lua`, less the generation's number.
+    """sha256 over all that decides what a generation holds of the entry, less its number and its install.
 
-    Hashed are the statements themselves: what the text does not show (packages, tests) does not change it.
+    That is its text, as the statements themselves, its part of `.modulerc.lua`, and its smoke tests, which `envmgr test`
+    takes from the generation.
     """
     form = {
         "schema": _FINGERPRINT_SCHEMA,
@@ -236,6 +237,7 @@ def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: st
         "entry": [spec.name, spec.version],
         "default": spec.default,
         "hidden": spec.hidden,
+        "tests": [[t.name, t.run, list(t.needs), t.timeout] for t in spec.tests],
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies)],
     }
     return sha256_bytes(canonical_json(form))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -11,10 +12,45 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from envmgr.files import sha256_file
+from envmgr.manifest import differences, read_manifest
 from tests.conftest import Done, Sandbox
 
 NOT_BUILT = "what was fetched is kept: run the same command again"
+
+
+_LOCKS: dict[tuple[str, ...], dict[str, bytes]] = {}
+
+
+def locked(box: Sandbox, entry: str, specs: list[str], **fields: Any) -> Path:
+    """Like `box.recipe`, with its lock beside it. A lock does not name its entry: one of the same specs is used again."""
+    folder = box.recipe(entry, specs, **fields)
+    names = ("conda-lock.yml", "conda-lock.records.json")
+    if tuple(specs) not in _LOCKS:
+        box.ok("lock", entry)
+        _LOCKS[tuple(specs)] = {name: (folder / name).read_bytes() for name in names}
+    for name, data in _LOCKS[tuple(specs)].items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def complete(box: Sandbox, number: int | None) -> None:
+    """`current` names this generation, and it and its installs are what their record and manifests say, to the byte."""
+    assert box.current() == number
+    if number is None:
+        return
+    folder = box.prefix / f"generations/{number:04d}"
+    record = json.loads((folder / "generation.json").read_text())
+    assert record["number"] == number
+    present = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert present == {*record["files"], "generation.json"}
+    for path, digest in record["files"].items():
+        assert sha256_file(folder / path) == digest, path
+    for entry in record["entries"].values():
+        install = box.prefix / entry["path"]
+        assert differences(install, read_manifest(install.with_name(f"{install.name}.manifest.json"))) == []
 
 
 def error_of(done: Done, box: Sandbox) -> str:

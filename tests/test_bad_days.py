@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Sandbox
-from tests.scenes import error_of, finish, kill, no_processes, parts, plain, processes, wait_for
+from tests.scenes import complete, error_of, finish, kill, locked, no_processes, parts, plain, processes, wait_for
 from tests.standin.channel import Channel
 from tests.standin.server import Fault, Server, serve
 
@@ -31,11 +31,10 @@ FREE = (
 @pytest.fixture
 def box(sandbox: Sandbox) -> Sandbox:
     """`kept` is published as generation 1; `hello` and the slow-testing `tested` are locked."""
-    sandbox.recipe("kept/1.0", ["hello-activate"])
-    sandbox.recipe("hello/1.0", ["hello-prefix"])
+    locked(sandbox, "kept/1.0", ["hello-activate"])
+    locked(sandbox, "hello/1.0", ["hello-prefix"])
     slow = f"cd {sandbox.root}; touch testing; sleep 60"
-    sandbox.recipe("tested/1.0", ["hello-prefix"], tests=[{"name": "slow", "run": slow}])
-    sandbox.ok("lock", "kept/1.0", "hello/1.0", "tested/1.0")
+    locked(sandbox, "tested/1.0", ["hello-prefix"], tests=[{"name": "slow", "run": slow}])
     sandbox.ok("build", "kept/1.0")
     return sandbox
 
@@ -51,20 +50,6 @@ def server(box: Sandbox, channel: Channel) -> Iterator[Server]:
 def quick(box: Sandbox) -> None:
     """Mend the recipe whose smoke test hangs."""
     box.recipe("tested/1.0", ["hello-prefix"], tests=[{"name": "quick", "run": "hello-prefix"}])
-
-
-def complete(box: Sandbox, number: int | None) -> None:
-    """`current` names this generation, and every file in it is there with the content that its record says."""
-    assert box.current() == number
-    if number is None:
-        return
-    done = box.ok("test")  # loads every module through the cache
-    assert f"generation {number}" in done.stdout
-    record = json.loads((box.prefix / "current/generation.json").read_text())
-    assert record["number"] == number
-    for path in record["files"]:
-        assert (box.prefix / "current" / path).is_file()
-    box.ok("verify")
 
 
 def rerun(box: Sandbox, entry: str) -> int:
@@ -139,8 +124,7 @@ def test_kill_in_a_download_then_a_rerun(box: Sandbox, server: Server) -> None:
 
 def test_kill_while_python_is_compiled_and_hashed_then_a_rerun(box: Sandbox) -> None:
     """The long steps of a large install, each with processes of its own; every kill is followed by the next build."""
-    box.recipe("py/1.0", ["python"], tests=[{"name": "runs", "run": "python -c 'import ssl'"}])
-    box.ok("lock", "py/1.0")
+    locked(box, "py/1.0", ["python"], tests=[{"name": "runs", "run": "python -c 'import ssl'"}])
     signs: dict[str, Callable[[], object]] = {
         "linking": lambda: staging(box),
         "python linked": lambda: any(box.prefix.glob("store/py/.staging-*/bin/python")),
@@ -213,8 +197,7 @@ def test_leftovers_that_cannot_be_removed_do_not_stop_other_builds(box: Sandbox)
 
 
 def rerun_all(box: Sandbox) -> None:
-    box.recipe("last/1.0", ["shared"])
-    box.ok("lock", "last/1.0")
+    locked(box, "last/1.0", ["shared"])
     rerun(box, "last/1.0")
 
 
@@ -271,8 +254,7 @@ def test_interrupt_in_a_smoke_test(box: Sandbox, number: int) -> None:
 
 
 def test_interrupt_while_compiling(box: Sandbox) -> None:
-    box.recipe("py/1.0", ["python"])
-    box.ok("lock", "py/1.0")
+    locked(box, "py/1.0", ["python"])
     process = box.start("build", "py/1.0", "hello/1.0", "-j", "2")
     wait_for(lambda: any(box.prefix.glob("store/py/.staging-*/lib/python3*/__pycache__/*")), what="compilation")
     stop(box, process)
@@ -346,8 +328,7 @@ def test_second_builder_takes_over_from_one_that_is_killed(box: Sandbox, server:
 
 def test_two_publishes_at_once_are_both_published(box: Sandbox) -> None:
     for entry in ("one/1.0", "two/1.0"):
-        box.recipe(entry, ["shared"], tests=[{"name": "slow", "run": "sleep 0.7"}])
-        box.ok("lock", entry)
+        locked(box, entry, ["shared"], tests=[{"name": "slow", "run": "sleep 0.7"}])
         box.ok("build", "--no-publish", entry)
     both = [box.start("publish", e) for e in ("one/1.0", "two/1.0")]
     done = [finish(p) for p in both]
@@ -369,8 +350,7 @@ def entries(box: Sandbox) -> dict[str, object]:
 def test_builds_of_many_entries_at_once_end_in_one_generation_with_all(box: Sandbox) -> None:
     names = [f"many{n}/1.0" for n in range(4)]
     for name in names:
-        box.recipe(name, ["shared"])
-    box.ok("lock", *names)
+        locked(box, name, ["shared"])
     running = [box.start("build", n) for n in names]
     done = [finish(p) for p in running]
     assert [d.code for d in done] == [0] * 4, [d.stderr for d in done]
@@ -491,11 +471,10 @@ def small(tmp_path: Path, channel: Channel) -> Iterator[Small]:
     box = Small(tmp_path, str(channel.folder))
     box.settings["prefix"] = str(tmp_path / "prefix")
     box.write_site()
-    box.recipe("kept/1.0", ["hello-activate"])
-    box.recipe("hello/1.0", ["hello-prefix"])
-    box.recipe("py/1.0", ["python"])
-    plainly = Sandbox(tmp_path, str(channel.folder))
-    plainly.ok("lock", "kept/1.0", "hello/1.0", "py/1.0")
+    plainly = Sandbox(tmp_path, str(channel.folder))  # `box` itself needs its mount
+    locked(plainly, "kept/1.0", ["hello-activate"])
+    locked(plainly, "hello/1.0", ["hello-prefix"])
+    locked(plainly, "py/1.0", ["python"])
     for sidecar in tmp_path.glob("recipes/*/*/conda-lock.records.json"):
         sidecar.unlink()
     yield box
@@ -516,7 +495,7 @@ def full(box: Small, *argv: str) -> str:
 
 def test_too_little_space_is_told_before_the_first_byte(small: Small, channel: Channel) -> None:
     small.mount("20m")
-    Sandbox(small.root, str(channel.folder)).ok("lock", "py/1.0")  # with its sidecar
+    locked(small, "py/1.0", ["python"])  # with its sidecar
     size = next(r["size"] for r in channel.records.values() if r["name"] == "python")
     small.policies["min_free"] = 2 << 30
     small.write_site()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.conftest import Sandbox
-from tests.scenes import error_of, no_processes, parts, plain, processes
+from tests.scenes import error_of, locked, no_processes, parts, plain, processes
 from tests.standin.channel import Channel
 from tests.standin.server import Fault, Server, serve
 
@@ -41,9 +40,8 @@ def server(channel: Channel) -> Iterator[Server]:
 @pytest.fixture
 def box(sandbox: Sandbox, server: Server) -> Sandbox:
     """Locked from the channel's folder, installed from the server. `hello` needs one download, `kept` is published."""
-    sandbox.recipe("hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
-    sandbox.recipe("kept/1.0", ["hello-activate"])
-    sandbox.ok("lock", "hello/1.0", "kept/1.0")
+    locked(sandbox, "hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
+    locked(sandbox, "kept/1.0", ["hello-activate"])
     use(sandbox, server.url)
     sandbox.ok("build", "kept/1.0")
     return sandbox
@@ -168,8 +166,7 @@ def test_wrong_sha256_in_the_lock(box: Sandbox, channel: Channel, from_folder: b
 
 
 def test_wrong_sha256_is_not_helped_by_a_warm_cache(box: Sandbox) -> None:
-    box.recipe("twin/1.0", ["hello-prefix"])
-    box.ok("lock", "twin/1.0")
+    locked(box, "twin/1.0", ["hello-prefix"])
     box.ok("build", "twin/1.0")  # the same package, now in the cache
     wrong_lock(box)
     done = box.run("build", "hello/1.0")
@@ -180,8 +177,7 @@ def test_wrong_sha256_is_not_helped_by_a_warm_cache(box: Sandbox) -> None:
 
 
 def test_damaged_cache_is_noticed_and_mended(box: Sandbox) -> None:
-    box.recipe("twin/1.0", ["hello-prefix"])
-    box.ok("lock", "twin/1.0")
+    locked(box, "twin/1.0", ["hello-prefix"])
     box.ok("build", "twin/1.0")
     archives = list(box.prefix.glob(f"cache/conda/**/{FILE}"))
     assert len(archives) == 1
@@ -342,15 +338,13 @@ def test_locking_without_network_says_which_url_and_how_to_mirror(sandbox: Sandb
 def test_full_cache_needs_no_network(box: Sandbox) -> None:
     box.ok("build", "hello/1.0")
     use(box)
-    box.recipe("again/1.0", ["hello-prefix"])
-    shutil.copy(box.root / "recipes/hello/1.0/conda-lock.yml", box.root / "recipes/again/1.0")
+    locked(box, "again/1.0", ["hello-prefix"])
     box.ok("build", "again/1.0")
     assert box.current() == 3
 
 
 def test_one_bad_entry_of_two_keeps_the_other_install(box: Sandbox, server: Server) -> None:
-    box.recipe("six/1.0", ["shared"])
-    box.ok("lock", "six/1.0")
+    locked(box, "six/1.0", ["shared"])
     server.faults["noarch/hello-prefix*"] = Fault("404")
     done = box.run("build", "-j", "2", "hello/1.0", "six/1.0")
     assert done.code == 3
@@ -365,8 +359,7 @@ def test_one_bad_entry_of_two_keeps_the_other_install(box: Sandbox, server: Serv
 
 
 def test_archive_is_fetched_once_for_two_entries(box: Sandbox, server: Server) -> None:
-    box.recipe("twin/1.0", ["hello-prefix"])
-    box.ok("lock", "twin/1.0")
+    locked(box, "twin/1.0", ["hello-prefix"])
     server.faults["noarch/hello-prefix*"] = Fault("slow", rate=3000)
     box.ok("build", "-j", "2", "hello/1.0", "twin/1.0")
     assert requests(server) == [200]

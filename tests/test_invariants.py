@@ -15,7 +15,7 @@ import pytest
 
 from envmgr.files import remove_tree, sha256_file
 from tests.conftest import PYTHON, Sandbox
-from tests.scenes import error_of, plain, snapshot
+from tests.scenes import error_of, locked, plain, snapshot
 from tests.standin import package as standin
 from tests.standin.channel import Channel
 from tests.standin.wheels import compressor
@@ -24,8 +24,7 @@ HELLO = ["hello-prefix"]
 
 
 def build(box: Sandbox, entry: str, specs: list[str], **fields: Any) -> dict[str, Any]:
-    box.recipe(entry, specs, **fields)
-    box.ok("lock", entry)
+    locked(box, entry, specs, **fields)
     return box.ok("build", entry, "--format", "json").data
 
 
@@ -193,8 +192,7 @@ def numbers(box: Sandbox) -> list[int]:
 
 def test_numbers_are_never_used_again(sandbox: Sandbox) -> None:
     build(sandbox, "hello/1.0", HELLO)
-    sandbox.recipe("bad/1.0", HELLO, tests=[{"name": "bad", "run": "false"}])
-    sandbox.ok("lock", "bad/1.0")
+    locked(sandbox, "bad/1.0", HELLO, tests=[{"name": "bad", "run": "false"}])
     assert sandbox.run("build", "bad/1.0").code == 3  # takes 2
     build(sandbox, "other/1.0", ["shared"])  # 3
     sandbox.ok("rollback", "1")
@@ -227,8 +225,7 @@ def test_a_shell_works_without_locks_or_writable_prefix(sandbox: Sandbox) -> Non
 
 
 def unpublished(box: Sandbox) -> Path:
-    box.recipe("hello/1.0", HELLO, tests=[{"name": "runs", "run": "hello-prefix"}])
-    box.ok("lock", "hello/1.0")
+    locked(box, "hello/1.0", HELLO, tests=[{"name": "runs", "run": "hello-prefix"}])
     box.ok("build", "--no-publish", "hello/1.0")
     manifest = next(box.prefix.glob("store/hello/*.manifest.json"))
     return manifest.with_name(manifest.name.removesuffix(".manifest.json"))
@@ -350,8 +347,7 @@ def test_smoke_tests_run_through_the_staged_generation_before_the_flip(sandbox: 
 
 def test_smoke_tests_do_not_see_the_callers_shell(sandbox: Sandbox) -> None:
     test = 'test -z "$SECRET$LD_LIBRARY_PATH$PYTHONPATH" && test "$HOME" != "$REAL" && ! test -t 0'
-    sandbox.recipe("hello/1.0", HELLO, tests=[{"name": "clean", "run": test}])
-    sandbox.ok("lock", "hello/1.0")
+    locked(sandbox, "hello/1.0", HELLO, tests=[{"name": "clean", "run": test}])
     sandbox.ok("build", "hello/1.0", SECRET="x", LD_LIBRARY_PATH="/nowhere", PYTHONPATH="/nowhere")
     assert sandbox.current() == 1
 
@@ -359,9 +355,8 @@ def test_smoke_tests_do_not_see_the_callers_shell(sandbox: Sandbox) -> None:
 def test_changed_templates_test_every_module_again(sandbox: Sandbox) -> None:
     build(sandbox, "hello/1.0", HELLO, tests=[{"name": "counted", "run": f"echo x >>{sandbox.root}/count"}])
     sandbox.policies["user_site"] = True
-    sandbox.recipe("py/1.0", ["shared"])
     sandbox.write_site()
-    sandbox.ok("lock", "py/1.0")
+    locked(sandbox, "py/1.0", ["shared"])
     sandbox.ok("build", "py/1.0")
     # hello has no Python, so the policy does not change its text, and it is not tested again; its render digest is.
     assert (sandbox.root / "count").read_text() == "x\n"

@@ -70,7 +70,9 @@ def test_manifest_of_an_empty_install_round_trips(tmp_path: Path) -> None:
     assert differences(tmp_path / "empty", manifest) == []
 
 
-NAMES = st.text(st.characters(exclude_characters="\0/") | st.sampled_from('\n\udcff\u2028"\\'), min_size=1, max_size=6)
+NAMES = st.text('ab\n\udcff\u2028"\\', min_size=1, max_size=6) | st.text(
+    st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=6
+)
 
 
 @given(st.lists(st.builds(TreePath, NAMES, st.just("file"), st.just(0o444), st.integers(0, 9), NAMES), max_size=4))

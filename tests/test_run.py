@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr import run as run_module
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
 from envmgr.run import Completed, Runner, clean_env
 
@@ -82,6 +83,11 @@ def quick_collections() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "_GRACE", 0.4)
 
 
 @pytest.fixture(autouse=True)
@@ -212,6 +218,7 @@ def test_run_ends_a_command_that_takes_too_long_and_keeps_what_it_wrote() -> Non
     assert (error.returncode, error.stdout, error.stderr) == (None, "begun\n", "trouble\n")
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_run_kills_what_ignores_sigterm_at_a_timeout(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     with pytest.raises(CommandError, match=r"no end after 0\.3 s"):
@@ -219,6 +226,17 @@ def test_run_kills_what_ignores_sigterm_at_a_timeout(tmp_path: Path) -> None:
     assert not alive(pid_in(pid))
 
 
+@pytest.mark.usefixtures("short_grace")
+def test_run_returns_though_a_daemon_of_the_command_keeps_the_pipes(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    start = time.monotonic()
+    done = sh(f"setsid sh -c 'echo $$ >{pid}; exec sleep 60' & while ! [ -s {pid} ]; do sleep 0.02; done; echo done")
+    assert time.monotonic() - start < 20
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    os.kill(pid_in(pid), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("short_grace")
 def test_run_is_not_held_up_by_a_daemon_that_keeps_the_pipes(tmp_path: Path) -> None:
     """It left our process group, so we cannot end it; its command's timeout must count all the same."""
     pid = tmp_path / "pid"

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from envmgr import __version__
-from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.errors import Bug, EnvmgrError, InputError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.commands import Context
@@ -360,7 +361,7 @@ def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format, *, writ
         from envmgr.run import Runner
         from envmgr.site import find_site, load_site
 
-        found = load_site(find_site(site, os.environ, Path.cwd()), os.environ)
+        found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
         runner = Runner()
         if writes_prefix:
             os.umask(found.policies.mask)
@@ -385,41 +386,65 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
 
 
 def _finish(work: Callable[[], Any], fmt: Format) -> NoReturn:
+    """Do the work, print its result or its error, exit with its code."""
+    code, show = _outcome(work, fmt)
+    try:
+        show()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()  # `envmgr list | head` has what it wanted
+    except OSError as error:
+        _silence_stdout()
+        code = EnvmgrError.exit_code
+        failure = EnvmgrError("output-failed", "the result could not be written to stdout", context=str(error))
+        with suppress(OSError):
+            sys.stderr.write(failure.render() + "\n")
+    raise typer.Exit(code)
+
+
+def _outcome(work: Callable[[], Any], fmt: Format) -> tuple[int, Callable[[], None]]:
+    """The exit code, and what prints the rest. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     from envmgr.render import print_error, print_json, to_data
 
     try:
         result = work()
-        if fmt == Format.json:
-            print_json(result.schema, to_data(result))
-        else:
-            from envmgr.render_text import show
-
-            show(result)
-        sys.stdout.flush()
     except KeyboardInterrupt:
-        print_error(Interrupted(), fmt.value)
-        raise typer.Exit(Interrupted.exit_code) from None
-    except EnvmgrError as error:
-        print_error(error, fmt.value)
-        raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # `envmgr list | head`: the interpreter's own flush must not complain
-        raise typer.Exit(0) from None
-    raise typer.Exit(getattr(result, "exit_code", 0))
-
-
-def main() -> None:
-    """The entry point. Anything unexpected is a bug of ours: exit code 4, with what is needed to report it."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plugins costs 10 ms at every start
-    try:
-        app()
+        error: EnvmgrError = Interrupted()
+    except EnvmgrError as expected:
+        error = expected
     except Exception:  # noqa: BLE001 - the one exit point for bugs
         import traceback
 
-        sys.stderr.write(traceback.format_exc())
-        sys.stderr.write(
-            f"error[bug]: envmgr {__version__} did not expect this\n\nhint: report it with the lines above\n"
-        )
-        sys.exit(4)
+        with suppress(OSError):
+            sys.stderr.write(traceback.format_exc())
+        error = Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
+    else:
+        code = getattr(result, "exit_code", 0)
+        if fmt == Format.json:
+            return code, lambda: print_json(result.schema, to_data(result))
+        from envmgr.render_text import show
+
+        return code, lambda: show(result)
+    return error.exit_code, lambda: print_error(error, fmt.value)
+
+
+def _silence_stdout() -> None:
+    """The interpreter flushes stdout once more at its end, and must not complain then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _working_folder() -> Path:
+    """Where a site is looked for; `/` when the working folder was removed under us."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
+def main() -> None:
+    """The entry point."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for plugins costs 10 ms at every start
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+    app()

@@ -33,7 +33,7 @@ def amount(done: int, unit: str) -> str:
         return counted(done, unit)
     value = float(done)
     for name in ("B", "kB", "MB"):
-        if value < 1000:
+        if value < (1000 if name == "B" else 999.95):  # what would be shown as 1000.0 is one of the next
             return f"{value:.0f} {name}" if name == "B" else f"{value:.1f} {name}"
         value /= 1000
     return f"{value:.2f} GB"

@@ -46,6 +46,15 @@ class DriftError(EnvmgrError):
     exit_code = 1
 
 
+class Bug(EnvmgrError):  # noqa: N818 - what it is, to whoever reads the line
+    """Something that should not happen: ours to mend. Exit code 4."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__("bug", message, hint=hint)
+
+
 class CommandError(EnvmgrError):
     """A subprocess failed: carries its command, status and the end of its output."""
 

@@ -77,7 +77,10 @@ def read_manifest(path: Path) -> Manifest:
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise EnvmgrError(
-            "manifest-damaged", f"{path} cannot be read", context=str(error), hint="`envmgr gc` and build again"
+            "manifest-damaged",
+            f"{path} cannot be read",
+            context=str(error),
+            hint="remove it and its install, then build the entry again",
         ) from None
 
 

@@ -237,7 +237,7 @@ def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: st
         "entry": [spec.name, spec.version],
         "default": spec.default,
         "hidden": spec.hidden,
-        "tests": [[t.name, t.run, list(t.needs), t.timeout] for t in spec.tests],
+        "tests": [[t.name, t.run, list(t.needs), float(t.timeout)] for t in spec.tests],
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies)],
     }
     return sha256_bytes(canonical_json(form))

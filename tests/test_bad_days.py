@@ -144,6 +144,42 @@ def test_kill_while_python_is_compiled_and_hashed_then_a_rerun(box: Sandbox) -> 
     assert rerun(box, "py/1.0") == 2
 
 
+def test_worker_that_is_killed_alone_is_told(box: Sandbox, server: Server) -> None:
+    """As the kernel does when memory runs out."""
+    server.faults["noarch/hello-prefix*"] = Fault("stall", times=1)
+    process = box.start("build", "hello/1.0")
+    wait_for(server.stalled.is_set, what="half a download")
+    worker = next(int(p.partition(":")[0]) for p in processes(box) if "envmgr.conda.worker" in p)
+    os.kill(worker, signal.SIGKILL)
+    done = finish(process)
+    assert done.code == 3
+    assert error_of(done, box) == (
+        "error[worker-died]: the rattler worker was ended by SIGKILL (out of memory?) before it was done\n"
+        "  hello/1.0 was not built\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: run the same command again: what was downloaded is kept"
+    )
+    assert box.leftovers() == []
+    complete(box, 1)
+    assert rerun(box, "hello/1.0") == 2
+
+
+def test_kill_in_a_garbage_collection_then_another(box: Sandbox) -> None:
+    box.policies["keep_days"] = 0
+    box.write_site()
+    locked(box, "py/1.0", ["python"])
+    box.ok("build", "--no-publish", "py/1.0")
+    process = box.start("gc")
+    wait_for(lambda: not any(box.prefix.glob("store/py/*.manifest.json")), what="the end of the manifest")
+    kill(process)
+    complete(box, 1)
+    box.ok("gc")
+    assert box.leftovers() == []
+    assert not list(box.prefix.glob("store/py/*"))
+    assert rerun(box, "hello/1.0") == 2
+
+
 def test_kill_around_the_flip_leaves_one_of_two_complete_generations(box: Sandbox) -> None:
     process = box.start("build", "hello/1.0")
     wait_for((box.prefix / "generations/0002/generation.json").exists, what="the record")

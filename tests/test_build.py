@@ -675,6 +675,33 @@ def test_folder_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox, b
     assert done.stderr.startswith(f"error[not-writable]: cannot write {prefix / folder}\n")
 
 
+def test_lock_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox) -> None:
+    box = open_box
+    prefix = Path(str(box.settings["prefix"]))
+    box.ok("build", "hello/1.0")
+    lock = prefix / "var/lock/publish.lock"
+    if os.geteuid() == 0:
+        os.chown(lock, 0, 0)
+    lock.chmod(0o444)
+    done = box.run("remove", "hello/1.0")
+    assert done.code == 3
+    start = done.stderr.index("error[")
+    assert done.stderr[start:].startswith(f"error[not-writable]: cannot write {lock}\n")
+    assert box.ok("list", "--format", "json").data["generation"] == 1
+    lock.unlink()
+    box.ok("remove", "hello/1.0")
+
+
+def test_prefix_that_cannot_be_made(open_box: OpenSandbox) -> None:
+    box = open_box
+    (box.root / "cluster/file").write_text("")
+    box.settings["prefix"] = str(box.root / "cluster/file/prefix")
+    box.write_site()
+    done = box.run("build", "hello/1.0")
+    assert done.code == 3
+    assert error_of(done, box).splitlines()[1].startswith("  [Errno 20] Not a directory: 'ROOT/cluster/file/prefix")
+
+
 def test_prefix_folder_that_root_makes_belongs_to_the_build_user(open_box: OpenSandbox, build_user: str) -> None:
     """Its parents stay as they are, or root's."""
     box = open_box

@@ -352,7 +352,7 @@ def test_smoke_tests_do_not_see_the_callers_shell(sandbox: Sandbox) -> None:
     assert sandbox.current() == 1
 
 
-def test_changed_templates_test_every_module_again(sandbox: Sandbox) -> None:
+def test_only_modules_whose_text_changes_are_tested_again(sandbox: Sandbox) -> None:
     build(sandbox, "hello/1.0", HELLO, tests=[{"name": "counted", "run": f"echo x >>{sandbox.root}/count"}])
     sandbox.policies["user_site"] = True
     sandbox.write_site()

@@ -152,7 +152,7 @@ def test_spider_cache_fails_with_what_lmod_said(tmp_path) -> None:
     lines = caught.value.render().splitlines()
     assert lines[:2] == [
         f"error[spider-cache-failed]: Lmod could not make its cache of {tree.modules}",
-        f"  `{command}` failed: exit status 1",
+        f"  `{command[:300]}` failed: exit status 1",
     ]
     assert len(lines) == 3
     assert lines[2].startswith("  mkdir: cannot create directory ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -59,10 +60,17 @@ def call_worker(
         raise failure(result, request)
     raise EnvmgrError(
         "worker-died",
-        f"the rattler worker ended with status {done.returncode} before it was done",
+        f"the rattler worker {_end(done.returncode)} before it was done",
         context=done.stderr.strip().splitlines()[-5:],
         hint="run the same command again: what was downloaded is kept",
     )
+
+
+def _end(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+    return f"was ended by {name}{' (out of memory?)' if -status == signal.SIGKILL else ''}"
 
 
 def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:

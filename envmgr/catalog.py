@@ -140,7 +140,8 @@ class Catalog:
                 faults += [
                     f"{recipe}: bad name `{part}`: {why}" for part in (name, version) if (why := fault_in_part(part))
                 ]
-                folded[f"{name}/{version}".lower()].add(f"{name}/{version}")
+                folded[name.lower()].add(name)
+                folded[f"{name.lower()}/{version.lower()}"].add(f"{name}/{version}")
         return faults + [
             f"{' and '.join(sorted(names))} differ only by case" for names in folded.values() if len(names) > 1
         ]

@@ -18,6 +18,7 @@ from envmgr.errors import Bug, EnvmgrError, InputError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.commands import Context
+    from envmgr.site import Site
 
 app = typer.Typer(
     name="envmgr",
@@ -292,7 +293,7 @@ def test(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption
 
         return test_entries(ctx, entries or ())
 
-    _run(verb, site, fmt)
+    _run(verb, site, fmt, writes_prefix=os.geteuid() == 0)  # root must not run an entry's commands as root
 
 
 @app.command()
@@ -365,19 +366,25 @@ def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format, *, writ
         runner = Runner()
         if writes_prefix:
             os.umask(found.policies.mask)
-            drop_to(found.build_user, found.prefix)
+            drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
         _stop_by(signal.SIGINT, runner.cancel.set)
         _stop_by(signal.SIGTERM, runner.cancel.set)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+            _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
         return verb(Context(found, runner, make_reporter(quiet=fmt == Format.json), dict(os.environ)))
 
     _finish(work, fmt)
+
+
+def _read_by_verbs(site: Site) -> list[Path]:
+    return [*([site.source] if site.source else []), *(c for c in site.catalogs if c.exists())]
 
 
 def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     """The first signal stops the work, which then cleans up; further ones do not disturb that."""
 
     def stop(_signal: int, _frame: object) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_IGN)
         cancel()
         raise KeyboardInterrupt

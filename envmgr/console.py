@@ -103,7 +103,10 @@ class LiveReporter:
                 if not self._running:
                     progress.stop()
                     self._progress = None
-        self.say(f"[green]✓[/green] {label} {stage.last} [dim]{time.monotonic() - start:.1f} s[/dim]", markup=True)
+        from rich.markup import escape
+
+        took = f"[dim]{time.monotonic() - start:.1f} s[/dim]"
+        self.say(f"[green]✓[/green] {escape(label)} {escape(stage.last)} {took}", markup=True)
 
     def say(self, text: str, *, markup: bool = False) -> None:
         from rich.console import Console
@@ -122,9 +125,9 @@ class LiveReporter:
 
             self._progress = Progress(
                 SpinnerColumn(),
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(bar_width=30),
-                TextColumn("{task.fields[amount]}"),
+                TextColumn("{task.fields[amount]}", markup=False),
                 TimeElapsedColumn(),
                 console=Console(stderr=True),
                 transient=True,

@@ -75,7 +75,9 @@ class Interrupted(EnvmgrError):  # noqa: N818 - it is what happened, not an erro
 
     exit_code = 130
 
-    def __init__(self) -> None:
+    def __init__(self, *, log: str = "") -> None:
         super().__init__(
-            "interrupted", "stopped by a signal; `current` names a complete generation, and the next run cleans up"
+            "interrupted",
+            "stopped by a signal; `current` names a complete generation, and the next run cleans up",
+            log=log,
         )

@@ -108,6 +108,33 @@ def _give_back_write_bits(folder: str | Path) -> None:
                     _give_back_write_bits(entry.path)
 
 
+def group_id(name: str | None) -> int | None:
+    """The number of a group; EnvmgrError `unknown-group` where it does not exist. None for none."""
+    if name is None:
+        return None
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise EnvmgrError(
+            "unknown-group", f"the group `{name}` does not exist here", context="policies.group in site.yaml"
+        ) from None
+
+
+def sync_file_system(folder: Path) -> None:
+    """Make all that was written on the file system of `folder` durable; other file systems are not waited for."""
+    import ctypes
+
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    finally:
+        os.close(descriptor)
+
+
 def free_bytes(path: Path) -> int:
     """Bytes an ordinary user may still write on the file system of `path` or its nearest existing parent."""
     while not path.exists():

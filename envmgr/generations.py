@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +24,7 @@ from envmgr.files import (
     remove_tree,
     sha256_bytes,
     sha256_file,
+    sync_file_system,
     sync_folder,
 )  # fmt: skip
 from envmgr.generation import (
@@ -44,7 +44,7 @@ from envmgr.lmod import Lmod
 from envmgr.manifest import InstallFacts
 from envmgr.modulefiles import ModulePolicies, fingerprint, render_tree, templates_digest
 from envmgr.modulespec import ModuleSpec
-from envmgr.names import Entry
+from envmgr.names import Entry, parse_entry, variable_name
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -121,7 +121,8 @@ def publish(
         changed = _changed(entries, record)
         if record is not None and not changed and record.render == render and entries == record.entries:
             return Published(None, parent, ())
-        _check_dependencies(merged)
+        check_dependencies({k: item.spec.depends for k, item in merged.items()})
+        _check_names(merged)
         _check_installs(prefix, change)
         number, folder = _take_number(prefix)
         try:
@@ -131,7 +132,7 @@ def publish(
             with reporter.stage(f"generation {number} spider cache"):
                 lmod.build_spider_cache(folder / "modules", folder / "spider")
                 lmod.check_syntax([folder / "spider" / "spiderT.lua"])  # Lmod does not notice a full disk
-            check(folder / "modules", folder / "lmodrc.lua", {k: m.spec for k, m in merged.items() if k in changed})
+            check(folder / "modules", folder / "lmodrc.lua", _with_dependents(changed, merged))
             _complete(folder, number, parent, change.reason, render, entries, files, lmod)
         except BaseException as error:
             with suppress(OSError):  # a lost mount: the error that is told is the first one; the next publish cleans up
@@ -154,7 +155,9 @@ def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) ->
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         record = read_record(prefix, number)
-        gone = [f"{entry}: {e.path}" for entry, e in record.entries.items() if not (prefix.root / e.path).is_dir()]
+        gone = [
+            f"{k}: {e.path}" for k, e in record.entries.items() if not prefix.install(parse_entry(k), e.digest).exists()
+        ]
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
         if known_current(prefix) != number:
@@ -208,6 +211,12 @@ def _merge(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
         k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove
     }
     added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
+    moved = {
+        m.spec.name for m in change.add.values() if m.spec.default
+    }  # a name has one default: the newest word counts
+    for entry, item in kept.items():
+        if item.spec.default and item.spec.name in moved:
+            kept[entry] = item.model_copy(update={"spec": item.spec.model_copy(update={"default": False})})
     return dict(sorted((kept | added).items()))
 
 
@@ -238,13 +247,36 @@ def _changed(entries: Mapping[str, PublishedEntry], record: GenerationRecord | N
     return {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
 
 
-def _check_dependencies(merged: Mapping[str, PublishedSpec]) -> None:
-    missing = [f"{k} depends on {d}" for k, item in merged.items() for d in item.spec.depends if d not in merged]
+def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises EnvmgrError `dependency-missing` when an entry of a generation (entry -> what it depends on) lacks one."""
+    missing = [f"{entry} depends on {d}" for entry, needed in depends.items() for d in needed if d not in depends]
     if missing:
         raise EnvmgrError(
             "dependency-missing", "a published entry would lose what it depends on", context=missing,
             hint="remove the dependents too, or keep the dependency",
         )  # fmt: skip
+
+
+def _check_names(merged: Mapping[str, PublishedSpec]) -> None:
+    """Two names that differ by case, or that set the same variables, cannot stand in one tree."""
+    owners: dict[str, str] = {}
+    for item in merged.values():
+        other = owners.setdefault(variable_name(item.spec.name), item.spec.name)
+        if other != item.spec.name:
+            raise EnvmgrError(
+                "names-clash",
+                f"{other} and {item.spec.name} cannot both be published",
+                context=f"both set {variable_name(other)}_ROOT",
+                hint="rename one of them, or remove the one that is published",
+            )
+
+
+def _with_dependents(changed: set[str], merged: Mapping[str, PublishedSpec]) -> dict[str, ModuleSpec]:
+    """The changed entries and all that load one of them, in the order of `merged`: each has to be tested again."""
+    affected = set(changed)
+    while more := {k for k, i in merged.items() if k not in affected and affected.intersection(i.spec.depends)}:
+        affected |= more
+    return {k: item.spec for k, item in merged.items() if k in affected}
 
 
 def _check_installs(prefix: Prefix, change: Change) -> None:
@@ -323,7 +355,7 @@ def _complete(
     with explain_os_error(folder):
         make_read_only(folder, mask=0o022)
         folder.chmod(0o755)
-        os.sync()  # modules and cache reach the disk before the record that says they are complete
+        sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
         atomic_write(folder / RECORD, record.model_dump_json(indent=1) + "\n", mode=0o444)
         folder.chmod(0o555)
         sync_folder(folder.parent)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import yaml
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import canonical_json, pretty_json, sha256_bytes
+from envmgr.files import pretty_json, sha256_bytes
 from envmgr.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.yamlfile import parse_yaml, read_text
 
@@ -63,9 +63,47 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
         )
     text = read_text(path, what="lock")
     digest = sha256_bytes(text.encode())
-    lock = _from_sidecar(folder / SIDECAR_NAME, digest) or _from_yaml(path, text)
+    lock = _from_sidecar(folder / SIDECAR_NAME, digest)
+    if lock is not None:
+        _require_agreement(lock, folder / SIDECAR_NAME, text)
+    else:
+        lock = _from_yaml(path, text)
     _require_hashes(lock, path, text)
     return lock, digest
+
+
+def edited_by_hand(folder: Path) -> str:
+    """Why a lock is not as `envmgr lock` wrote it: its sidecar belongs to another text. Empty when all is well."""
+    sidecar = folder / SIDECAR_NAME
+    try:
+        recorded = json.loads(sidecar.read_bytes()).get("lock_sha256")
+    except (OSError, ValueError, AttributeError):
+        return ""  # without a sidecar the lock stands for itself
+    if recorded == sha256_bytes((folder / LOCK_NAME).read_bytes()):
+        return ""
+    return f"{folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
+
+
+def _require_agreement(lock: CondaLock, sidecar: Path, text: str) -> None:
+    """The lock is what people review; the sidecar may know more of a package, but nothing else."""
+    lines = {line.strip() for line in text.splitlines()}
+    count = text.count("\n- name: ")
+    for package in lock.packages:
+        for key in ("url", "sha256"):
+            value = getattr(package, key)
+            if value and f"{key}: {value}" not in lines and f"{key}: '{value}'" not in lines:
+                raise InputError(
+                    "lock-invalid",
+                    f"{sidecar} names another {key} of {package.name} than {LOCK_NAME}",
+                    context=value,
+                    hint="one of the two was changed: lock again",
+                )
+    if count != len(lock.packages):
+        raise InputError(
+            "lock-invalid",
+            f"{sidecar} has {len(lock.packages)} packages, {LOCK_NAME} has {count}",
+            hint="one of the two was changed: lock again",
+        )
 
 
 def _yaml_text(lock: CondaLock) -> str:
@@ -266,8 +304,3 @@ def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
                 context=package.url,
                 hint="lock again from a channel whose repodata has sha256 sums",
             )
-
-
-def lock_identity(lock: CondaLock) -> str:
-    """sha256 over the lock's identity: what a record of a generation names it by."""
-    return sha256_bytes(canonical_json(lock.identity()))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,11 @@ def differences(root: Path, manifest: Manifest, *, workers: int = 4) -> list[str
     """What of a tree is not as its manifest says, as readable lines, sorted by path; empty when all is well."""
     if not root.is_dir():
         return [f"{root} is missing"]
-    found = {p.path: _unmasked(p) for p in scan_tree(root, workers=workers)}
-    expected = {p.path: p for p in manifest.paths}
+    found = {p.path: p for p in scan_tree(root, workers=workers)}
+    expected = {p.path: p if p.kind == "link" else replace(p, mode=p.mode & ~manifest.mask) for p in manifest.paths}
     lines = []
+    if (mode := stat.S_IMODE(root.stat().st_mode) & 0o777) != 0o555 & ~manifest.mask:
+        lines.append(f".: mode changed to {mode:04o}")
     for path in sorted({*found, *expected}):
         have, want = found.get(path), expected.get(path)
         if want is None:

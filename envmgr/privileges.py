@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
@@ -13,7 +14,7 @@ from envmgr.files import explain_os_error
 _PACKAGE = Path(__file__).resolve().parent
 
 
-def drop_to(user: str | None, prefix: Path) -> None:
+def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:
     """Become `user` for good when running as root and a build user is named; make the prefix theirs if it does not exist.
 
     Raises:
@@ -36,25 +37,38 @@ def drop_to(user: str | None, prefix: Path) -> None:
             "wrong-user", f"the prefix belongs to {user}, you are {me}", context=f"build_user in site.yaml, prefix {prefix}",
             hint=f"run as root or as {user}",
         )  # fmt: skip
-    with explain_os_error(prefix):
-        if not prefix.exists():
-            prefix.mkdir(parents=True)
-            os.chown(prefix, account.pw_uid, account.pw_gid)
     try:
         os.initgroups(user, account.pw_gid)
         os.setgid(account.pw_gid)
+        os.seteuid(account.pw_uid)  # for a look around; still root if need be
+        _require_access(user, reads)
+        os.seteuid(0)
+        with explain_os_error(prefix):
+            if not prefix.exists():
+                prefix.mkdir(parents=True)
+                os.chown(prefix, account.pw_uid, account.pw_gid)
         os.setuid(account.pw_uid)
-    except OSError as error:  # root of a user namespace or a container with few capabilities
+    except PermissionError as error:  # root of a user namespace or a container with few capabilities
         raise EnvmgrError(
             "wrong-user", f"root cannot become {user} here", context=str(error), hint=f"run as {user}"
         ) from None
     os.environ |= {"HOME": account.pw_dir, "USER": user, "LOGNAME": user}
     _leave_unreadable_folder()
-    needed = ((sys.executable, os.X_OK), (str(_PACKAGE), os.R_OK | os.X_OK))
-    if unreadable := [path for path, mode in needed if not os.access(path, mode)]:
+
+
+def _require_access(user: str, reads: Sequence[Path]) -> None:
+    """The effective user must be able to run this envmgr, and read what the verb reads, before anything is made."""
+    context = "root started envmgr and changes to the build user"
+    programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
+    if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:
         raise EnvmgrError(
-            "user-cannot-run", f"{user} cannot run {unreadable[0]}", context="root started envmgr and changed to the build user",
+            "user-cannot-run", f"{user} cannot run {out_of_reach[0]}", context=context,
             hint="install envmgr where that user can read it, for example under /opt",
+        )  # fmt: skip
+    if out_of_reach := [path for path in reads if not os.access(path, os.R_OK, effective_ids=True)]:
+        raise EnvmgrError(
+            "user-cannot-read", f"{user} cannot read {out_of_reach[0]}", context=context,
+            hint="keep the site and its catalogs where that user can read them, for example under /etc/envmgr",
         )  # fmt: skip
 
 

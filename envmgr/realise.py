@@ -16,7 +16,7 @@ from typing import Any
 import envmgr
 from envmgr.backends import Backend, LoadedLock
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.files import explain_os_error, file_lock, free_bytes, remove_tree, try_file_lock
+from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, try_file_lock
 from envmgr.manifest import InstallFacts, differences, make_manifest, read_manifest, write_manifest
 from envmgr.recipe import Recipe
 from envmgr.report import Reporter
@@ -190,15 +190,22 @@ def _check(runner: Runner) -> None:
         raise Interrupted
 
 
-def can_write(prefix: Prefix) -> None:
-    """Make the prefix's folder, or raise EnvmgrError `not-writable` before any work is done.
+def can_write(site: Site) -> None:
+    """Make the prefix and its first folders as the site's policies say, or raise before any work is done.
 
-    Folders below it are looked at too: a run as another user may have made one of them.
+    Where the site names a group, the folders carry it and hand it on (setgid): its members reach the modules whatever the
+    umask. Folders that are there are looked at too: a run as another user may have made one of them.
+
+    Raises:
+        EnvmgrError: `not-writable`, `group-not-yours`, `unknown-group`.
     """
-    with explain_os_error(prefix.root):
-        prefix.root.mkdir(parents=True, exist_ok=True)
+    prefix = Prefix(site.prefix)
+    group = group_id(site.policies.group)
     for folder in (prefix.root, prefix.store, prefix.generations, prefix.conda_cache, prefix.locks, prefix.logs):
-        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        with explain_os_error(folder):
+            new = not folder.is_dir()
+            folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
             raise EnvmgrError(
                 "not-writable",
                 f"cannot write {folder}",
@@ -207,6 +214,21 @@ def can_write(prefix: Prefix) -> None:
                 else f"it belongs to {_owner(folder)}, running as {getpass.getuser()}",
                 hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
             )
+        if group is not None and (new or folder.stat().st_gid != group):
+            _give_to_group(folder, group, site)
+
+
+def _give_to_group(folder: Path, group: int, site: Site) -> None:
+    try:
+        os.chown(folder, -1, group)
+        folder.chmod(0o2777 & ~site.policies.mask)
+    except PermissionError:
+        raise EnvmgrError(
+            "group-not-yours",
+            f"{getpass.getuser()} cannot give {folder} to the group {site.policies.group}",
+            context="policies.group in site.yaml",
+            hint=f"make the build user a member: usermod -aG {site.policies.group} {getpass.getuser()}",
+        ) from None
 
 
 def _owner(path: Path) -> str:

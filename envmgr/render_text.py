@@ -162,8 +162,11 @@ def show_VerifyResult(result: VerifyResult) -> None:  # noqa: N802
 def show_RemoveResult(result: RemoveResult) -> None:  # noqa: N802
     if result.dry_run:
         out(f"would remove {', '.join(result.entries)} from the next generation")
+    elif result.generation is None:
+        out(f"{', '.join(result.entries)} was removed meanwhile: generation {result.parent} is current")
     else:
         out(f"removed {', '.join(result.entries)}: generation {result.generation} is current (was {result.parent})")
+        out("its recipe stays: `envmgr build` or a bare `envmgr publish` publishes it again")
         out(f"installs and older generations stay; `envmgr rollback {result.parent}` brings it back")
 
 

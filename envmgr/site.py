@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -168,18 +169,36 @@ class Site(_Model):
 
 
 def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The site file to use: `--site`, `$ENVMGR_SITE`, upwards from `cwd`, `/etc`; None for the embedded site."""
+    """The site file to use: `--site`, `$ENVMGR_SITE`, upwards from `cwd`, `/etc`; None for the embedded site.
+
+    Raises:
+        InputError: `site-missing` for a named one that is not there, `site-unreadable` where it cannot be looked for.
+    """
     for named, by in ((explicit, "--site"), (environ.get("ENVMGR_SITE"), "$ENVMGR_SITE")):
         if named:
             path = Path(named)
-            path = path / FILE_NAME if path.is_dir() else path
-            if not path.exists():
-                raise InputError("site-missing", f"{path} does not exist", context=f"named by {by}")
-            return path.resolve()
+            with _readable(path, by):
+                path = path / FILE_NAME if path.is_dir() else path
+                if not path.exists():
+                    raise InputError("site-missing", f"{path} does not exist", context=f"named by {by}")
+                return path.resolve()
     for folder in (cwd, *cwd.parents):
-        if (candidate := folder / FILE_NAME).is_file():
-            return candidate
-    return SYSTEM_FILE if SYSTEM_FILE.is_file() else None
+        with suppress(PermissionError):  # a folder above that is not ours to read has no site for us
+            if (candidate := folder / FILE_NAME).is_file():
+                return candidate
+    with _readable(SYSTEM_FILE, "default"):
+        return SYSTEM_FILE if SYSTEM_FILE.is_file() else None
+
+
+@contextmanager
+def _readable(path: Path, by: str) -> Iterator[None]:
+    try:
+        yield
+    except PermissionError as error:
+        raise InputError(
+            "site-unreadable", f"cannot look for {path}", context=f"{error.strerror}; named by {by}",
+            hint=f"let everybody read it: chmod o+rx {path.parent}",
+        ) from None  # fmt: skip
 
 
 def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:

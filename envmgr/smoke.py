@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 import time
@@ -30,6 +31,10 @@ class SmokeOutcome:
     seconds: float
 
 
+_NO_LAUNCHER = 96
+_NEEDS_LAUNCHER = f"type -t mpiexec mpirun srun >/dev/null || exit {_NO_LAUNCHER}\n"
+
+
 def run_smoke_tests(
     spec: ModuleSpec, modules: Path, lmodrc: Path, lmod: Lmod, runner: Runner, reporter: Reporter
 ) -> list[SmokeOutcome]:
@@ -37,12 +42,31 @@ def run_smoke_tests(
     tests = spec.tests or (SmokeTest(name="load", run=":"),)
     outcomes = []
     with reporter.stage(f"{spec.entry} test", total=len(tests), unit="tests") as stage:
+        before = _stamps(Path(spec.root))
         for number, test in enumerate(tests):
             stage.update(number, detail=test.name)
             outcomes.append(_run_one(spec, test, modules, lmodrc, lmod, runner))
             reporter.log(f"test {spec.entry} {test.name}: {outcomes[-1].status} {outcomes[-1].detail}")
         stage.update(len(tests))
+    if changed := sorted(k for k, _ in before ^ _stamps(Path(spec.root))):
+        raise EnvmgrError(
+            "test-changed-install",
+            f"a smoke test of {spec.entry} wrote into its own install",
+            context=list(dict.fromkeys(changed))[:10],
+            hint=f"mend the test; remove {spec.root} and its manifest, then build {spec.entry} again",
+        )
     return outcomes
+
+
+def _stamps(root: Path) -> set[tuple[str, tuple[int, ...]]]:
+    """What a write would change of every path; empty where we may not write anyway (root is held back by no mode)."""
+    if not os.access(root, os.W_OK):
+        return set()
+    return {
+        (str(p.relative_to(root)), (s.st_ino, s.st_mode, s.st_size, s.st_mtime_ns))
+        for p in root.rglob("*")
+        for s in (p.lstat(),)
+    }
 
 
 def gpu_here(root: Path = Path("/")) -> bool:
@@ -63,7 +87,7 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
         "smoke-test-failed",
         f"{len(failed)} smoke test{'s' if len(failed) > 1 else ''} of {', '.join(entries)} failed",
         context=context,
-        hint="nothing was published; mend the recipe, or its tests, and build again (the install is kept and reused)",
+        hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` (installs are kept)",
     )
 
 
@@ -83,7 +107,8 @@ def _run_one(
         explain_os_error(temporary),
         tempfile.TemporaryDirectory(prefix="envmgr-test-", ignore_cleanup_errors=True) as home,
     ):
-        script = lmod.module_shell_prologue(modules, lmodrc, spec.entry) + "\n" + test.run + "\n"
+        launcher = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
+        script = f"{lmod.module_shell_prologue(modules, lmodrc, spec.entry)}\n{launcher}{test.run}\n"
         file = Path(home) / "test.sh"
         file.write_text(script, encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
@@ -95,6 +120,8 @@ def _run_one(
         except CommandError as error:  # out of time
             output, end = error.stdout + error.stderr, f"no end after {test.timeout:g} s"
         else:
+            if launcher and done.returncode == _NO_LAUNCHER:
+                return SmokeOutcome(spec.entry, test.name, "skipped", "no MPI launcher on this node", 0)
             output, end = done.stdout + done.stderr, _end(done.returncode)
     detail = f"{output.strip()}\n{end}".strip() if end else ""
     return SmokeOutcome(spec.entry, test.name, "failed" if end else "passed", detail, time.monotonic() - start)

@@ -116,15 +116,16 @@ class Install:
             )
 
 
-def install_digest(backend: str, identity: Any, target: Target, root: Path) -> str:
+def install_digest(entry: Entry, backend: str, identity: Any, target: Target, root: Path) -> str:
     """sha256 over the versioned canonical form of everything that decides an install's bytes (64 hex digits).
 
-    The prefix is part of it: it is written into the files. Versions of envmgr and rattler are not: `layout` counts up when
+    Entry and prefix are part of it: the final path is written into the files. Versions of envmgr and rattler are not: `layout` counts up when
     what we make of the same packages changes.
     """
     payload = {
         "schema": 1,
         "layout": 1,
+        "entry": str(entry),
         "backend": backend,
         "identity": identity,
         "target": target.model_dump(),

@@ -69,6 +69,22 @@ def rerun(box: Sandbox, entry: str) -> int:
     return number
 
 
+def wait_at(process: subprocess.Popen[str], lock: str) -> None:
+    """Until the process has this lock file open, which somebody else holds."""
+
+    def at_lock() -> bool:
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            try:
+                if re.search(rf"/var/lock/{lock}", str(link.readlink())):
+                    return True
+            except FileNotFoundError:
+                continue
+        return False
+
+    wait_for(at_lock, what=f"the wait for {lock}")
+    time.sleep(0.05)  # between opening a lock and trying it lie microseconds
+
+
 # kill -9
 
 
@@ -301,7 +317,7 @@ def test_interrupt_while_waiting_for_an_install(box: Sandbox, server: Server) ->
     first = box.start("build", "hello/1.0")
     wait_for(server.stalled.is_set, what="half a download")
     second = box.start("build", "hello/1.0")
-    time.sleep(0.7)
+    wait_at(second, "store-hello-")
     start = time.monotonic()
     second.send_signal(signal.SIGINT)
     done = finish(second)
@@ -317,8 +333,7 @@ def test_interrupt_while_waiting_to_publish(box: Sandbox) -> None:
     first = box.start("build", "tested/1.0")
     wait_for((box.root / "testing").exists, what="the smoke test")
     second = box.start("build", "hello/1.0")
-    wait_for(lambda: any(box.prefix.glob("store/hello/*.manifest.json")), what="the second's install")
-    time.sleep(0.4)
+    wait_at(second, "publish")
     second.send_signal(signal.SIGINT)
     done = finish(second)
     assert done.code == 130
@@ -336,7 +351,7 @@ def test_two_builds_of_one_entry(box: Sandbox, server: Server) -> None:
     first = box.start("build", "hello/1.0")
     wait_for(server.stalled.is_set, what="half a download")
     second = box.start("build", "hello/1.0", "-j", "1")
-    time.sleep(0.6)
+    wait_at(second, "store-hello-")
     server.release()
     one, two = finish(first), finish(second)
     assert (one.code, two.code) == (0, 0), one.stderr + two.stderr
@@ -353,7 +368,7 @@ def test_second_builder_takes_over_from_one_that_is_killed(box: Sandbox, server:
     first = box.start("build", "hello/1.0")
     wait_for(server.stalled.is_set, what="half a download")
     second = box.start("build", "hello/1.0")
-    time.sleep(0.4)
+    wait_at(second, "store-hello-")
     kill(first)
     done = finish(second)
     assert done.code == 0, done.stderr
@@ -363,11 +378,16 @@ def test_second_builder_takes_over_from_one_that_is_killed(box: Sandbox, server:
 
 
 def test_two_publishes_at_once_are_both_published(box: Sandbox) -> None:
-    for entry in ("one/1.0", "two/1.0"):
-        locked(box, entry, ["shared"], tests=[{"name": "slow", "run": "sleep 0.7"}])
+    hold = f"touch {box.root}/testing; while [ ! -e {box.root}/go ]; do sleep 0.02; done"
+    for entry, tests in (("one/1.0", [{"name": "holds", "run": hold}]), ("two/1.0", [])):
+        locked(box, entry, ["shared"], tests=tests)
         box.ok("build", "--no-publish", entry)
-    both = [box.start("publish", e) for e in ("one/1.0", "two/1.0")]
-    done = [finish(p) for p in both]
+    first = box.start("publish", "one/1.0")
+    wait_for((box.root / "testing").exists, what="the smoke test")
+    second = box.start("publish", "two/1.0")
+    wait_at(second, "publish")
+    (box.root / "go").touch()
+    done = [finish(p) for p in (first, second)]
     assert [d.code for d in done] == [0, 0], done
     waited = [d for d in done if "which publishes" in d.stderr]
     assert len(waited) == 1
@@ -399,7 +419,7 @@ def test_publish_and_remove_at_once(box: Sandbox) -> None:
     first = box.start("build", "tested/1.0")
     wait_for((box.root / "testing").exists, what="the smoke test")
     second = box.start("remove", "kept/1.0")
-    time.sleep(0.4)
+    wait_at(second, "publish")
     kill(first)
     done = finish(second)
     assert done.code == 0, done.stderr
@@ -418,8 +438,7 @@ def test_install_that_gc_takes_before_its_publish_is_told(box: Sandbox) -> None:
     with (box.prefix / "var/lock/publish.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         publish = box.start("publish", "hello/1.0")
-        wait_for(lambda: any(box.prefix.glob("var/log/*-publish-*.log")), what="the publish")
-        time.sleep(0.4)
+        wait_at(publish, "publish")
         for path in box.prefix.glob("store/hello/*"):  # as gc does it
             path.unlink() if path.is_file() else subprocess.run(["rm", "-rf", path], check=True)
     done = finish(publish)

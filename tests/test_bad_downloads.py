@@ -265,9 +265,9 @@ def test_mirror_that_takes_the_connection_and_never_answers(box: Sandbox) -> Non
 
 
 def test_slow_mirror_is_not_a_stalled_one(box: Sandbox, server: Server) -> None:
-    box.policies["stall_timeout"] = 0.7
+    box.policies["stall_timeout"] = 1.5
     box.write_site()
-    server.faults["noarch/hello-prefix*"] = Fault("slow", rate=700)  # two seconds in all, a bit every 50 ms
+    server.faults["noarch/hello-prefix*"] = Fault("slow", rate=500)  # three seconds in all, a bit every 50 ms
     box.ok("build", "hello/1.0")
 
 

@@ -12,7 +12,7 @@ from envmgr.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.cuda import cuda_of, minimum_driver
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.lock import CondaLock, LockedPackage, describe
-from envmgr.lockfile import LOCK_NAME, lock_texts, read_lock
+from envmgr.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.names import Entry
 from envmgr.recipe import Recipe
 from envmgr.report import Reporter
@@ -74,6 +74,8 @@ def load_lock(entry: Entry, recipe: Recipe, folder: Path) -> LoadedLock:
 
 def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noqa: ARG001 - the contract's signature
     found, _ = read_lock(folder)
+    if edited := edited_by_hand(folder):
+        return [edited]
     cuda = cuda_of(found.versions)
     if cuda is None:
         return []

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envmgr.catalog import Catalog, open_catalog
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.generation import GenerationRecord, read_current
+from envmgr.names import nearest
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -49,8 +51,34 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         if not error.log and path.exists() and path.stat().st_size:
             error.log = str(path)
         raise
+    except KeyboardInterrupt:
+        reporter.log("stopped by a signal")
+        raise Interrupted(log=str(path) if path.exists() else "") from None
     except BaseException as error:
         reporter.log("".join(traceback.format_exception(error)))
         raise
     finally:
         reporter.close()
+
+
+def published_record(ctx: Context) -> GenerationRecord:
+    """The current generation; EnvmgrError `nothing-published` before the first publish."""
+    current = read_current(ctx.prefix)
+    if current is None:
+        raise EnvmgrError(
+            "nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`"
+        )
+    return current
+
+
+def require_published(names: Sequence[str], current: GenerationRecord) -> None:
+    """Raises InputError `not-published`, with the nearest names, for the first that is not in the generation."""
+    for name in names:
+        if name not in current.entries:
+            close = nearest(name, current.entries)
+            raise InputError(
+                "not-published",
+                f"{name} is not published",
+                context=f"generation {current.number}",
+                hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
+            )

@@ -62,7 +62,7 @@ def build(
         return BuildResult(plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None)
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
-    can_write(ctx.prefix)
+    can_write(ctx.site)
     with logged(ctx, "build") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)
         ensured = _ensure_all(inner, wanted, plan, jobs)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import get_backend
 from envmgr.catalog import Catalog, CatalogEntry
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import atomic_write, explain_os_error
 from envmgr.finding import Finding
 from envmgr.names import parse_entry, variable_name
 from envmgr.recipe import Recipe
@@ -50,11 +53,14 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
         raise InputError("entry-exists", f"{target} exists", hint="edit it there, or remove it first")
     files = sorted(p.name for p in found.folder.iterdir() if p.is_file())
     if not dry_run:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(found.folder, target)
-        software = target.parent / found.software_path.name
-        if not software.exists():
-            shutil.copyfile(found.software_path, software)
+        with explain_os_error(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            software = target.parent / found.software_path.name
+            if not software.exists():
+                atomic_write(software, found.software_path.read_bytes())
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".copy-") as staging:
+                shutil.copytree(found.folder, Path(staging) / target.name)
+                (Path(staging) / target.name).rename(target)
     return CopyResult(str(found.entry), str(target), tuple(files), dry_run)
 
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.commands import Context
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.commands import Context, published_record, require_published
 from envmgr.finding import Finding
-from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
+from envmgr.generation import GenerationRecord, published_spec, read_specs
 from envmgr.lmod import find_lmod
-from envmgr.names import nearest, parse_entry
+from envmgr.names import parse_entry
 from envmgr.realise import verify_install
 from envmgr.smoke import SmokeOutcome, run_smoke_tests
 
@@ -73,16 +72,6 @@ def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
 
 
 def _chosen(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
-    current = read_current(ctx.prefix)
-    if current is None:
-        raise EnvmgrError(
-            "nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`"
-        )
-    for name in names:
-        if name not in current.entries:
-            close = nearest(name, current.entries)
-            hint = f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is"
-            raise InputError(
-                "not-published", f"{name} is not published", context=f"generation {current.number}", hint=hint
-            )
+    current = published_record(ctx)
+    require_published(names, current)
     return current, list(names) or sorted(current.entries)

@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.commands import Context, logged
+from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import smoke_check
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.files import file_lock, remove_tree
 from envmgr.generation import (
-    GenerationRecord,
     complete_numbers,
     current_number,
     published_spec,
-    read_current,
     read_record,
     read_specs,
 )
 from envmgr.generations import (
     Change,
+    check_dependencies,
     flips,
     known_current,
     last_current,
@@ -32,7 +31,6 @@ from envmgr.generations import (
 )
 from envmgr.lmod import find_lmod
 from envmgr.lock import LockChange, diff_packages
-from envmgr.names import nearest
 from envmgr.realise import can_write, clean_leftovers
 from envmgr.resources import shipped
 from envmgr.store import Install, installs
@@ -106,21 +104,18 @@ class GcResult:
     leftovers: tuple[str, ...]
     size: int
     dry_run: bool
+    log: str | None
 
 
 def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False) -> RemoveResult:
     """Publish a generation without the named entries; installs and older generations stay."""
-    current = _published(ctx)
-    for name in names:
-        if name not in current.entries:
-            close = nearest(name, current.entries)
-            raise InputError(
-                "not-published", f"{name} is not published", context=f"generation {current.number}",
-                hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
-            )  # fmt: skip
+    current = published_record(ctx)
+    require_published(names, current)
+    specs = read_specs(ctx.prefix, current.number)
+    check_dependencies({k: tuple(v["spec"]["depends"]) for k, v in specs.items() if k not in names})
     if dry_run:
         return RemoveResult(tuple(names), None, current.number, True, None)
-    can_write(ctx.prefix)
+    can_write(ctx.site)
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
 
     with logged(ctx, "remove") as (inner, log):
@@ -157,7 +152,7 @@ def history(ctx: Context) -> HistoryResult:
 def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> RollbackResult:
     """To `number`, or to the generation that the current one was made from."""
     if number is None:
-        current = _published(ctx)
+        current = published_record(ctx)
         number = current.parent
         if number is None:
             raise EnvmgrError(
@@ -165,18 +160,18 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
             )
     before = last_current(ctx.prefix)
     if before is None:
-        _published(ctx)  # raises: nothing was published
+        published_record(ctx)  # raises: nothing was published
     read_record(ctx.prefix, number)
     if dry_run:
         return RollbackResult(before or number, number, True)
-    can_write(ctx.prefix)
+    can_write(ctx.site)
     before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter)
     return RollbackResult(before, after, False)
 
 
 def diff(ctx: Context, a: int | None, b: int | None) -> DiffResult:
     """Entries, packages and versions that differ from generation `a` to `b`; by default from current's parent to current."""
-    current = _published(ctx)
+    current = published_record(ctx)
     b = current.number if b is None else b
     a = read_record(ctx.prefix, b).parent if a is None else a
     if a is None:
@@ -200,17 +195,18 @@ def diff(ctx: Context, a: int | None, b: int | None) -> DiffResult:
 def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
     """Remove generations beyond policy, then installs that no kept generation names.
 
-    Kept are: `current`, the newest `keep_generations`, and all that are younger than `keep_days` days.
+    Kept are: `current`, the newest `keep_generations`, and all that were current less than `keep_days` days ago: jobs that
+    started then may still run.
     """
     prefix = ctx.prefix
     if not dry_run:
-        can_write(prefix)
+        can_write(ctx.site)
     if not prefix.root.is_dir():
-        return GcResult((), (), (), 0, dry_run)
+        return GcResult((), (), (), 0, dry_run, None)
     if dry_run:
         old, unused = _garbage(ctx)
-        return GcResult(tuple(old), tuple(_relative(i) for i in unused), (), sum(_size(i) for i in unused), True)
-    with logged(ctx, "gc") as (inner, _), publishing(prefix, ctx.runner, inner.reporter):
+        return GcResult(tuple(old), tuple(_relative(i) for i in unused), (), sum(_size(i) for i in unused), True, None)
+    with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
         leftovers = clean_leftovers(prefix, inner.reporter)
         old, unused = _garbage(ctx)
         remove_generations(old, prefix)
@@ -220,7 +216,7 @@ def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
                 size += _size(install)
                 install.manifest.unlink()  # first: from here on the install does not exist
                 remove_tree(install.path)
-    return GcResult(tuple(old), tuple(_relative(i) for i in unused), tuple(leftovers), size, False)
+    return GcResult(tuple(old), tuple(_relative(i) for i in unused), tuple(leftovers), size, False, str(log))
 
 
 def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
@@ -229,7 +225,10 @@ def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
     records = {n: read_record(prefix, n) for n in complete}
     oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=policies.keep_days)
     keep = set(complete[-policies.keep_generations :]) | {current_number(prefix)}
-    keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(r.created) > oldest}
+    left = {
+        int(f["from"]): str(f["time"]) for f in flips(prefix) if isinstance(f.get("from"), int)
+    }  # the last time counts
+    keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(left.get(n, r.created)) > oldest}
     used = {e.path for n, r in records.items() if n in keep for e in r.entries.values()}
     unused = [
         i for i in installs(prefix) if _relative(i) not in used and i.manifest.stat().st_mtime < oldest.timestamp()
@@ -243,12 +242,3 @@ def _relative(install: Install) -> str:
 
 def _size(install: Install) -> int:
     return sum(p.lstat().st_size for p in install.path.rglob("*") if p.is_file() and not p.is_symlink())
-
-
-def _published(ctx: Context) -> GenerationRecord:
-    current = read_current(ctx.prefix)
-    if current is None:
-        raise EnvmgrError(
-            "nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`"
-        )
-    return current

@@ -123,6 +123,9 @@ def _check(entry: CatalogEntry) -> LockOutcome:
     backend = get_backend(recipe.backend)
     try:
         lock = backend.load_lock(entry.entry, recipe, entry.folder)
+        faults = backend.lock_faults(entry.entry, recipe, entry.folder)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
+    if faults:
+        return LockOutcome(str(entry.entry), "stale", len(lock.packages), (), reason="; ".join(faults))
     return LockOutcome(str(entry.entry), "fresh", len(lock.packages), ())

@@ -51,7 +51,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
         )
     if dry_run or not plan.publishes:
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
-    can_write(ctx.prefix)
+    can_write(ctx.site)
     with logged(ctx, "publish") as (inner, log):
         facts = {str(w.entry): read_manifest(w.install.manifest).facts for w in wanted}
         published, tests = publish_wanted(

@@ -30,10 +30,20 @@ case "${{ENVMGR_PIN:-}}" in
   {prefix}/generations/*) [ -d "$ENVMGR_PIN/modules" ] || ENVMGR_PIN= ;;
   *) ENVMGR_PIN= ;;
 esac
-[ -n "$ENVMGR_PIN" ] || ENVMGR_PIN={prefix}/$(readlink {prefix}/current)
+[ -n "$ENVMGR_PIN" ] || ENVMGR_PIN={prefix}/$(readlink {prefix}/current || :)
 if [ -d "$ENVMGR_PIN/modules" ]; then
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
-  type module >/dev/null 2>&1 || . {init}
+  if ! type module >/dev/null 2>&1; then
+    if [ -n "${{BASH_VERSION:-}}" ]; then . {init_bash}; elif [ -n "${{ZSH_VERSION:-}}" ]; then . {init_zsh}; else . {init}; fi
+  fi
+  # another generation that was inherited goes: a shell sees one
+  for envmgr_path in $(printf '%s' "${{MODULEPATH:-}}" | tr : ' '); do
+    case "$envmgr_path" in
+      "$ENVMGR_PIN/modules") ;;
+      {prefix}/generations/*) module unuse "$envmgr_path" ;;
+    esac
+  done
+  unset envmgr_path
   case ":${{MODULEPATH:-}}:" in
     *":$ENVMGR_PIN/modules:"*) ;;
     *) module use "$ENVMGR_PIN/modules" ;;
@@ -73,6 +83,8 @@ def shell_init(ctx: Context, shell: str) -> ShellInitResult:
     text = (_CSH if csh else _SH).format(
         prefix=ctx.site.prefix,  # a site's prefix has no character that a shell would touch
         init=shlex.quote(str(lmod.init_script("csh" if csh else shell))),
+        init_bash=shlex.quote(str(lmod.init_script("bash"))),
+        init_zsh=shlex.quote(str(lmod.init_script("zsh"))),
     )
     if csh:
         text = re.sub(r"\n\n+", "\n", text)

@@ -13,11 +13,10 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ValidationError
 
 from envmgr.commands import Context
-from envmgr.conda.install import group_id
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import atomic_write, free_bytes
+from envmgr.files import atomic_write, free_bytes, group_id
 from envmgr.lmod import find_lmod
-from envmgr.site import FILE_NAME, Site, SiteFile
+from envmgr.site import FILE_NAME, MAX_PREFIX, Site, SiteFile
 from envmgr.target import read_target
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
@@ -132,7 +131,14 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
             "make it, and give it to the build user",
         )
     longest = len(str(prefix / "store" / "pytorch" / "2.1-cuda11.8-01234567" / "bin" / "python"))
-    if longest > SHEBANG_LIMIT:
+    if longest > MAX_PREFIX + len("/bin/python"):
+        yield SiteFact(
+            "prefix",
+            "error",
+            f"{longest} characters to an interpreter: packages have room for {MAX_PREFIX}",
+            "choose a shorter prefix",
+        )
+    elif longest > SHEBANG_LIMIT:
         yield SiteFact(
             "prefix",
             "warning",

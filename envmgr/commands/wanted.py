@@ -75,7 +75,7 @@ def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
             hint=f"read it; then add `{software.acknowledge}` to policies.licences in site.yaml",
         )
     lock = backend.load_lock(found.entry, recipe, found.folder)
-    digest = install_digest(recipe.backend, lock.identity, target, ctx.site.prefix)
+    digest = install_digest(found.entry, recipe.backend, lock.identity, target, ctx.site.prefix)
     return Wanted(found, recipe, software, backend, lock, ctx.prefix.install(found.entry, digest))
 
 

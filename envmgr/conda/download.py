@@ -137,7 +137,7 @@ async def _from_network(
             except (OSError, RuntimeError) as error:
                 if writer.error is not None:
                     raise writer.error from None  # our disk, not their network
-                raise _explain(error, place) from None
+                raise await asyncio.to_thread(_explain, error, place) from None
             if writer.digest.hexdigest() != record["sha256"]:
                 text = f"sha256 is {writer.digest.hexdigest()}, the lock says {record['sha256']}"
                 raise Fault("sha256", text, again=True)

@@ -9,6 +9,9 @@ from typing import Any
 from envmgr.errors import EnvmgrError
 
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
+_AGAIN = (
+    "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
+)
 # Kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
@@ -92,7 +95,7 @@ def _download_failure(event: Mapping[str, Any]) -> EnvmgrError:
     """Every place that was tried, each with its reason; the headline is the fault that can best be acted on."""
     reasons = [(str(url), str(kind), str(text)) for url, kind, text in event["reasons"]]
     url, kind, _ = max(reasons, key=_weight)
-    reference, hint = _DOWNLOADS.get(kind, ("download-failed", "what was fetched is kept: run the same command again"))
+    reference, hint = _DOWNLOADS.get(kind, ("download-failed", _AGAIN))
     name = url.rpartition("/")[2]
     message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
     return EnvmgrError(reference, message, context=[f"{place}: {text}" for place, _, text in reasons], hint=hint)

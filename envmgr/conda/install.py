@@ -8,8 +8,7 @@ from pathlib import Path
 from envmgr.conda.activate import capture_activation
 from envmgr.conda.client import Event, call_worker
 from envmgr.conda.meta import promised_files
-from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error, remove_tree, sync_folder
+from envmgr.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.lock import CondaLock, LockedPackage
 from envmgr.manifest import InstallFacts
 from envmgr.modulespec import EnvOp
@@ -60,19 +59,6 @@ def install_lock(
             install.path.parent.rmdir()  # only an empty one goes
         raise
     return facts, expected
-
-
-def group_id(name: str | None) -> int | None:
-    if name is None:
-        return None
-    import grp
-
-    try:
-        return grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise EnvmgrError(
-            "unknown-group", f"the group `{name}` does not exist here", context="policies.group in site.yaml"
-        ) from None
 
 
 def download_places(package: LockedPackage, site: Site) -> list[str]:
@@ -126,6 +112,8 @@ class _Bars:
                 self._sizes[name] = event["total"] or self._sizes.get(name)
                 total = sum(size or 0 for n, size in self._sizes.items() if n in self._done)
                 self._stage("download", "bytes").update(sum(self._done.values()), total=total or None, detail=name)
+            case "total":
+                self._stage("link", "packages")
             case "cached":
                 self._cached.add(name)
                 if len(self._cached) == self._count:

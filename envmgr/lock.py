@@ -8,6 +8,9 @@ from typing import Any
 
 from envmgr.files import canonical_json, sha256_bytes
 
+# A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
+UNPACKED = 4
+
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:

@@ -8,6 +8,7 @@ import platform
 import re
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +64,6 @@ def ensure_install(
         if install.exists():
             manifest = read_manifest(install.manifest)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
-        _require_space(lock, install, site)
         reporter.log(f"{install.entry}: building {install.path}")
         realised = backend.realise(lock, install, site, runner, reporter, jobs=jobs)
         try:
@@ -167,22 +167,20 @@ def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
         )
 
 
-def _require_space(lock: LoadedLock, install: Install, site: Site) -> None:
-    free = free_bytes(install.prefix.root)
-    download, unpacked = lock.download or 0, lock.installed or 0
-    needed = download + unpacked + site.policies.min_free  # the archives in the cache, and the install itself
-    if free < needed:
+def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
+    """Before anything is built: room for all of it, by the sizes that the locks have. EnvmgrError `disk-full`."""
+    free = free_bytes(site.prefix)
+    download = sum(lock.download or 0 for lock in locks)
+    unpacked = sum(lock.installed or 0 for lock in locks)
+    needed = download + unpacked + site.policies.min_free
+    if locks and free < needed:
+        names = ", ".join(str(lock.entry) for lock in locks)
         raise EnvmgrError(
             "disk-full",
-            f"{install.entry} needs {_megabytes(needed)} under {install.prefix.root}, {_megabytes(free)} are free",
-            context=f"download {_megabytes(download)}, install about {_megabytes(unpacked)}, "
-            f"policies.min_free {_megabytes(site.policies.min_free)}",
+            f"{names} needs {needed / 1e9:.1f} GB under {site.prefix}, {free / 1e9:.1f} GB are free",
+            context=f"download {download / 1e9:.2f} GB, unpacked {unpacked / 1e9:.2f} GB, policies.min_free {site.policies.min_free / 1e9:.2f} GB",
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def _check(runner: Runner) -> None:

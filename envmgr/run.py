@@ -100,6 +100,7 @@ class Runner:
         on_line: Callable[[str], None],
         on_tick: Callable[[], None] = lambda: None,
         env: Mapping[str, str] | None = None,
+        new_group: bool = True,
     ) -> Completed:
         """Run a command that speaks in lines: `on_line` gets each stdout line, `on_tick` runs every 0.1 s and may raise.
 
@@ -109,7 +110,7 @@ class Runner:
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
-        process = self._spawn(args, clean_env() if env is None else env, None, new_group=True)
+        process = self._spawn(args, clean_env() if env is None else env, None, new_group=new_group)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -145,7 +146,7 @@ class Runner:
                     self._raise_if_cancelled()
                     on_tick()
         except BaseException:
-            _end(process, group=True)
+            _end(process, group=new_group)
             raise
         finally:
             _close_pipes(process)

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
 
+# A node of a level runs what was built for that level or a lower one. Source: x86-64 psABI, "Micro-Architecture Levels".
+CPU_ORDER = {"x86-64": 1, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 4}
+
 
 class Target(BaseModel):
     """Architecture, the site's CPU level, OS id and major version, glibc."""

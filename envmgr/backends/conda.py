@@ -11,7 +11,7 @@ from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
 from envmgr.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.cuda import cuda_of, minimum_driver
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.lock import CondaLock, LockedPackage, describe
+from envmgr.lock import UNPACKED, CondaLock, LockedPackage, describe
 from envmgr.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.names import Entry
 from envmgr.recipe import Recipe
@@ -19,9 +19,6 @@ from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
 from envmgr.store import Install
-
-# A conda package is three to four times as large unpacked (measured over the shipped stand-ins and torch's wheels).
-_UNPACKED = 4
 
 
 def faults(recipe: Recipe, site: Site) -> list[str]:
@@ -67,7 +64,7 @@ def load_lock(entry: Entry, recipe: Recipe, folder: Path) -> LoadedLock:
         packages=describe(found.packages),
         extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
         download=download,
-        installed=None if download is None else download * _UNPACKED,
+        installed=None if download is None else download * UNPACKED,
         data=found,
     )
 

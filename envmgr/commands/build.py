@@ -13,7 +13,7 @@ from envmgr.commands.wanted import Wanted, load_wanted, plan_for
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.lmod import find_lmod
 from envmgr.plan import Plan, Step
-from envmgr.realise import Ensured, can_write, clean_leftovers, ensure_install
+from envmgr.realise import Ensured, can_write, clean_leftovers, ensure_install, require_space
 from envmgr.smoke import SmokeOutcome
 
 
@@ -65,6 +65,8 @@ def build(
     can_write(ctx.site)
     with logged(ctx, "build") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)
+        missing = {s.candidate.entry for s in plan.to_build}
+        require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
         ensured = _ensure_all(inner, wanted, plan, jobs)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}

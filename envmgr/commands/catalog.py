@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import shutil
 import tempfile
 from collections import defaultdict
@@ -18,7 +19,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import atomic_write, explain_os_error
 from envmgr.finding import Finding
 from envmgr.names import parse_entry, variable_name
-from envmgr.recipe import Recipe
+from envmgr.recipe import Recipe, Requires
+from envmgr.target import CPU_ORDER, Target, read_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,10 @@ def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: d
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
         findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
+    findings += [
+        Finding("requires", "warning", str(found.entry), f"{where}: requires.{fault}")
+        for fault in _beyond_target(recipe.requires, read_target(ctx.site.cpu_level))
+    ]
     if not recipe.tests:
         findings.append(
             Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
@@ -124,6 +130,17 @@ def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: d
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
     return findings
+
+
+def _beyond_target(requires: Requires, target: Target) -> list[str]:
+    """What the site's own target does not give, so that no node of it can be counted on."""
+    faults = []
+    if requires.cpu_level and CPU_ORDER.get(requires.cpu_level, 0) > CPU_ORDER.get(target.cpu_level, 0):
+        faults.append(f"cpu_level: {requires.cpu_level}, the site is built for {target.cpu_level}")
+    numbers = [tuple(int(n) for n in re.findall(r"\d+", text)) for text in (requires.glibc or "0", target.glibc)]
+    if numbers[1] and numbers[0] > numbers[1]:
+        faults.append(f"glibc: {requires.glibc}, here is {target.glibc}")
+    return faults
 
 
 def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:

@@ -65,6 +65,11 @@ if ( -d "$ENVMGR_PIN/modules" ) then
   if ( ! $?LMOD_CMD ) source {init}
   if ( "`alias module`" == "" ) source {init}
   if ( ! $?MODULEPATH ) setenv MODULEPATH ""
+  foreach envmgr_path ( `echo "$MODULEPATH" | tr : " "` )
+    if ( "$envmgr_path" =~ {prefix}/generations/* && "$envmgr_path" != "$ENVMGR_PIN/modules" ) then
+      module unuse "$envmgr_path"
+    endif
+  end
   if ( ":${{MODULEPATH}}:" !~ *":${{ENVMGR_PIN}}/modules:"* ) then
     module use "$ENVMGR_PIN/modules"
   endif

@@ -9,7 +9,7 @@ from envmgr.backends import Backend, LoadedLock, get_backend
 from envmgr.catalog import CatalogEntry
 from envmgr.commands import Context
 from envmgr.compose import compose_module
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
 from envmgr.generations import NewModule, render_digest
 from envmgr.manifest import InstallFacts, read_manifest
@@ -61,7 +61,17 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
     catalog = ctx.catalog
     target = read_target(ctx.site.cpu_level)
     entries = [catalog.parse(name) for name in dict.fromkeys(names)]
-    return [load_one(ctx, found, target) for found in catalog.with_dependencies(entries)]
+    wanted = [load_one(ctx, found, target) for found in catalog.with_dependencies(entries)]
+    defaults: dict[str, Entry] = {}
+    for item in wanted:
+        if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
+            raise InputError(
+                "two-defaults",
+                f"{item.entry.name} has two default versions",
+                context=f"{other} and {item.entry} both say `default: true`",
+                hint="keep it in one of the recipes",
+            )
+    return wanted
 
 
 def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:

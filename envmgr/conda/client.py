@@ -42,7 +42,7 @@ def call_worker(
         last = json.loads(line)
         if last["event"] in ("solved", "error"):
             result = last
-        if last["event"] != "download":
+        if last["event"] not in ("download", "compile"):
             reporter.log(f"worker: {line[:2000]}")
         on_event(last)
 

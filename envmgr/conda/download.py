@@ -10,8 +10,11 @@ import asyncio
 import fcntl
 import hashlib
 import os
+import shutil
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 AT_ONCE = 6  # downloads side by side
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
+_HEAD_TIMEOUT = 2  # seconds
 _LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 
 Emit = Callable[..., None]
@@ -72,6 +76,65 @@ async def fetch_all(
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
     return found
+
+
+class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
+    """What is to be fetched and unpacked does not fit."""
+
+
+async def require_space(records: Sequence[Record], cache: Path, *, keep_free: int, unpacked: int) -> None:
+    """Before the first byte: room for the archives that are missing, and for all of them unpacked (`unpacked` times as large).
+
+    A size that the lock does not have is asked of the first place that tells it; `keep_free` bytes stay free.
+    Raises TooLarge.
+    """
+    silent: set[str] = set()  # hosts that did not answer: not asked again for every package
+
+    def told(place: str) -> int:
+        host = urlsplit(place).netloc
+        if host in silent:
+            return 0
+        try:
+            return _told_size(place)
+        except (OSError, ValueError):
+            silent.add(host)
+            return 0
+
+    def size_of(record: Record) -> tuple[int, bool]:
+        file = cache / record["sha256"] / record["url"].rpartition("/")[2]
+        if file.is_file():
+            return file.stat().st_size, True
+        size = record.get("size") or next((s for p in record["places"] if (s := told(p))), 0)
+        return size, record["places"][0].startswith("file://") and bool(told(record["places"][0]))
+
+    gate = asyncio.Semaphore(16)
+
+    async def one(record: Record) -> tuple[int, bool]:
+        async with gate:
+            return await asyncio.to_thread(size_of, record)
+
+    sizes = await asyncio.gather(*(one(r) for r in records))
+    download = sum(size for size, here in sizes if not here)
+    needed = download + unpacked * sum(size for size, _ in sizes)
+    free = shutil.disk_usage(cache).free
+    if needed + keep_free > free:
+        raise TooLarge(
+            f"{needed / 1e9:.1f} GB are needed ({download / 1e9:.2f} GB to download), {free / 1e9:.1f} GB are free, "
+            f"of which policies.min_free keeps {keep_free / 1e9:.2f} GB"
+        )
+
+
+def _told_size(place: str) -> int:
+    """Bytes of a file or of what a server would send; 0 where that is not told. OSError when the host does not answer."""
+    if place.startswith("file://"):
+        path = Path(unquote(urlsplit(place).path))
+        return path.stat().st_size if path.is_file() else 0
+    request = urllib.request.Request(place, method="HEAD")  # noqa: S310 - http(s), from the site or the lock
+    try:
+        with urllib.request.urlopen(request, timeout=_HEAD_TIMEOUT) as answer:  # noqa: S310
+            return int(answer.headers.get("Content-Length") or 0)
+    except urllib.error.HTTPError:
+        return 0  # the host answers; the download itself will say what is wrong
 
 
 async def _fetch(record: Record, cache: Path, client: Any, emit: Emit, retries: int, stall_timeout: float) -> str:

@@ -12,6 +12,7 @@ _MIRROR = "on a machine without network, give the channel a mirror in site.yaml:
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
 )
+_FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
 # Kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
@@ -39,6 +40,12 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     url = url_match[0] if url_match else ""
     if event["kind"] == "DownloadError":
         return _download_failure(event)
+    if event["kind"] == "Stalled":
+        places = [place for channel in request["channels"] for place in channel["places"]]
+        reference, hint = _DOWNLOADS["stalled"]
+        return EnvmgrError(reference, f"a channel stalled: {message}", context=places, hint=hint)
+    if event["kind"] == "TooLarge":
+        return EnvmgrError("disk-full", message, context=str(request["cache"]), hint=_FREE)
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
         return EnvmgrError(
@@ -60,7 +67,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if "No space left" in message or "os error 28" in message:
         return EnvmgrError(
             "disk-full", f"no space left under {request.get('staging', request['cache'])}", context=lines[:2],
-            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+            hint=_FREE,
         )  # fmt: skip
     if "Permission denied" in message:
         return EnvmgrError(

@@ -9,7 +9,7 @@ from envmgr.conda.activate import capture_activation
 from envmgr.conda.client import Event, call_worker
 from envmgr.conda.meta import promised_files
 from envmgr.files import explain_os_error, group_id, remove_tree, sync_folder
-from envmgr.lock import CondaLock, LockedPackage
+from envmgr.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.manifest import InstallFacts
 from envmgr.modulespec import EnvOp
 from envmgr.report import Reporter, Stage
@@ -79,6 +79,8 @@ def _run_worker(
         "platform": lock.platform,
         "retries": site.policies.download_retries,
         "stall_timeout": site.policies.stall_timeout,
+        "min_free": site.policies.min_free,
+        "unpacked": UNPACKED,
         "jobs": jobs,
     }
     with ExitStack() as stack:
@@ -130,6 +132,8 @@ class _Bars:
             case "compiling":
                 self._files = int(event["files"])
                 self._stage("compile", "files").update(0, total=self._files)
+            case "compile":
+                self._stage("compile", "files").update(int(event["done"]), total=self._files)
             case "compiled":
                 self._stage("compile", "files").update(self._files)
                 self._end("compile")

@@ -79,6 +79,7 @@ def solve(
             "platform": wanted.platform,
             "virtual_packages": wanted.all_virtual_packages(),
             "cache": cache,
+            "stall_timeout": site.policies.stall_timeout,
         }
         if solver == "conda-lock":
             urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))

@@ -16,10 +16,13 @@ import shutil
 import signal
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+_TELL_EVERY = 0.1  # seconds between two progress events
 _lock = threading.Lock()
 
 
@@ -107,6 +110,26 @@ class NetworkError(Exception):
     """No place of a channel answered."""
 
 
+def end_when_stalled(cache: Path, timeout: float) -> None:
+    """End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds: rattler would wait on."""
+
+    def signs() -> tuple[float, int]:
+        return round(time.process_time(), 1), sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
+
+    def watch() -> None:
+        last, moved = signs(), time.monotonic()
+        while True:
+            time.sleep(min(1.0, timeout / 4))
+            with suppress(OSError):  # a file that went while it was looked at
+                if (now := signs()) != last:
+                    last, moved = now, time.monotonic()
+            if time.monotonic() - moved > timeout:
+                emit("error", kind="Stalled", message=f"no byte for {timeout:g} s", reasons=[])
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def match_spec(rattler: Any, text: str) -> Any:
     """Read one spec; rattler's own error does not say which of them it means."""
     try:
@@ -152,7 +175,7 @@ async def install(request: dict[str, Any]) -> None:
     import rattler
     from rattler.networking import middleware
 
-    from envmgr.conda.download import fetch_all
+    from envmgr.conda.download import fetch_all, require_space
     from envmgr.conda.meta import normalise_meta
 
     task = asyncio.current_task()
@@ -161,6 +184,9 @@ async def install(request: dict[str, Any]) -> None:
     stack = [middleware.AuthenticationMiddleware(), middleware.OciMiddleware()]
     stack += [middleware.GCSMiddleware(), middleware.S3Middleware()]
     client = rattler.Client(stack, user_agent=f"envmgr/{request['version']}")
+    await require_space(
+        request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
+    )
     archives = await fetch_all(
         request["records"],
         Path(request["cache"]),
@@ -217,26 +243,29 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     if not python.exists() or not folders:
         return
     emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
-    argv: list[str | Path] = [
-        python,
-        "-s",
-        "-m",
-        "compileall",
-        "-q",
-        "-f",
-        "-j",
-        str(jobs),
-        "--invalidation-mode",
-        "unchecked-hash",
-    ]
-    argv += ["-s", staging, "-p", final, *folders]
-    done = Runner().run(argv, env=clean_env(PYTHONHASHSEED="0"), check=False, new_group=False)
-    said = done.stdout + done.stderr
-    if done.returncode not in (0, 1):
-        raise ChildProcessError(f"compileall ended with {done.returncode}: {done.stderr[-2000:]}")
-    if fault := re.search(r"^\w*Error: \[Errno \d+\].*$", said, re.MULTILINE):
+    argv: list[str | Path] = [python, "-s", "-m", "compileall", "-f", "-j", str(jobs)]
+    argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
+    said: list[str] = []
+    done = 0
+    told = time.monotonic()
+
+    def on_line(line: str) -> None:
+        nonlocal done, told
+        if not line.startswith("Compiling "):
+            said.append(line)
+            return
+        done += 1
+        if time.monotonic() - told >= _TELL_EVERY:
+            told = time.monotonic()
+            emit("compile", done=done)
+
+    end = Runner().stream(argv, stdin="", on_line=on_line, env=clean_env(PYTHONHASHSEED="0"), new_group=False)
+    text = "\n".join(line for line in said if not line.startswith("Listing ")) + end.stderr
+    if end.returncode not in (0, 1):
+        raise ChildProcessError(f"compileall ended with {end.returncode}: {text[-2000:]}")
+    if fault := re.search(r"^\W*\w*Error: \[Errno \d+\].*$", text, re.MULTILINE):
         raise ChildProcessError(f"compileall: {fault[0]}")  # it goes on without the file, as after a syntax error
-    emit("compiled", log=said[-4000:])
+    emit("compiled", log=text[-4000:])
 
 
 def die_with_parent() -> None:
@@ -262,6 +291,7 @@ def main() -> None:
     status = 0
     try:
         if request["op"] == "solve":
+            end_when_stalled(Path(request["cache"]), request["stall_timeout"])
             asyncio.run(solve(request))
         else:
             asyncio.run(install(request))

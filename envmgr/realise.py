@@ -17,7 +17,7 @@ from typing import Any
 import envmgr
 from envmgr.backends import Backend, LoadedLock
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, try_file_lock
+from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, try_file_lock
 from envmgr.manifest import InstallFacts, differences, make_manifest, read_manifest, write_manifest
 from envmgr.recipe import Recipe
 from envmgr.report import Reporter
@@ -177,8 +177,9 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
         names = ", ".join(str(lock.entry) for lock in locks)
         raise EnvmgrError(
             "disk-full",
-            f"{names} needs {needed / 1e9:.1f} GB under {site.prefix}, {free / 1e9:.1f} GB are free",
-            context=f"download {download / 1e9:.2f} GB, unpacked {unpacked / 1e9:.2f} GB, policies.min_free {site.policies.min_free / 1e9:.2f} GB",
+            f"{names} needs {megabytes(needed)} under {site.prefix}, {megabytes(free)} are free",
+            context=f"download {megabytes(download)}, install about {megabytes(unpacked)}, "
+            f"policies.min_free {megabytes(site.policies.min_free)}",
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )
 

@@ -19,7 +19,10 @@ FILE = "hello-prefix-1.0-0.conda"
 OWN = f"http://channel.invalid/standin/noarch/{FILE}"
 AT_MIRROR = f"http://MIRROR/noarch/{FILE}"
 NO_NAME = "Name or service not known"
-RETRY = "hint: what was fetched is kept: run the same command again"
+RETRY = (
+    "hint: what was fetched is kept: run the same command again, or use another mirror"
+    " (channels.<name>.mirrors in site.yaml)"
+)
 MIRRORS = "give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
 DAMAGED = (
     "hint: the file there is damaged or was replaced: compare it with the channel's, "

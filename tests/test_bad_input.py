@@ -382,7 +382,7 @@ def test_failing_smoke_test_publishes_nothing_and_the_install_is_reused(box: San
         "    exit status 4\n"
         "  log: LOG\n"
         "\n"
-        "hint: nothing was published; mend the recipe, or its tests, and build again (the install is kept and reused)"
+        "hint: nothing was published; mend the recipe or its tests, then `envmgr build bad/1.0` (installs are kept)"
     )
     assert box.current() == before
     assert box.leftovers() == []

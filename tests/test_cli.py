@@ -240,7 +240,7 @@ def test_bug_exits_4_with_what_is_needed_to_report_it(tmp_path: Path) -> None:
         "ZeroDivisionError: by nothing",
         f"error[bug]: envmgr {envmgr.__version__} did not expect this",
         "",
-        "hint: report it with the lines above",
+        "hint: report it with the lines on stderr above",
     ]
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from envmgr.conda.worker import canonical
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.lock import ChannelSource, CondaLock, LockChange, LockedPackage, diff_packages
-from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME, _dependencies, lock_identity, lock_texts, read_lock
+from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME, _dependencies, lock_texts, read_lock
 
 URL = "https://example.org/channel"
 
@@ -110,7 +110,7 @@ def test_lock_without_its_sidecar_has_the_same_identity(lock: CondaLock) -> None
         (folder / SIDECAR_NAME).unlink()
         bare = read_lock(folder)
 
-    assert lock_identity(bare[0]) == lock_identity(full[0])
+    assert bare[0].identity() == full[0].identity()
     assert bare[0].recipe_digest == full[0].recipe_digest
     assert bare[1] == full[1]  # the sha256 of the text
     assert (bare[0].solver, full[0].solver) == ("unknown", "rattler 0")

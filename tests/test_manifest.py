@@ -63,7 +63,7 @@ def test_manifest_has_one_path_per_line_and_the_digest_first(root: Path, tmp_pat
 
 
 def test_manifest_of_an_empty_install_round_trips(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty").mkdir(mode=0o555)
     manifest = make_manifest(tmp_path / "empty", DIGEST, InstallFacts(), {}, mask=0o022, workers=1)
     write_manifest(tmp_path / "m.json", manifest)
     assert read_manifest(tmp_path / "m.json") == manifest
@@ -156,6 +156,7 @@ def test_differences_tells_what_changed(root: Path, change: str) -> None:
     root.chmod(0o755)
     act, lines = CHANGES[change]
     act(root)
+    root.chmod(0o555)
     found = differences(root, manifest)
     assert found == lines
     assert all(line.encode() for line in found), "can be printed"

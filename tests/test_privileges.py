@@ -121,7 +121,7 @@ def test_drop_to_tells_a_python_that_the_user_cannot_run(tmp_path: Path) -> None
         return
     assert found == {
         "error": f"error[user-cannot-run]: nobody cannot run {tool}\n"
-        "  root started envmgr and changed to the build user\n"
+        "  root started envmgr and changes to the build user\n"
         "\n"
         "hint: install envmgr where that user can read it, for example under /opt",
         "code": 3,

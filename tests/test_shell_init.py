@@ -95,3 +95,51 @@ def test_unknown_shell_names_the_known_ones(sandbox: Sandbox) -> None:
     assert done.stderr == (
         "error[unknown-shell]: no lines for the shell `fish`\n\nhint: known: bash, zsh, sh, csh, tcsh\n"
     )
+
+
+def test_shell_that_stops_at_errors_survives_a_prefix_without_a_generation(sandbox: Sandbox) -> None:
+    text = sandbox.ok("shell-init", "sh").stdout
+    for shell in ("bash", "dash"):
+        done = subprocess.run(
+            [shell],
+            input=f"set -eu\n{text}\necho on\n",
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "on\n", "")
+
+
+def test_inherited_path_of_another_generation_goes(sandbox: Sandbox) -> None:
+    sandbox.recipe("hello/1.0", ["hello-prefix"])
+    sandbox.ok("lock", "hello/1.0")
+    sandbox.ok("build", "hello/1.0")
+    gone = f"{sandbox.prefix}/generations/0999/modules"
+    own = str(sandbox.root / "own")
+    (sandbox.root / "own").mkdir()
+    for shell in ("bash", "sh", "zsh"):
+        done = subprocess.run(
+            [shell],
+            input=sandbox.ok("shell-init", shell).stdout + "echo $MODULEPATH\n",
+            env={"PATH": "/usr/bin:/bin", "HOME": str(sandbox.root), "MODULEPATH": f"{gone}:{own}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == f"{sandbox.prefix}/generations/0001/modules:{own}\n", (shell, done.stderr)
+
+
+def test_lines_for_sh_give_bash_a_module_command_that_its_children_have(sandbox: Sandbox) -> None:
+    sandbox.recipe("hello/1.0", ["hello-prefix"])
+    sandbox.ok("lock", "hello/1.0")
+    sandbox.ok("build", "hello/1.0")
+    done = subprocess.run(
+        ["bash", "--norc"],
+        input=sandbox.ok("shell-init", "sh").stdout + "bash --norc -c 'module load hello && echo $LOADEDMODULES'\n",
+        env={"PATH": "/usr/bin:/bin", "HOME": str(sandbox.root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "hello/1.0\n", done.stderr

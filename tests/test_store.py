@@ -21,7 +21,14 @@ ENTRY = Entry("pytorch", "2.1-cuda11.8")
 
 
 def digest(**change: Any) -> str:
-    arguments: dict[str, Any] = {"backend": "conda", "identity": IDENTITY, "target": TARGET, "root": ROOT, **change}
+    arguments: dict[str, Any] = {
+        "entry": ENTRY,
+        "backend": "conda",
+        "identity": IDENTITY,
+        "target": TARGET,
+        "root": ROOT,
+    }
+    arguments |= change
     return install_digest(**arguments)
 
 
@@ -35,13 +42,14 @@ def put(install: Install, recorded: str | None = None) -> Install:
 
 def test_install_digest_is_golden() -> None:
     """Another value here renames every install of every site: count `layout` up on purpose, never by accident."""
-    assert digest() == "4283bdf41895e6567910ececd721fd16635438da729fa8e20b5267e38a71910f"
+    assert digest() == "6734cc6b74e4b6788e99b4231684e4bbaeab2e05eeaf21dbd8ac1e5627686629"
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"backend": "easybuild"},
+        {"entry": Entry("pytorch", "2.1")},
         {"identity": []},
         {"identity": [{**IDENTITY[0], "sha256": "ac" * 32}]},
         {"identity": [{**IDENTITY[0], "url": "https://mirror.org/zlib-1.3.conda"}]},
@@ -53,7 +61,7 @@ def test_install_digest_is_golden() -> None:
         {"target": TARGET.model_copy(update={"glibc": "2.39"})},
         {"root": Path("/shared/envmgr2")},
     ],
-    ids=["backend", "packages", "sha256", "url", "twice", "arch", "cpu", "os", "os-major", "glibc", "prefix"],
+    ids=["backend", "entry", "packages", "sha256", "url", "twice", "arch", "cpu", "os", "os-major", "glibc", "prefix"],
 )
 def test_install_digest_changes_with_everything_that_decides_the_bytes(change: dict[str, Any]) -> None:
     assert digest(**change) != digest()

@@ -9,7 +9,7 @@ from envmgr.backends import Backend, LoadedLock, get_backend
 from envmgr.catalog import CatalogEntry
 from envmgr.commands import Context
 from envmgr.compose import compose_module
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
 from envmgr.generations import NewModule, render_digest
 from envmgr.manifest import InstallFacts, read_manifest
@@ -65,7 +65,7 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
     defaults: dict[str, Entry] = {}
     for item in wanted:
         if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
-            raise InputError(
+            raise EnvmgrError(
                 "two-defaults",
                 f"{item.entry.name} has two default versions",
                 context=f"{other} and {item.entry} both say `default: true`",

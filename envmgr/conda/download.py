@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from envmgr.files import megabytes
+
 AT_ONCE = 6  # downloads side by side
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
 _HEAD_TIMEOUT = 2  # seconds
@@ -119,8 +121,8 @@ async def require_space(records: Sequence[Record], cache: Path, *, keep_free: in
     free = shutil.disk_usage(cache).free
     if needed + keep_free > free:
         raise TooLarge(
-            f"{needed / 1e9:.1f} GB are needed ({download / 1e9:.2f} GB to download), {free / 1e9:.1f} GB are free, "
-            f"of which policies.min_free keeps {keep_free / 1e9:.2f} GB"
+            f"{megabytes(needed)} are needed ({megabytes(download)} to download), {megabytes(free)} are free, "
+            f"of which policies.min_free keeps {megabytes(keep_free)}"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import sys
 import tempfile
@@ -49,23 +50,23 @@ def claims(channel: str, runs: int) -> list[Claim]:
         compiling: list[float] = []
 
         def ours_cold() -> float:
-            remove_tree(root / "prefix")
+            _clear(root / "prefix")
             took = seconds(envmgr("build", "--no-publish", ENTRY), env=env)
             compiling.append(_compile_seconds(root))
             return took - compiling[-1]
 
         def theirs_cold() -> float:
-            remove_tree(root / "bare")
+            _clear(root / "bare")
             return seconds([sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "plain"])
 
         cold = alternate(ours_cold, theirs_cold, runs)
 
         def ours_warm() -> float:
-            remove_tree(root / "prefix" / "store")
+            _clear(root / "prefix" / "store")
             return seconds(envmgr("build", "--no-publish", ENTRY), env=env)
 
         def theirs_warm() -> float:
-            remove_tree(root / "bare" / "env")
+            _clear(root / "bare" / "env")
             return seconds([sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "same"])
 
         warm = alternate(ours_warm, theirs_warm, runs)
@@ -76,6 +77,12 @@ def claims(channel: str, runs: int) -> list[Claim]:
         Claim("cold install / bare rattler.install", *cold, 1.5, count),
         Claim("warm install / the same rattler.install and compileall", *warm, 1.5),
     ]
+
+
+def _clear(folder: Path) -> None:
+    """Remove, and let the disk settle: what one side wrote must not be written out while the other is measured."""
+    remove_tree(folder)
+    os.sync()
 
 
 def _compile_seconds(root: Path) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -9,4 +10,7 @@ def shipped(name: str) -> Path:
     """The folder `modulefiles`, `recipes` or `easyconfigs` as installed."""
     package = Path(__file__).resolve().parent
     in_wheel = package / "data" / name
-    return in_wheel if in_wheel.is_dir() else package.parent / name
+    with suppress(PermissionError):  # who reads it will say so
+        if in_wheel.is_dir():
+            return in_wheel
+    return package.parent / name

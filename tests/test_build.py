@@ -544,7 +544,7 @@ def for_everybody(root: Path) -> list[str]:
 
     The home is covered in a mount namespace of that command; its own folders that are needed are put back.
     """
-    needed = {Path(p).resolve() for p in (sys.base_prefix, sys.prefix, envmgr.__file__, CACHE)}
+    needed = {Path(p).resolve() for p in (sys.base_prefix, sys.prefix, Path(envmgr.__file__).parents[1], CACHE)}
     closed = {a for p in needed for a in p.parents if a.stat().st_mode & 0o005 != 0o005}
     outermost = {a for a in closed if not closed & set(a.parents)}
     lines = []

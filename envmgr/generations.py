@@ -41,33 +41,23 @@ from envmgr.generation import (
     read_specs,
 )  # fmt: skip
 from envmgr.lmod import Lmod
-from envmgr.manifest import InstallFacts
-from envmgr.modulefiles import ModulePolicies, fingerprint, render_tree, templates_digest
+from envmgr.modulefiles import ModulePolicies, render_tree, templates_digest
 from envmgr.modulespec import ModuleSpec
-from envmgr.names import Entry, parse_entry, variable_name
+from envmgr.names import Entry, parse_entry
+from envmgr.rebase import (
+    Change,
+    changed_entries,
+    check_dependencies,
+    check_names,
+    merge,
+    published_entries,
+    with_dependents,
+)
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
 from envmgr.store import Prefix
 from envmgr.tree import make_read_only
-
-
-@dataclass(frozen=True, slots=True)
-class NewModule:
-    """An entry for the next generation. `lock` is the sha256 of its lock's text."""
-
-    spec: ModuleSpec
-    facts: InstallFacts
-    lock: str
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a publish changes on whatever is current by then."""
-
-    add: Mapping[str, NewModule]
-    remove: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +106,13 @@ def publish(
         parent = current_number(prefix)
         record = None if parent is None else read_record(prefix, parent)
         old = {} if parent is None else read_specs(prefix, parent)
-        merged = _merge(old, change)
-        entries = _published_entries(merged, old, record, change, policies, templates)
-        changed = _changed(entries, record)
+        merged = merge(old, change)
+        entries = published_entries(merged, old, record, change, policies, templates)
+        changed = changed_entries(entries, record)
         if record is not None and not changed and record.render == render and entries == record.entries:
             return Published(None, parent, ())
         check_dependencies({k: item.spec.depends for k, item in merged.items()})
-        _check_names(merged)
+        check_names(merged)
         _check_installs(prefix, change)
         number, folder = _take_number(prefix)
         try:
@@ -132,7 +122,7 @@ def publish(
             with reporter.stage(f"generation {number} spider cache"):
                 lmod.build_spider_cache(folder / "modules", folder / "spider")
                 lmod.check_syntax([folder / "spider" / "spiderT.lua"])  # Lmod does not notice a full disk
-            check(folder / "modules", folder / "lmodrc.lua", _with_dependents(changed, merged))
+            check(folder / "modules", folder / "lmodrc.lua", with_dependents(changed, merged))
             _complete(folder, number, parent, change.reason, render, entries, files, lmod)
         except BaseException as error:
             with suppress(OSError):  # a lost mount: the error that is told is the first one; the next publish cleans up
@@ -204,79 +194,6 @@ def remove_generations(numbers: list[int], prefix: Prefix) -> None:
     """Forget generations, keeping the numbers taken. Under `publishing` only."""
     for number in numbers:
         _abandon(prefix.generation(number), "removed by gc")
-
-
-def _merge(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
-    kept = {
-        k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove
-    }
-    added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
-    moved = {
-        m.spec.name for m in change.add.values() if m.spec.default
-    }  # a name has one default: the newest word counts
-    for entry, item in kept.items():
-        if item.spec.default and item.spec.name in moved:
-            kept[entry] = item.model_copy(update={"spec": item.spec.model_copy(update={"default": False})})
-    return dict(sorted((kept | added).items()))
-
-
-def _published_entries(
-    merged: Mapping[str, PublishedSpec],
-    old: Mapping[str, Any],
-    record: GenerationRecord | None,
-    change: Change,
-    policies: ModulePolicies,
-    templates: Path,
-) -> dict[str, PublishedEntry]:
-    digest = templates_digest(templates)
-    entries = {}
-    for name, item in merged.items():
-        spec = item.spec
-        previous = record.entries.get(name) if record and name in old else None
-        entries[name] = PublishedEntry(
-            digest=spec.digest,
-            path=str(Path("store") / spec.name / Path(spec.root).name),
-            lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
-            fingerprint=fingerprint(spec, policies, digest),
-        )
-    return entries
-
-
-def _changed(entries: Mapping[str, PublishedEntry], record: GenerationRecord | None) -> set[str]:
-    before = record.entries if record else {}
-    return {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
-
-
-def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises EnvmgrError `dependency-missing` when an entry of a generation (entry -> what it depends on) lacks one."""
-    missing = [f"{entry} depends on {d}" for entry, needed in depends.items() for d in needed if d not in depends]
-    if missing:
-        raise EnvmgrError(
-            "dependency-missing", "a published entry would lose what it depends on", context=missing,
-            hint="remove the dependents too, or keep the dependency",
-        )  # fmt: skip
-
-
-def _check_names(merged: Mapping[str, PublishedSpec]) -> None:
-    """Two names that differ by case, or that set the same variables, cannot stand in one tree."""
-    owners: dict[str, str] = {}
-    for item in merged.values():
-        other = owners.setdefault(variable_name(item.spec.name), item.spec.name)
-        if other != item.spec.name:
-            raise EnvmgrError(
-                "names-clash",
-                f"{other} and {item.spec.name} cannot both be published",
-                context=f"both set {variable_name(other)}_ROOT",
-                hint="rename one of them, or remove the one that is published",
-            )
-
-
-def _with_dependents(changed: set[str], merged: Mapping[str, PublishedSpec]) -> dict[str, ModuleSpec]:
-    """The changed entries and all that load one of them, in the order of `merged`: each has to be tested again."""
-    affected = set(changed)
-    while more := {k for k, i in merged.items() if k not in affected and affected.intersection(i.spec.depends)}:
-        affected |= more
-    return {k: item.spec for k, item in merged.items() if k in affected}
 
 
 def _check_installs(prefix: Prefix, change: Change) -> None:

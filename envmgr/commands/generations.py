@@ -19,8 +19,6 @@ from envmgr.generation import (
     read_specs,
 )
 from envmgr.generations import (
-    Change,
-    check_dependencies,
     flips,
     known_current,
     last_current,
@@ -32,6 +30,7 @@ from envmgr.generations import (
 from envmgr.lmod import find_lmod
 from envmgr.lock import LockChange, diff_packages
 from envmgr.realise import can_write, clean_leftovers
+from envmgr.rebase import Change, check_dependencies
 from envmgr.resources import shipped
 from envmgr.store import Install, installs
 

@@ -10,12 +10,13 @@ from typing import ClassVar
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
 from envmgr.errors import EnvmgrError
-from envmgr.generations import Change, Check, Published, publish
+from envmgr.generations import Check, Published, publish
 from envmgr.lmod import Lmod, find_lmod
 from envmgr.manifest import InstallFacts, read_manifest
 from envmgr.modulespec import ModuleSpec
 from envmgr.plan import Plan, Step
 from envmgr.realise import can_write, verify_install
+from envmgr.rebase import Change
 from envmgr.report import Reporter
 from envmgr.resources import shipped
 from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests

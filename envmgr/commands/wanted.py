@@ -11,11 +11,12 @@ from envmgr.commands import Context
 from envmgr.compose import compose_module
 from envmgr.errors import EnvmgrError
 from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
-from envmgr.generations import NewModule, render_digest
+from envmgr.generations import render_digest
 from envmgr.manifest import InstallFacts, read_manifest
 from envmgr.modulefiles import ModulePolicies, fingerprint, templates_digest
 from envmgr.names import Entry
 from envmgr.plan import Candidate, Plan, make_plan
+from envmgr.rebase import NewModule
 from envmgr.recipe import Recipe, Software
 from envmgr.resources import shipped
 from envmgr.store import Install, install_digest

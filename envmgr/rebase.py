@@ -1,0 +1,108 @@
+"""What the next generation holds: whatever is current by then, with a change put on it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envmgr.errors import EnvmgrError
+from envmgr.generation import GenerationRecord, PublishedEntry, PublishedSpec
+from envmgr.manifest import InstallFacts
+from envmgr.modulefiles import ModulePolicies, fingerprint, templates_digest
+from envmgr.modulespec import ModuleSpec
+from envmgr.names import variable_name
+
+
+@dataclass(frozen=True, slots=True)
+class NewModule:
+    """An entry for the next generation. `lock` is the sha256 of its lock's text."""
+
+    spec: ModuleSpec
+    facts: InstallFacts
+    lock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a publish changes on whatever is current by then."""
+
+    add: Mapping[str, NewModule]
+    remove: tuple[str, ...]
+    reason: str
+
+
+def merge(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
+    """The raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
+    kept = {
+        k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove
+    }
+    added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
+    # A name has one default: the newest word counts.
+    moved = {m.spec.name for m in change.add.values() if m.spec.default}
+    for entry, item in kept.items():
+        if item.spec.default and item.spec.name in moved:
+            kept[entry] = item.model_copy(update={"spec": item.spec.model_copy(update={"default": False})})
+    return dict(sorted((kept | added).items()))
+
+
+def published_entries(
+    merged: Mapping[str, PublishedSpec],
+    old: Mapping[str, Any],
+    record: GenerationRecord | None,
+    change: Change,
+    policies: ModulePolicies,
+    templates: Path,
+) -> dict[str, PublishedEntry]:
+    """The record's rows for `merged`; what was not changed keeps the lock it was published with."""
+    digest = templates_digest(templates)
+    entries = {}
+    for name, item in merged.items():
+        spec = item.spec
+        previous = record.entries.get(name) if record and name in old else None
+        entries[name] = PublishedEntry(
+            digest=spec.digest,
+            path=str(Path("store") / spec.name / Path(spec.root).name),
+            lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
+            fingerprint=fingerprint(spec, policies, digest),
+        )
+    return entries
+
+
+def changed_entries(entries: Mapping[str, PublishedEntry], record: GenerationRecord | None) -> set[str]:
+    """Entries that are new, gone, or differ from the record in install or module."""
+    before = record.entries if record else {}
+    return {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
+
+
+def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises EnvmgrError `dependency-missing` when an entry of a generation (entry -> what it depends on) lacks one."""
+    missing = [f"{entry} depends on {d}" for entry, needed in depends.items() for d in needed if d not in depends]
+    if missing:
+        raise EnvmgrError(
+            "dependency-missing", "a published entry would lose what it depends on", context=missing,
+            hint="remove the dependents too, or keep the dependency",
+        )  # fmt: skip
+
+
+def check_names(merged: Mapping[str, PublishedSpec]) -> None:
+    """Two names that differ by case, or that set the same variables, cannot stand in one tree."""
+    owners: dict[str, str] = {}
+    for item in merged.values():
+        other = owners.setdefault(variable_name(item.spec.name), item.spec.name)
+        if other != item.spec.name:
+            raise EnvmgrError(
+                "names-clash",
+                f"{other} and {item.spec.name} cannot both be published",
+                context=f"both set {variable_name(other)}_ROOT",
+                hint="rename one of them, or remove the one that is published",
+            )
+
+
+def with_dependents(changed: set[str], merged: Mapping[str, PublishedSpec]) -> dict[str, ModuleSpec]:
+    """The changed entries and all that load one of them, in the order of `merged`: each has to be tested again."""
+    affected = set(changed)
+    while more := {k for k, i in merged.items() if k not in affected and affected.intersection(i.spec.depends)}:
+        affected |= more
+    return {k: item.spec for k, item in merged.items() if k in affected}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.errors import EnvmgrError
 from envmgr.files import (
     atomic_write,
     canonical_json,
@@ -77,14 +77,10 @@ Check = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[None]:
     """The one prefix lock. Cleans up what a killed publish left before anything else."""
 
-    def stop() -> None:
-        if runner.cancel.is_set():
-            raise Interrupted
-
     def waiting(holder: str) -> None:
         reporter.say(f"waiting for {holder}, which publishes")
 
-    with file_lock(prefix.publish_lock, on_wait=waiting, check=stop):
+    with file_lock(prefix.publish_lock, on_wait=waiting, check=runner.raise_if_cancelled):
         with explain_os_error(prefix.generations):
             prefix.generations.mkdir(exist_ok=True)
             _clean_incomplete(prefix, reporter)
@@ -109,7 +105,7 @@ def publish(
         merged = merge(old, change)
         entries = published_entries(merged, old, record, change, policies, templates)
         changed = changed_entries(entries, record)
-        if record is not None and not changed and record.render == render and entries == record.entries:
+        if record is not None and not changed and record.render == render:
             return Published(None, parent, ())
         check_dependencies({k: item.spec.depends for k, item in merged.items()})
         check_names(merged)

@@ -16,7 +16,7 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Backend, LoadedLock
-from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.errors import EnvmgrError
 from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, try_file_lock
 from envmgr.manifest import InstallFacts, differences, make_manifest, read_manifest, write_manifest
 from envmgr.recipe import Recipe
@@ -59,7 +59,7 @@ def ensure_install(
     def waiting(holder: str) -> None:
         reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
 
-    with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=lambda: _check(runner)):
+    with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled):
         install.check_digest()
         if install.exists():
             manifest = read_manifest(install.manifest)
@@ -182,11 +182,6 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
             f"policies.min_free {megabytes(site.policies.min_free)}",
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )
-
-
-def _check(runner: Runner) -> None:
-    if runner.cancel.is_set():
-        raise Interrupted
 
 
 def can_write(site: Site) -> None:

@@ -143,7 +143,7 @@ class Runner:
                             open_pipes.discard(key.fileobj)
                     if not ready and process.poll() is not None:
                         break  # somebody it left behind holds the pipes: not waited for
-                    self._raise_if_cancelled()
+                    self.raise_if_cancelled()
                     on_tick()
         except BaseException:
             _end(process, group=new_group)
@@ -169,7 +169,7 @@ class Runner:
                 return process.communicate(data, timeout=_POLL)
             except subprocess.TimeoutExpired:
                 data = None
-            self._raise_if_cancelled()
+            self.raise_if_cancelled()
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now
@@ -182,7 +182,8 @@ class Runner:
                 out, err = _rest(process)
                 raise CommandError(args, None, _text(out), _text(err), reason=f"no end after {timeout:g} s")
 
-    def _raise_if_cancelled(self) -> None:
+    def raise_if_cancelled(self) -> None:
+        """For loops that wait for something else than a command. Raises Interrupted."""
         if self.cancel.is_set():
             raise Interrupted
 
@@ -219,7 +220,7 @@ class Runner:
         new_group: bool = False,
         pass_fds: tuple[int, ...] = (),
     ) -> subprocess.Popen[bytes]:
-        self._raise_if_cancelled()
+        self.raise_if_cancelled()
         try:
             return subprocess.Popen(
                 args,

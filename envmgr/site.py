@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from envmgr.errors import InputError
 from envmgr.resources import shipped
 from envmgr.target import CpuLevel
-from envmgr.yamlfile import load_model
+from envmgr.yamlfile import load_model, reason_of
 
 # The text that conda packages carry where their prefix goes is 255 characters long: no longer path fits.
 MAX_PREFIX = 255
@@ -226,7 +226,7 @@ def _embedded(prefix: Path) -> SiteFile:
     try:
         return SiteFile(name="embedded", prefix=prefix)
     except ValidationError as error:
-        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        reason = reason_of(error.errors()[0])
         raise InputError(
             "site-invalid",
             f"{prefix} cannot be the prefix",

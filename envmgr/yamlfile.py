@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -142,11 +142,24 @@ def faults_with_lines(error: ValidationError, text: str, path: Path) -> list[str
     for fault in error.errors(include_url=False):
         line = _line_of(root, fault["loc"])
         field = ".".join(str(part) for part in fault["loc"]) or "(document)"
-        reason = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            reason = "unknown field"
-        rows.append((line, f"{path}:{line}: {field}: {reason}"))
+        rows.append((line, f"{path}:{line}: {field}: {reason_of(fault)}"))
     return [row for _, row in sorted(rows)]
+
+
+# What a validation says in Python's words -> in the words of who writes YAML.
+_REASONS = {
+    "extra_forbidden": "unknown field",
+    "string_type": "must be text: put it in quotes",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+}
+
+
+def reason_of(fault: Mapping[str, Any]) -> str:
+    """The reason of one pydantic fault, for people."""
+    return _REASONS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
 
 
 def _line_of(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:

@@ -95,8 +95,8 @@ CONTROL = "must be one line, without control characters"
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown-field": ({"colour": 1}, ["colour: unknown field"]),
     "newer-schema": ({"schema": 2}, ["schema: Input should be 1"]),
-    "backend-missing": ({"backend": None}, ["backend: Input should be a valid string"]),
-    "input-list": ({"input": []}, ["input: Input should be a valid dictionary"]),
+    "backend-missing": ({"backend": None}, ["backend: must be text: put it in quotes"]),
+    "input-list": ({"input": []}, ["input: must be a mapping"]),
     "depends-name-only": ({"depends": ["gcc"]}, ["depends: `gcc` is not an entry (name/version)"]),
     "depends-bad": ({"depends": ["gcc/13", "a/../b"]}, ["depends: `a/../b` is not an entry (name/version)"]),
     "conflicts-bad": ({"conflicts": ["a b"]}, ["conflicts: `a b` is neither a name nor an entry"]),
@@ -191,7 +191,7 @@ def test_recipe_number_for_a_version_is_told(tmp_path: Path) -> None:
     path.write_text("backend: conda\ninput: {}\nrequires:\n  glibc: 2.30\n")
     with pytest.raises(InputError) as caught:
         load_recipe(path)
-    assert caught.value.context == (f"{path}:4: requires.glibc: Input should be a valid string",)
+    assert caught.value.context == (f"{path}:4: requires.glibc: must be text: put it in quotes",)
 
 
 def test_recipe_cannot_be_changed() -> None:

@@ -298,7 +298,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "umask": ({"policies": {"umask": "abc"}}, ["policies.umask: String should match pattern '^0?[0-7]{3}$'"]),
     "umask-newline": ({"policies": {"umask": "022\n"}}, ["policies.umask: String should match pattern '^0?[0-7]{3}$'"]),
-    "umask-number": ({"policies": {"umask": 18}}, ["policies.umask: Input should be a valid string"]),
+    "umask-number": ({"policies": {"umask": 18}}, ["policies.umask: must be text: put it in quotes"]),
     "keep": (
         {"policies": {"keep_generations": 0}},
         ["policies.keep_generations: Input should be greater than or equal to 1"],

@@ -28,6 +28,21 @@ def test_test_that_needs_mpi_is_skipped_without_a_launcher_and_runs_with_one(san
     }
 
 
+@pytest.mark.parametrize("status", [1, 96, 97])
+def test_failing_mpi_test_is_never_a_skip(sandbox: Sandbox, status: int) -> None:
+    launcher = sandbox.root / "bin"
+    launcher.mkdir()
+    (launcher / "srun").write_text("#!/bin/sh\n")
+    (launcher / "srun").chmod(0o755)
+    tests = [{"name": "ranks", "run": f"exit {status}", "needs": ["mpi"]}]
+    sandbox.recipe("mpi/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(launcher)]}})
+    sandbox.ok("lock", "mpi/1.0")
+    done = sandbox.run("build", "mpi/1.0")
+    assert done.code == 3
+    assert "error[smoke-test-failed]: 1 smoke test of mpi/1.0 failed" in done.stderr
+    assert sandbox.current() is None
+
+
 def test_test_that_writes_into_its_install_keeps_it_from_being_published(sandbox: Sandbox) -> None:
     """Root is held back by no mode bit; anybody else's write fails by itself."""
     sandbox.recipe("bad/1.0", HELLO, tests=[{"name": "write", "run": "touch $BAD_ROOT/bin/new"}])

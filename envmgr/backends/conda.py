@@ -19,6 +19,7 @@ from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
 from envmgr.store import Install
+from envmgr.yamlfile import reason_of
 
 
 def faults(recipe: Recipe, site: Site) -> list[str]:
@@ -113,8 +114,7 @@ def _input(entry: Entry, recipe: Recipe) -> CondaInput:
 def _fault(error: Mapping[str, object]) -> str:
     location = error["loc"]
     assert isinstance(location, tuple)
-    reason = "unknown field" if error["type"] == "extra_forbidden" else str(error["msg"]).removeprefix("Value error, ")
-    return f"input.{'.'.join(str(part) for part in location)}: {reason}"
+    return f"input.{'.'.join(str(part) for part in location)}: {reason_of(error)}"
 
 
 def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:

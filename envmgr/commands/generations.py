@@ -130,10 +130,9 @@ def history(ctx: Context) -> HistoryResult:
     """Works with a damaged `current` too: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
-    for number in complete_numbers(ctx.prefix):
-        record = read_record(ctx.prefix, number)
-        parent = record.parent
-        before = read_record(ctx.prefix, parent).entries if parent in complete_numbers(ctx.prefix) and parent else {}
+    records = {number: read_record(ctx.prefix, number) for number in complete_numbers(ctx.prefix)}
+    for number, record in records.items():
+        before = records[record.parent].entries if record.parent in records else {}
         changes = [
             f"{'+' if e not in before else '-' if e not in record.entries else '~'} {e}"
             for e in sorted({*before, *record.entries})

@@ -18,6 +18,7 @@ from envmgr.files import atomic_write, free_bytes, group_id
 from envmgr.lmod import find_lmod
 from envmgr.site import FILE_NAME, MAX_PREFIX, Site, SiteFile
 from envmgr.target import read_target
+from envmgr.yamlfile import reason_of
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
 
@@ -92,7 +93,7 @@ def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -
     try:
         SiteFile(schema=1, name=name, prefix=prefix)
     except ValidationError as error:
-        reasons = [e["msg"].removeprefix("Value error, ") for e in error.errors()]
+        reasons = [reason_of(e) for e in error.errors()]
         raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reasons) from None
     if not dry_run:
         atomic_write(target, _SITE.format(name=name, prefix=prefix))

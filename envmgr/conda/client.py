@@ -1,4 +1,4 @@
-"""Speaks to the rattler worker: starts it, follows its events, tells a stalled transfer, makes readable errors of its failures."""
+"""Speaks to the rattler worker: starts it, follows its events, raises readable errors for its failures."""
 
 from __future__ import annotations
 

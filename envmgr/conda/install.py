@@ -53,9 +53,9 @@ def install_lock(
             sync_folder(install.path.parent)
         facts = _facts(install.path, lock, runner, reporter)
     except BaseException:
-        remove_tree(install.staging)
-        remove_tree(install.path)
-        with suppress(OSError):
+        with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
+            remove_tree(install.staging)
+            remove_tree(install.path)
             install.path.parent.rmdir()  # only an empty one goes
         raise
     return facts, expected

@@ -2,7 +2,8 @@
 
 Its own process, because rattler can crash at interpreter exit after success, and because importing it costs 0.2 s. It leads
 a process group; when stdin closes (the parent died, however), it kills that group, so nothing writes on behind our back.
-Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compiled`, `done`, `error`.
+Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compile`,
+`compiled`, `done`, `error`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 _TELL_EVERY = 0.1  # seconds between two progress events
+_BUSY = 0.1  # share of one core from which a solve counts as computing
 _lock = threading.Lock()
 
 
@@ -112,17 +114,18 @@ class NetworkError(Exception):
 
 def end_when_stalled(cache: Path, timeout: float) -> None:
     """End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds: rattler would wait on."""
-
-    def signs() -> tuple[float, int]:
-        return round(time.process_time(), 1), sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
+    pause = min(1.0, timeout / 4)
 
     def watch() -> None:
-        last, moved = signs(), time.monotonic()
+        cpu, size, moved = time.process_time(), 0, time.monotonic()
         while True:
-            time.sleep(min(1.0, timeout / 4))
+            time.sleep(pause)
             with suppress(OSError):  # a file that went while it was looked at
-                if (now := signs()) != last:
-                    last, moved = now, time.monotonic()
+                read = sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
+                used = time.process_time() - cpu
+                if read != size or used > _BUSY * pause:  # this thread itself uses far less
+                    moved = time.monotonic()
+                size, cpu = read, cpu + used
             if time.monotonic() - moved > timeout:
                 emit("error", kind="Stalled", message=f"no byte for {timeout:g} s", reasons=[])
                 os._exit(1)

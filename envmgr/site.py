@@ -42,13 +42,55 @@ class NodeGroup(_Model):
 
 
 class Transport(_Model):
-    """How nodes are reached. `fanout` is connections at once; timeouts are seconds."""
+    """How nodes are reached. `fanout` is connections at once; times are wall-clock seconds.
+
+    `become` is put before the shell on the node (`sudo -n`); `slurm_options` are given to every srun and sbatch.
+    """
 
     via: Literal["ssh", "slurm", "both"] = "ssh"
-    user: str | None = None
+    user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$")
     become: str | None = None
     fanout: int = Field(default=64, ge=1)
     connect_timeout: float = Field(default=10, gt=0)
+    node_timeout: float = Field(default=60, gt=0)
+    deadline: float = Field(default=600, gt=0)
+    persist: float = Field(default=60, ge=0, description="seconds that an ssh connection is kept for the next command")
+    slurm_options: tuple[str, ...] = ()
+    inventory: Path | None = Field(default=None, description="Ansible inventory, for groups by `ansible`")
+
+    @field_validator("become")
+    @classmethod
+    def _words(cls, value: str | None) -> str | None:
+        if value is not None and (not value.strip() or not re.fullmatch(r"[\w ./=:@-]+", value)):
+            raise ValueError("must be a plain command, such as `sudo -n`")
+        return value
+
+    @field_validator("slurm_options")
+    @classmethod
+    def _options(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not re.fullmatch(r"--[a-z][a-z-]*(=\S+)?", value):
+                raise ValueError(f"`{value}` is not an option such as --partition=gpu")
+        return values
+
+
+class Mount(_Model):
+    """How nodes should have the prefix. `source` is as in mountinfo (`fs1:/export`); `writable` is a node set."""
+
+    source: str | None = None
+    writable: str | None = None
+    attribute_cache: float | None = Field(
+        default=None, ge=0, description="seconds after which every node sees a change; else by the mount's options"
+    )
+
+
+class Audit(_Model):
+    """What `envmgr audit` looks at. `user` is the ordinary user whose shells are looked at."""
+
+    user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]*$")
+    ldd: Literal["sample", "full", "none"] = "sample"
+    max_skew: float = Field(default=5, gt=0, description="seconds that a node's clock may be off")
+    min_inodes: int = Field(default=100_000, ge=0, description="inodes that the prefix's file system must have free")
 
 
 class Channel(_Model):
@@ -90,6 +132,9 @@ class Policies(_Model):
     group: str | None = None
     user_site: bool = Field(default=False, description="let Python see the user's ~/.local")
     driver_gate: Literal["warn", "refuse"] = "warn"
+    gate: Literal["off", "warn", "refuse"] = Field(
+        default="off", description="whether a build asks the last audit's facts if the nodes can run the entry"
+    )
     min_free: int = Field(default=1 << 30, ge=0, description="bytes that a build must leave free")
     stall_timeout: float = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
     download_retries: int = Field(default=2, ge=0)
@@ -121,6 +166,8 @@ class SiteFile(_Model):
     login_nodes: str | None = None
     groups: dict[str, NodeGroup] = {}
     transport: Transport = Transport()
+    mount: Mount = Mount()
+    audit: Audit = Audit()
     channels: dict[str, Channel] = {}
     cpu_level: CpuLevel = "x86-64-v2"
     conda: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
@@ -157,6 +204,8 @@ class Site(_Model):
     login_nodes: str | None
     groups: dict[str, NodeGroup]
     transport: Transport
+    mount: Mount
+    audit: Audit
     channels: dict[str, Channel]
     cpu_level: CpuLevel
     conda: Path | None
@@ -239,6 +288,9 @@ def _resolve(file: SiteFile, path: Path | None) -> Site:
     base = path.parent if path else Path("/")
     fields = {name: getattr(file, name) for name in SiteFile.model_fields if name != "schema_version"}
     fields["catalogs"] = (*(_under(base, c) for c in file.catalogs), shipped("recipes"))
+    if file.transport.inventory is not None:
+        inventory = _under(base, file.transport.inventory)
+        fields["transport"] = file.transport.model_copy(update={"inventory": inventory})
     fields["channels"] = {**DEFAULT_CHANNELS, **{n: _absolute(c, base) for n, c in file.channels.items()}}
     return Site(source=path, **fields)
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from envmgr.conda.solve import CondaInput
 from envmgr.recipe import Deprecated, Environment, Recipe, Requires, SmokeTest, Software
-from envmgr.site import Channel, Lmod, NodeGroup, Policies, SiteFile, Transport
+from envmgr.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Transport
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -81,6 +81,8 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", SiteFile, ""),
         ("site.md", NodeGroup, "groups.NAME."),
         ("site.md", Transport, "transport."),
+        ("site.md", Mount, "mount."),
+        ("site.md", Audit, "audit."),
         ("site.md", Channel, "channels.NAME."),
         ("site.md", Policies, "policies."),
         ("site.md", Lmod, "lmod."),
@@ -108,6 +110,8 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "": [SiteFile],
                 "groups.NAME.": [NodeGroup],
                 "transport.": [Transport],
+                "mount.": [Mount],
+                "audit.": [Audit],
                 "channels.NAME.": [Channel],
                 "policies.": [Policies],
                 "lmod.": [Lmod],

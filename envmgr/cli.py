@@ -40,6 +40,11 @@ class Format(StrEnum):
     json = "json"
 
 
+class Via(StrEnum):
+    ssh = "ssh"
+    slurm = "slurm"
+
+
 SiteOption = Annotated[
     Path | None, typer.Option("--site", help="site.yaml to use, or the folder it lies in.", metavar="FILE")
 ]
@@ -324,6 +329,36 @@ def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = For
         return collect_garbage(ctx, dry_run=dry_run)
 
     _run(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command("node-setup")
+def node_setup(
+    nodes: Annotated[str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")] = None,
+    here: Annotated[bool, typer.Option("--here", help="This machine.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show what would change.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take everything away again.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write plain files for Ansible and the like.", metavar="DIR")
+    ] = None,
+    via: Annotated[Via | None, typer.Option(help="How nodes are reached; else as the site says.")] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """What makes modules resolve in every shell and job of a node.
+
+    Shows the files; with --apply puts them on nodes, as root.
+    """
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.node_setup import node_setup
+
+        way = via.value if via else None
+        return node_setup(
+            ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, via=way, here=here, output=output
+        )  # fmt: skip
+
+    _run(verb, site, fmt)
 
 
 @app.command("shell-init")

@@ -17,7 +17,7 @@ from envmgr.run import Runner, clean_env
 # The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
 LOAD_FAILED = 97
 
-_USUAL_FOLDERS = (Path("/usr/share/lmod"), Path("/opt/apps/lmod"), Path("/usr/local/lmod"), Path("/opt/lmod"))
+USUAL_FOLDERS = (Path("/usr/share/lmod"), Path("/opt/apps/lmod"), Path("/usr/local/lmod"), Path("/opt/lmod"))
 _TIMESTAMP = "timestamp"
 _TIMEOUT = 600.0  # seconds, for any of Lmod's programs
 
@@ -207,9 +207,9 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     for variable in ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD"):
         if value := environ.get(variable):
             yield Path(value).parent if variable == "LMOD_CMD" else Path(value)
-    for folder in _USUAL_FOLDERS:
+    for folder in USUAL_FOLDERS:
         yield folder / "lmod"  # a link to the version in use, usually
-    for folder in _USUAL_FOLDERS:
+    for folder in USUAL_FOLDERS:
         versions = [path for path in folder.glob("*/") if path.name[:1].isdigit()]
         yield from sorted(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)], reverse=True)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
     from envmgr.commands.list import ListResult, ShowResult
     from envmgr.commands.lock import LockCommandResult
+    from envmgr.commands.node_setup import NodeSetupResult
     from envmgr.commands.publish import PublishResult
     from envmgr.commands.shell_init import ShellInitResult
     from envmgr.commands.site import InitResult, SiteCheckResult
@@ -231,6 +232,20 @@ def show_InitResult(result: InitResult) -> None:  # noqa: N802
 def show_SiteCheckResult(result: SiteCheckResult) -> None:  # noqa: N802
     out(f"site: {result.source or 'embedded (no site.yaml found): this machine alone'}")
     table([f.status, f.field, f.text + (f"  ({f.hint})" if f.hint else "")] for f in result.facts)
+
+
+def show_NodeSetupResult(result: NodeSetupResult) -> None:  # noqa: N802
+    if result.action == "show":
+        for file in result.files:
+            out(f"# {file.path}  {file.mode or 'lines'}: {file.why}")
+            out(file.text)
+    elif result.action == "output":
+        out(f"{'would write' if result.dry_run else 'wrote'} {result.output}: README says what is what")
+    table([o.status, o.path, o.nodes, o.reason] for o in result.outcomes)
+    for failure in result.failures:
+        out(f"{failure.status}: {failure.nodes}: {failure.reason}")
+    for line in result.to_do:
+        out(line)
 
 
 def show_ShellInitResult(result: ShellInitResult) -> None:  # noqa: N802

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def shipped(name: str) -> Path:
-    """The folder `modulefiles`, `recipes` or `easyconfigs` as installed."""
+    """The folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
     package = Path(__file__).resolve().parent
     in_wheel = package / "data" / name
     with suppress(PermissionError):  # who reads it will say so

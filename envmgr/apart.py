@@ -1,0 +1,63 @@
+"""A command that may hang for good, on a mount whose server is gone: looked at for a while, then left behind.
+
+Such a process cannot be killed, and whoever waits for it hangs too. Its streams are files, so that it holds none of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from envmgr.run import clean_env
+
+_POLL = 0.02  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """`returncode` is None for a command that was left behind; `output` is what it had written by then."""
+
+    returncode: int | None
+    output: str
+    error: str
+
+
+def run_apart(
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    stdin: str = "",
+    check: Callable[[], None] = lambda: None,
+    env: Mapping[str, str] | None = None,
+) -> Apart:
+    """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin.encode("utf-8", "surrogateescape"))
+        given.seek(0)
+        environment = dict(clean_env() if env is None else env)
+        process = subprocess.Popen(
+            argv, stdin=given, stdout=out, stderr=err, cwd="/", env=environment, start_new_session=True
+        )
+        end = time.monotonic() + seconds
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                check()
+                time.sleep(_POLL)
+        finally:
+            code = process.poll()
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if code is None:
+                process.returncode = -signal.SIGKILL  # nobody waits for it, and Popen must not complain about that
+        return Apart(code, _read(out), _read(err))
+
+
+def _read(file: object) -> str:
+    file.seek(0)  # type: ignore[attr-defined]
+    return bytes(file.read()).decode("utf-8", "surrogateescape")  # type: ignore[attr-defined]

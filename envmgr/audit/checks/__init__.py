@@ -1,0 +1,32 @@
+"""The checks, one module each: found by their place, so that a new one is one new file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import cast
+
+from envmgr.audit.model import Check
+from envmgr.errors import InputError
+from envmgr.names import nearest
+
+
+def check_names() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def get_check(name: str) -> Check:
+    """Raises InputError `unknown-check`, with the nearest names."""
+    module = name.replace("-", "_")
+    if module not in check_names():
+        close = nearest(name, [n.replace("_", "-") for n in check_names()])
+        known = ", ".join(n.replace("_", "-") for n in check_names())
+        raise InputError(
+            "unknown-check", f"there is no check `{name}`",
+            hint=f"did you mean {', '.join(close)}?" if close else f"known: {known}",
+        )  # fmt: skip
+    return cast("Check", importlib.import_module(f"{__name__}.{module}"))
+
+
+def all_checks() -> dict[str, Check]:
+    return {name.replace("_", "-"): get_check(name) for name in check_names()}

@@ -1,0 +1,47 @@
+"""What several checks need: nodes against nodes, and findings that say the same in several places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from envmgr.audit.model import Fleet
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+
+
+def drift(
+    check: str,
+    where: str,
+    fleet: Fleet,
+    key: str,
+    *,
+    severity: Severity = "warning",
+    hint: str = "",
+    prefer: str | None = None,
+    say: Callable[[str], str] = lambda value: value or "nothing",
+) -> Iterator[Finding]:
+    """A finding for every value of a fact but the commonest; where two are as common, `prefer` is the right one."""
+    values = fleet.by_value(key, default="")
+    if len(values) < 2:
+        return
+    counts = [len(nodes) for nodes in values.values()]
+    right = prefer if prefer in values and counts[0] == len(values[prefer]) else next(iter(values))
+    for value, nodes in values.items():
+        if value != right:
+            yield Finding(
+                check, severity, where, say(value), f"{say(right)}, as on {fold(values[right])}", hint, fold(nodes)
+            )
+
+
+def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """One finding for those that differ only in where they are: `bash-login and bash-ssh (alice, root)`."""
+    places: dict[Finding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, where=""), []).append(finding.where)
+    for finding, where in places.items():
+        yield replace(finding, where=", ".join(dict.fromkeys(where)))
+
+
+def short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,164 @@
+"""MODULEPATH and the `module` command, in every context, for root and for an ordinary user.
+
+Login bash, bash as sshd starts it for a command, csh, and real batch jobs, with the submitting shell's environment and with
+--export=NONE. Each must have the `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh) and exactly one
+generation of the prefix in MODULEPATH: the published one. A job that inherited an older one that is still kept runs with
+what it was submitted with, which is a note. What else is in MODULEPATH is compared between nodes, without empty parts,
+repetitions and trailing slashes. A context that cannot be probed is a finding. A start-up file that prints something into
+every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._folding import drift, joined, short
+from envmgr.audit.model import Account, Evidence, Facts, Fleet, Group, Plan, ShellContext, Stage
+from envmgr.audit.shell import context_key
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+
+_CONTEXT = r"""
+put modulepath "${MODULEPATH-}"
+if [ -n "${ENVMGR_ALIAS-}" ]; then
+  put module yes
+else
+  case $(type module 2>/dev/null) in
+    *function*) put module yes ;;
+    *) put module no ;;
+  esac
+fi
+put pin "${ENVMGR_PIN-}"
+put lmod_rc "${LMOD_RC-}"
+put lmod_cmd "${LMOD_CMD-}"
+put cached_loads "${LMOD_CACHED_LOADS-}"
+"""
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"context": _CONTEXT}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    yield from joined(_all(evidence))
+
+
+def _all(evidence: Evidence) -> Iterator[Finding]:
+    for context, account, fleet in evidence.contexts():
+        key = context_key(context, account)
+        where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
+        for end, nodes in fleet.by_value(f"{key}end").items():
+            if end != "absent":
+                yield _finding("error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context), nodes)
+        probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
+        yield from _module_command(key, where, probed, evidence)
+        yield from _generations(context, key, where, probed, evidence)
+        yield from _others(key, where, probed, evidence)
+        yield from _noise(context, key, where, fleet)
+
+
+def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    nodes = fleet.by_value(f"{key}module").get("no")
+    if nodes:
+        hint = f"`envmgr node-setup --apply --nodes {fold(nodes)}`; is Lmod installed there?"
+        yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
+    published = evidence.published
+    if published is None:
+        return
+    usable = fleet.only(lambda facts: facts.get(f"{key}module") == "yes" and bool(_generation_numbers(facts, key, evidence)))
+    for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
+        hint = f"`envmgr node-setup --apply --nodes {fold(wrong)}`"
+        yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
+
+
+def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
+    numbers = _generation_numbers(facts, key, evidence)
+    wanted = {f"{evidence.site.prefix}/generations/{n}/lmodrc.lua" for n in numbers}
+    named = facts.get(f"{key}lmod_rc", "")
+    return None if wanted & set(named.split(":")) else f"LMOD_RC is {named or 'not set'}"
+
+
+def _generations(
+    context: ShellContext, key: str, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    published = evidence.published
+    if published is None:
+        return
+    wanted = published.record.number
+    for group in fleet.groups:
+        numbers = _generation_numbers(group.facts, key, evidence)
+        if numbers == [f"{wanted:04d}"]:
+            continue
+        shown = " and ".join(n.lstrip("0") for n in numbers)
+        fix = f"`envmgr node-setup --apply --nodes {fold(group.nodes)}`"
+        if not numbers:
+            raw = group.facts[f"{key}modulepath"]
+            found = f"MODULEPATH has no modules of {evidence.site.prefix}: {short(raw) if raw else 'it is empty'}"
+            yield _finding("error", where, found, f"generation {wanted}", fix, group.nodes)
+        elif len(numbers) > 1:
+            yield _finding("error", where, f"MODULEPATH has generations {shown}", "one generation", fix, group.nodes)
+        elif int(numbers[0]) not in published.kept:
+            yield _finding(
+                "error", where, f"generation {shown}, which is not kept", f"generation {wanted}",
+                "start a new login shell; what it inherited is gone", group.nodes,
+            )  # fmt: skip
+        elif context.export == "ALL":
+            yield _finding(
+                "note", where, f"generation {shown}, inherited from the submitting shell", f"generation {wanted}",
+                "new login shells get the new one", group.nodes,
+            )  # fmt: skip
+        elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
+            # else `current` itself is stale there, which is told by the check of it
+            yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
+
+
+def _others(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What else is in MODULEPATH, node against node."""
+    rest = Fleet(
+        tuple(Group({"rest": ":".join(_rest(g.facts, key, evidence))}, g.nodes) for g in fleet.groups),
+        fleet.own, fleet.replies, (),
+    )  # fmt: skip
+    yield from drift(
+        "contexts", where, rest, "rest", hint="compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
+        say=lambda value: f"MODULEPATH has {value or 'nothing'} besides", prefer=None,
+    )  # fmt: skip
+
+
+def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
+    severity: Severity = "note" if context.shell == "bash-login" else "warning"
+    for text, nodes in fleet.by_value(f"{key}noise").items():
+        yield _finding(
+            severity, where, f"a start-up file prints \"{text}\"", "nothing on stdout",
+            "print only where `[ -t 1 ]`: in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files", nodes,
+        )  # fmt: skip
+
+
+def elements(path: str) -> list[str]:
+    """MODULEPATH as Lmod takes it: no empty parts, no repetitions, no trailing slashes."""
+    parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
+    return list(dict.fromkeys(parts))
+
+
+def _generation_numbers(facts: Facts, key: str, evidence: Evidence) -> list[str]:
+    pattern = re.compile(re.escape(f"{evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
+    matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{key}modulepath", "")))
+    return [m[1] or m[2] for m in matches if m]
+
+
+def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
+    return [p for p in elements(facts.get(f"{key}modulepath", "")) if not p.startswith(f"{evidence.site.prefix}/")]
+
+
+def _by_hand(context: ShellContext) -> str:
+    commands = {"bash-login": "bash -l", "bash": "bash -c true", "csh": "csh -c true", "sh": "sh -c true"}
+    return f"try `{commands[context.shell]}` as that user on the node"
+
+
+def _finding(
+    severity: Severity, where: str, found: str, expected: str, hint: str, nodes: tuple[str, ...]
+) -> Finding:
+    return Finding("contexts", severity, where, found, expected, hint, fold(nodes))
+
+
+__all__ = ["Account", "elements", "judge", "probe"]

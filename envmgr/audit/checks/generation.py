@@ -1,0 +1,76 @@
+"""`current` names the published generation on every node, and that generation is the same there, byte for byte.
+
+A network file system shows a change after its attribute-cache time only. After a publish the audit waits that long, by the
+mount's own options or by `mount.attribute_cache`, and asks once more before it calls a node stale. The record of the
+generation is compared by its sha256: an old copy of the prefix may well have a generation of the same number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.model import Evidence, Facts, Plan, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+_PREFIX = r"""
+put generation.record "$(sum <"$prefix/current/generation.json" 2>/dev/null)"
+"""
+
+# Seconds after which a mount shows changes of others. Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
+_DEFAULTS = {"nfs": 60.0, "nfs4": 60.0, "fuse.sshfs": 20.0, "cifs": 1.0, "smb3": 1.0}
+_OTHER_NETWORK = 5.0
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"prefix": _PREFIX}
+
+
+def attribute_cache(facts: Facts, override: float | None) -> float:
+    """Seconds until this node must see a publish."""
+    if override is not None:
+        return override
+    options = facts.get("mount.super", "").split(",")
+    for name in ("actimeo", "acdirmax"):
+        for option in options:
+            if match := re.fullmatch(rf"{name}=([0-9.]+)", option):
+                return float(match[1])
+    if "noac" in options:
+        return 0.0
+    kind, source = facts.get("mount.type", ""), facts.get("mount.source", "")
+    return _DEFAULTS.get(kind, _OTHER_NETWORK if ":" in source else 0.0)
+
+
+def is_stale(facts: Facts, number: int) -> bool:
+    """Whether a node that answers sees another generation than the published one."""
+    return facts.get("gate") == "ok" and facts.get("current") != f"generations/{number:04d}"
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    published = evidence.published
+    if published is None:
+        return
+    number = published.record.number
+    for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
+        if target == f"generations/{number:04d}":
+            continue
+        yield Finding(
+            "generation", "error", f"{evidence.site.prefix}/current", f"names {_shown(target)}",
+            f"generation {number}, published before the attribute cache's time",
+            f"is it an old copy, or another export? on the node: `mount | grep {evidence.site.prefix}`", fold(nodes),
+        )  # fmt: skip
+    right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
+    for found, nodes in right.by_value("generation.record").items():
+        if found != published.record_sha256:
+            yield Finding(
+                "generation", "error", f"generation {number}",
+                f"its record is another one ({found[:12]})" if found else "its record cannot be read",
+                f"sha256 {published.record_sha256[:12]}, as on this host",
+                "the node has a copy of the prefix, not the prefix: mount it", fold(nodes),
+            )  # fmt: skip
+
+
+def _shown(target: str) -> str:
+    match = re.fullmatch(r"generations/0*([0-9]+)", target)
+    return f"generation {match[1]}" if match else target or "nothing"

@@ -1,0 +1,95 @@
+"""What loading an entry changes in the environment: the same on every node as here.
+
+For a sample of entries (`--modules`), the entry is loaded in a clean environment with the ordinary user's MODULEPATH and
+LMOD_RC, and the whole environment afterwards is compared, by its sha256, with what the same commands give on this host
+with the published modules. Lmod's own variables, and those that differ between accounts, are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._folding import short
+from envmgr.audit.effect import EFFECT
+from envmgr.audit.model import Evidence, Fleet, Plan, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+_LOGIN = (
+    EFFECT
+    + r"""
+listed=
+case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
+if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
+  scratch=$(mktemp) said=$(mktemp) env=$(mktemp)
+  trap 'rm -f "$scratch" "$said" "$env"; rm -rf "${here-}"' EXIT
+  for pair in $loads; do
+    entry=${pair%=*}
+    if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$env" 2>"$said"; then
+      found=$(sum <"$env")
+      put "loading.sha256.$entry" "$found"
+      [ "$found" = "${pair##*=}" ] || head -n 100 "$env" | cut -c1-2000 | lines "loading.env.$entry"
+    else
+      grep . "$said" | head -n 5 | lines "loading.failed.$entry"
+    fi
+  done
+fi
+"""
+)
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:
+    if plan.number is None or not plan.samples:
+        return {}
+    pairs = " ".join(f"{entry}={_sum(plan.loads[entry]) if entry in plan.loads else ''}" for entry in plan.samples)
+    return {"login": f"loads='{pairs}'\n{_LOGIN}"}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.published is None:
+        return
+    current = f"generations/{evidence.published.record.number:04d}"
+    fleet = evidence.fleet.sound.only(lambda facts: facts.get("current") == current)
+    for entry in evidence.plan.samples:
+        for said, nodes in fleet.by_value(f"loading.failed.{entry}").items():
+            yield Finding(
+                "loading", "error", entry, f"cannot be loaded: {short(' '.join(said.split()))}", "`module load` that works",
+                f"on the node: `module load {entry}`", fold(nodes),
+            )  # fmt: skip
+        yield from _differences(entry, fleet, evidence.plan.loads.get(entry))
+
+
+def _differences(entry: str, fleet: Fleet, here: str | None) -> Iterator[Finding]:
+    found = fleet.by_value(f"loading.sha256.{entry}")
+    if not found or (here is None and len(found) < 2):
+        return
+    right = next(iter(found)) if here is None else _sum(here)
+    reference = here if here is not None else _text(entry, right, fleet)
+    for value, nodes in found.items():
+        if value != right:
+            yield Finding(
+                "loading", "error", entry, f"gives another environment: {short(_changed(_text(entry, value, fleet), reference))}",
+                "what loading it on this host gives" if here is not None else f"as on {fold(found[right])}",
+                f"on the node: `module show {entry}`; is it the published file, and the same Lmod?", fold(nodes),
+            )  # fmt: skip
+
+
+def _text(entry: str, value: str, fleet: Fleet) -> str:
+    alike = (g.facts for g in fleet.groups if g.facts.get(f"loading.sha256.{entry}") == value)
+    return next((facts.get(f"loading.env.{entry}", "") for facts in alike), "")
+
+
+def _changed(text: str, reference: str) -> str:
+    """The variables that are other in `text`, and those that it lacks."""
+    names = {line.partition("=")[0] for line in text.splitlines()}
+    gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
+    known = set(reference.splitlines())
+    return "; ".join([line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone])
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+__all__ = ["judge", "probe"]

@@ -1,0 +1,126 @@
+"""The prefix is there on every node: mounted, from the right server, answering in time, writable only where it should be.
+
+How a node has the prefix is read from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
+and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
+answered. The right server and options are what `mount:` in site.yaml says, else what most nodes have. A local folder where
+the others have a network mount is an unmounted prefix, or a copy that somebody left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._folding import drift
+from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.shell import GATE_SECONDS
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+SLOW_MS = 1000  # a healthy prefix answers in a few
+
+_NODE = r"""
+awk -v prefix="$prefix" '
+  $5 == "/" || index(prefix "/", $5 "/") == 1 {
+    if (length($5) >= length(best)) { best = $5; line = $0 }
+  }
+  END { print line }
+' /proc/self/mountinfo >"$0.mount"
+read -r line <"$0.mount"
+set -f
+set -- $line
+put mount.root "$4"
+put mount.point "$5"
+put mount.options "$(printf '%s' "$6" | tr , '\n' | grep -v -E '^(no|rel|strict)atime$' | LC_ALL=C sort | paste -sd, -)"
+while [ "$1" != - ]; do shift; done
+put mount.type "$2"
+put mount.source "$3"
+put mount.super "$(printf '%s' "$4" | tr , '\n' | grep -v -E '^(clientaddr|addr|mountaddr|port|mountport|fd|context|seclabel|lowerdir|upperdir|workdir)(=|$)' | LC_ALL=C sort | paste -sd, -)"
+set +f
+"""
+
+_PREFIX = r"""
+if [ "$user" != "$build_user" ] && getent passwd "$user" >/dev/null && { [ "$(id -u)" = 0 ] || [ "$(id -un)" = "$user" ]; }; then
+  put mount.user_writes "$( (as "$user" /bin/sh -c '
+    for path in "$1" "$1/store" "$1/generations" "$1/current/modules"; do [ ! -w "$path" ] || printf "%s " "$path"; done
+  ' sh "$prefix") )"
+fi
+"""
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"node": _NODE, "prefix": _PREFIX}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    prefix, fleet = str(evidence.site.prefix), evidence.fleet
+    right = evidence.site.mount.source or _commonest(fleet.sound, evidence.controller)
+    for group in fleet.groups:
+        if found := _fault(group.facts, right):
+            expected = f"mounted from {right}" if right else "an answer"
+            hint = f"on the node: `mount {prefix}`"
+            if group.facts.get("gate") == "hung":
+                expected = f"an answer in {GATE_SECONDS} s"
+                hint = f"is the server well? else on the node: `umount -l {prefix} && mount {prefix}`"
+            yield Finding("mount", "error", prefix, found, expected, hint, fold(group.nodes))
+    alike = fleet.sound.only(lambda facts: _source(facts) == right)
+    for key in ("mount.options", "mount.super"):
+        if evidence.site.mount.writable is None:
+            yield from drift(
+                "mount", f"{prefix} options", alike, key, hint=f"compare fstab or autofs maps; `mount -o remount {prefix}`"
+            )
+    yield from _writable(evidence, alike)
+    slow = [n for n in alike.nodes if float(fleet.own.get(n, {}).get("gate_ms", 0)) > SLOW_MS]
+    if slow:
+        worst = max(float(fleet.own[n]["gate_ms"]) for n in slow)
+        yield Finding(
+            "mount", "warning", prefix, f"answers in {worst / 1000:.1f} s", f"in {SLOW_MS / 1000:g} s",
+            "look at the server's load and the network between", fold(slow),
+        )  # fmt: skip
+
+
+def _fault(facts: Facts, right: str) -> str:
+    gate = facts.get("gate", "not looked at")
+    if gate == "hung":
+        return f"does not answer ({facts.get('mount.type', '?')} {facts.get('mount.source', '?')})"
+    source = _source(facts)
+    if right and source != right:
+        if ":" in right and ":" not in source:
+            return f"not mounted: a folder on {facts.get('mount.point', '?')} ({facts.get('mount.type', '?')})"
+        return f"mounted from {source}"
+    return "" if gate == "ok" else f"cannot be used: {gate}"
+
+
+def _source(facts: Facts) -> str:
+    """What is mounted: the server's export, or for a local or bound file system also which folder of it."""
+    source, root = facts.get("mount.source", ""), facts.get("mount.root", "/")
+    return source if ":" in source or root == "/" else f"{source}[{root}]"
+
+
+def _commonest(fleet: Fleet, controller: Facts) -> str:
+    found = fleet.by(_source)
+    own = _source(controller)
+    best = max((len(nodes) for nodes in found.values()), default=0)
+    return own if len(found.get(own, ())) == best and best else next(iter(found), own if ":" in own else "")
+
+
+def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
+    prefix = str(evidence.site.prefix)
+    if evidence.writable is not None:
+        for mode, wanted in (("rw", True), ("ro", False)):
+            hint = f"on the node: `mount -o remount,{'rw' if wanted else 'ro'} {prefix}`, and in fstab"
+            expected = f"{'rw' if wanted else 'ro'}, by mount.writable in site.yaml"
+            found = [n for g in fleet.groups if _is_writable(g.facts) != wanted for n in g.nodes if (n in evidence.writable) == wanted]
+            if found:
+                other = "ro" if mode == "rw" else "rw"
+                yield Finding("mount", "error", prefix, f"mounted {other}", expected, hint, fold(found))
+    for paths, nodes in fleet.by_value("mount.user_writes").items():
+        if paths.strip():
+            hint = f"on the server: `chmod go-w {paths.split()[0]}`, and give it to the build user"
+            yield Finding(
+                "mount", "error", prefix, f"{evidence.plan.user} can write {', '.join(paths.split())}",
+                "only the build user can", hint, fold(nodes),
+            )  # fmt: skip
+
+
+def _is_writable(facts: Facts) -> bool:
+    return "ro" not in facts.get("mount.options", "").split(",") and "ro" not in facts.get("mount.super", "").split(",")

@@ -1,0 +1,41 @@
+"""The contexts that an audit knows: the ways in which users reach software."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from envmgr.audit.model import ShellContext
+from envmgr.errors import InputError
+from envmgr.names import nearest
+
+CONTEXTS = (
+    ShellContext("bash-login", "ssh", "bash-login", "a login shell: `ssh NODE`, then a prompt"),
+    ShellContext("bash-ssh", "ssh", "bash", "a command over ssh: `ssh NODE command`"),
+    ShellContext("csh", "ssh", "csh", "csh or tcsh over ssh, where a node has it"),
+    ShellContext("sbatch-bash", "slurm", "bash", "`#!/bin/bash`, submitted from a login shell", "ALL"),
+    ShellContext("sbatch-bash-login", "slurm", "bash-login", "`#!/bin/bash -l`, submitted from a login shell", "ALL"),
+    ShellContext("sbatch-sh", "slurm", "sh", "`#!/bin/sh` that sources Lmod's init/sh", "ALL"),
+    ShellContext("sbatch-bash-none", "slurm", "bash", "`#!/bin/bash`, submitted with --export=NONE", "NONE"),
+    ShellContext(
+        "sbatch-bash-login-none", "slurm", "bash-login", "`#!/bin/bash -l`, submitted with --export=NONE", "NONE"
+    ),
+    ShellContext("sbatch-sh-none", "slurm", "sh", "`#!/bin/sh` that sources init/sh, with --export=NONE", "NONE"),
+)
+
+
+def choose_contexts(names: Sequence[str], ways: Sequence[str]) -> tuple[ShellContext, ...]:
+    """The named contexts, or all of `ways`. Raises InputError `unknown-context`, also for one of a way that is not asked."""
+    known = {c.name: c for c in CONTEXTS}
+    for name in names:
+        if name not in known:
+            close = nearest(name, known)
+            raise InputError(
+                "unknown-context", f"there is no context `{name}`",
+                hint=f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}",
+            )  # fmt: skip
+        if known[name].way not in ways:
+            raise InputError(
+                "unknown-context", f"`{name}` is reached by {known[name].way}, which is not asked",
+                hint=f"--via {known[name].way}, or --via both",
+            )  # fmt: skip
+    return tuple(c for c in CONTEXTS if c.way in ways and (not names or c.name in names))

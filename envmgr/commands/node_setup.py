@@ -1,0 +1,272 @@
+"""`envmgr node-setup`: what makes modules resolve in every shell and job, shown, written to a folder, or put on nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from envmgr.commands import Context
+from envmgr.errors import CommandError, InputError
+from envmgr.files import atomic_write, explain_os_error
+from envmgr.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files, plain_files
+
+if TYPE_CHECKING:
+    from envmgr.nodes import Reply
+
+HERE = "this machine"
+
+Status = Literal["same", "written", "removed", "would-write", "would-remove", "skipped", "failed"]
+_STATUSES = ("same", "written", "removed", "would-write", "would-remove", "skipped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """What is put where. `mode` is None for lines in a file of the system."""
+
+    path: str
+    mode: str | None
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcome:
+    """What was done with one file on these nodes (folded); `reason` where there is one."""
+
+    path: str
+    status: Status
+    nodes: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """Nodes (folded) on which nothing is known to be done: `silent`, `unreachable`, `not-root` or `garbled`."""
+
+    nodes: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmState:
+    """What TaskProlog is on these nodes: `named` (ours), `other` (`value`), `unset`, `unknown` (no slurm.conf), `absent` (no Slurm)."""
+
+    nodes: str
+    state: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSetupResult:
+    schema: ClassVar[str] = "envmgr.node-setup/1"
+    action: Literal["show", "output", "apply", "undo"]
+    dry_run: bool
+    files: tuple[PlannedFile, ...]
+    output: Path | None = None
+    nodes: int = 0
+    outcomes: tuple[FileOutcome, ...] = ()
+    failures: tuple[NodeFailure, ...] = ()
+    slurm: tuple[SlurmState, ...] = ()
+    to_do: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return 3 if self.failures or any(o.status == "failed" for o in self.outcomes) else 0
+
+
+def node_setup(
+    ctx: Context,
+    *,
+    apply: bool = False,
+    undo: bool = False,
+    dry_run: bool = False,
+    nodes: str | None = None,
+    via: Literal["ssh", "slurm"] | None = None,
+    here: bool = False,
+    output: Path | None = None,
+) -> NodeSetupResult:
+    """Show the files; with `output` write them to a folder; with `nodes` or `here` put them there, or (`undo`) take them away.
+
+    Without `apply`, nodes are only asked what would change.
+
+    Raises:
+        InputError: `node-setup-where` when it is not said where, or said twice; what `resolve_nodes` raises.
+    """
+    files = node_files(ctx.site)
+    plan = _plan(files)
+    if nodes is not None and here:
+        raise InputError("node-setup-where", "both --nodes and --here are given", hint="choose one")
+    if output is not None:
+        if apply or undo or nodes is not None or here:
+            raise InputError(
+                "node-setup-where", "--output writes to a folder, and changes no node", hint="leave out the other options"
+            )
+        if not dry_run:
+            _write(output, plain_files(files, ctx.site))
+        return NodeSetupResult("output", dry_run, plan, output=output, to_do=(_slurm_line(),))
+    if nodes is None and not here:
+        if apply:
+            raise InputError(
+                "node-setup-where", "--apply does not say on which nodes",
+                hint="`--nodes SET` (such as `c[1-3]`, or a group of the site), or `--here` for this machine",
+            )  # fmt: skip
+        return NodeSetupResult("show", True, plan, to_do=(_slurm_line(),))
+    dry = dry_run or not apply
+    action: Action = ("undo-check" if dry else "undo") if undo else ("check" if dry else "apply")
+    script = install_script(files, action)
+    answers, failures = _ask_here(ctx, script) if here else _ask(ctx, script, nodes, via)
+    return _judge(files, plan, answers, failures, undo=undo, dry_run=dry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    node: str
+    status: str
+    reason: str
+
+
+def _ask_here(ctx: Context, script: str) -> tuple[dict[str, str], list[_Failure]]:
+    try:
+        done = ctx.runner.run(["sh", "-c", script], timeout=60)
+    except CommandError as error:
+        return {}, [_Failure(HERE, "silent", error.message)]
+    return {HERE: done.stdout}, []
+
+
+def _ask(
+    ctx: Context, script: str, expression: str | None, via: Literal["ssh", "slurm"] | None
+) -> tuple[dict[str, str], list[_Failure]]:
+    """What each node said to the script; nodes without an answer apart."""
+    from envmgr.nodes import ask_nodes, resolve_nodes
+
+    names = resolve_nodes(expression, ctx.site, ctx.runner)
+    answers: dict[str, str] = {}
+    failures: list[_Failure] = []
+    if via is None:
+        via = "slurm" if ctx.site.transport.via == "slurm" else "ssh"
+    with ctx.reporter.stage("nodes", total=len(names)) as stage:
+
+        def on_reply(reply: Reply) -> None:
+            if reply.status == "answered":
+                answers[reply.node] = reply.text
+            else:
+                failures.append(_Failure(reply.node, reply.status, reply.reason))
+            stage.update(len(answers) + len(failures), detail=reply.node)
+
+        ask_nodes(names, script, site=ctx.site, via=via, runner=ctx.runner, on_reply=on_reply)
+    return answers, failures
+
+
+def _judge(
+    files: NodeFiles,
+    plan: tuple[PlannedFile, ...],
+    answers: dict[str, str],
+    failures: list[_Failure],
+    *,
+    undo: bool,
+    dry_run: bool,
+) -> NodeSetupResult:
+    """Read every answer, and fold what is equal."""
+    count = len(answers) + len(failures)
+    outcomes: dict[tuple[str, Status, str], list[str]] = defaultdict(list)
+    slurm: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for node, text in answers.items():
+        lines = [tuple(line.split("\t")) for line in text.splitlines()]
+        if lines and lines[0][0] == "not-root":
+            reason = f"the script ran there as {lines[0][1]}, and only root can write to /etc"
+            failures.append(_Failure(node, "not-root", reason))
+            continue
+        said = [line for line in lines if len(line) == 3 and line[0] in _STATUSES and line[1] in files.paths]
+        states = [line for line in lines if len(line) == 3 and line[0] == "slurm"]
+        if len(said) != len(files.files) + len(files.blocks) or len(states) != 1 or len(said) + 1 != len(lines):
+            failures.append(_Failure(node, "garbled", f"an answer that makes no sense: {text[:200]!r}"))
+            continue
+        for status, path, reason in said:
+            outcomes[path, status, reason].append(node)  # type: ignore[index]
+        slurm[states[0][1], states[0][2]].append(node)
+    order = [p.path for p in plan]
+    folded = [FileOutcome(path, status, _fold(nodes), reason) for (path, status, reason), nodes in outcomes.items()]
+    states_folded = tuple(SlurmState(_fold(nodes), *state) for state, nodes in sorted(slurm.items()))
+    return NodeSetupResult(
+        "undo" if undo else "apply",
+        dry_run,
+        plan,
+        nodes=count,
+        outcomes=tuple(sorted(folded, key=lambda o: (_position(o.path, order), o.status, o.nodes))),
+        failures=_fold_failures(failures),
+        slurm=states_folded,
+        to_do=(*_root_advice(failures), *_slurm_advice(states_folded, undo=undo)),
+    )
+
+
+def _position(path: str, order: Sequence[str]) -> int:
+    return next(i for i, names in enumerate(order) if path in names.split(" or "))
+
+
+def _fold_failures(failures: Iterable[_Failure]) -> tuple[NodeFailure, ...]:
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for each in failures:
+        grouped[each.status, each.reason].append(each.node)
+    return tuple(NodeFailure(_fold(nodes), *what) for what, nodes in sorted(grouped.items()))
+
+
+def _fold(nodes: Sequence[str]) -> str:
+    if list(nodes) == [HERE]:
+        return HERE
+    from envmgr.nodes import fold
+
+    return fold(nodes)
+
+
+def _root_advice(failures: Iterable[_Failure]) -> tuple[str, ...]:
+    denied = [f for f in failures if f.status == "not-root"]
+    if not denied:
+        return ()
+    if denied[0].node == HERE:
+        return ("run it as root",)
+    return ("in site.yaml: `transport: {user: root}`, or a user who may use sudo and `transport: {become: sudo -n}`",)
+
+
+def _slurm_line() -> str:
+    return f"Slurm: put `{SLURM_LINE}` into slurm.conf on every node, then `scontrol reconfigure`"
+
+
+def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...]:
+    """What the administrator does, because slurm.conf is the site's."""
+    advice = []
+    for state in states:
+        if undo and state.state == "named":
+            advice.append(
+                f"Slurm: {state.value} on {state.nodes} still says `{SLURM_LINE}`: take the line out, then `scontrol reconfigure`"
+            )
+        elif undo:
+            continue
+        elif state.state == "unset":
+            advice.append(
+                f"Slurm: put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`"
+            )
+        elif state.state == "other":
+            advice.append(
+                f"Slurm: TaskProlog on {state.nodes} is {state.value}: let it run {TASK_PROLOG} as well, and pass on what that prints"
+            )
+        elif state.state == "unknown":
+            advice.append(
+                f"Slurm: {state.nodes} has no slurm.conf that can be read: see that the site's says `{SLURM_LINE}`"
+            )
+    return tuple(advice)
+
+
+def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:
+    whole = [PlannedFile(f.path, f.mode, f.text, f.why) for f in files.files]
+    return (*whole, *(PlannedFile(" or ".join(b.paths), None, f"{b.text}\n", b.why) for b in files.blocks))
+
+
+def _write(folder: Path, tree: dict[str, tuple[str, int]]) -> None:
+    with explain_os_error(folder):
+        for name, (text, mode) in tree.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(folder / name, text, mode=mode)

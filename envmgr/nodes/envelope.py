@@ -1,0 +1,121 @@
+"""A script's way to a node and its answer's way back: what is sent to `/bin/sh -s`, and what came out of it. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Literal, NamedTuple
+
+_MARK = "--envmgr:{nonce}:{what}--"
+_QUOTED = 30  # characters of somebody else's words in a reason
+
+# One compound, so that the shell has parsed all of it before anything runs. Descriptors: 3 is our stdin, then the way of
+# the script's status; 4 is our stdout. The watchers hold neither of them open longer than they must, nor stdout, nor
+# stderr: whoever waits for the end of our output waits for the script only. `kill … 0` is our process group: sshd, sudo
+# and slurmstepd each start a new one. A probe may leave a child behind that hangs in the kernel: it holds nothing of ours.
+_WATCH = """\
+( while read -r _; do :; done <&3; kill -KILL 0 ) >/dev/null 2>&1 &
+"""
+_TEXT = """\
+{{
+exec 3<&0 </dev/null
+{watch}( exec 3<&-; sleep {seconds}; kill -KILL 0 ) >/dev/null 2>&1 &
+exec 3<&- 4>&1
+printf '\\n--envmgr:%s:begin--\\n' {nonce}
+envmgr_status=$( {{ {{ ( set --; unset envmgr_status; eval {script}
+) 3>&- 4>&-; printf %s "$?" >&3; }} 4>&- | head -c {cut} 3>&- >&4; }} 3>&1 )
+printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}
+{finish}}}
+"""
+# The watchers and what the script left behind; a process that ignores SIGTERM ends with the connection.
+_FINISH = """\
+trap '' TERM
+kill -TERM 0
+exit 0
+"""
+
+
+class Answer(NamedTuple):
+    """What `unwrap` found. `reason` is empty for a whole answer of a script that ended with status 0."""
+
+    status: Literal["answered", "silent"]
+    text: str
+    reason: str
+
+
+def quote(text: str) -> str:
+    """`text` as one word of a POSIX shell; a NUL byte, which no shell can hold, is dropped."""
+    return "'" + text.replace("\0", "").replace("'", "'\\''") + "'"
+
+
+def wrap(script: str, nonce: str, *, limit: int, timeout: float, watch: bool = True) -> str:
+    """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
+
+    `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error and any character are its
+    own affair. Its stdout comes between two marker lines with `nonce`, at most `limit` bytes of it (one more tells
+    `unwrap` that it was cut). The answer is whole when everybody who holds that stdout has let go of it.
+
+    When stdin ends (with `watch`), or after `timeout` seconds, the whole process group is killed.
+    """
+    return _TEXT.format(
+        watch=_WATCH if watch else "",
+        seconds=max(1, math.ceil(timeout)),
+        nonce=nonce,
+        script=quote(script),
+        limit=limit,
+        cut=limit + 1,
+        finish=_FINISH,
+    )
+
+
+def end_mark(nonce: str) -> bytes:
+    """What an answer's last line begins with, with the line break before it."""
+    return f"\n--envmgr:{nonce}:end:".encode()
+
+
+def begun(output: bytes | bytearray, nonce: str) -> bool:
+    return _begin(nonce) in output
+
+
+def unwrap(output: bytes | bytearray, nonce: str) -> Answer:
+    """Find the answer in all that a node printed: banners before and behind it do not matter.
+
+    Bytes that are not UTF-8 come as `\\xNN`. Where the connection made CRLF of each line break, that is undone.
+    """
+    start = output.find(_begin(nonce))
+    if start < 0:
+        return Answer("silent", "", _nothing(output, nonce))
+    start = output.find(b"\n", start + 1) + 1
+    crlf = output[start - 2 : start] == b"\r\n"
+    end = re.compile(re.escape(end_mark(nonce)) + rb"(\d+):(\d+)--").search(output, start - 1)
+    if end is None:
+        return Answer("silent", "", f"half an answer: {len(output) - start:,} bytes and no end")
+    body = bytes(output[start : max(start, end.start())])
+    if crlf:
+        body = body.removesuffix(b"\r").replace(b"\r\n", b"\n")
+    status, limit = int(end[1]), int(end[2])
+    if len(body) > limit:
+        return Answer("silent", "", f"the answer is longer than {size(limit)}")
+    text = body.decode("utf-8", "backslashreplace")
+    return Answer("answered", text, f"the script ended with status {status}" if status else "")
+
+
+def size(count: int) -> str:
+    """Bytes for a reader: `512 bytes`, `4 MB`."""
+    return f"{count / (1 << 20):.3g} MB" if count >= 1 << 20 else f"{count:,} bytes"
+
+
+def _begin(nonce: str) -> bytes:
+    return f"\n--envmgr:{nonce}:begin--".encode()
+
+
+def _nothing(output: bytes | bytearray, nonce: str) -> str:
+    other = re.search(rb"\n--envmgr:([0-9A-Za-z]+):(?:begin|end)", output)
+    if other is not None and other[1].decode() != nonce:
+        return f"the answer of another run ({other[1].decode()}, asked by {nonce})"
+    if not output.strip():
+        return "no answer"
+    first = next(line for line in bytes(output[:4096]).splitlines() or [b""] if line.strip() or len(output) > 4096)
+    words = "".join(c if c.isprintable() else " " for c in first.decode("utf-8", "backslashreplace")).strip()
+    shown = words[:_QUOTED].rstrip() + ("…" if len(words) > _QUOTED else "")
+    return f'no answer among {len(output):,} bytes of output, which begin "{shown}"'

@@ -1,0 +1,265 @@
+"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm and Ansible. Nothing else names nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.names import nearest
+from envmgr.nodes.tools import tool, tool_env
+from envmgr.run import Runner
+from envmgr.site import NodeGroup, Site
+
+_MOST = 100_000  # nodes: more is a slip of the pen
+_LISTING = 60.0  # seconds that sinfo or ansible-inventory may take
+# A node's name becomes a word of ssh's and srun's command line: nothing that begins with `-`, nothing of a shell.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,253}")
+
+
+def resolve_nodes(expression: str | None, site: Site, runner: Runner) -> tuple[str, ...]:
+    """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
+
+    ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of site.yaml,
+    `@slurm:PARTITION` and `@ansible:GROUP` are asked for where they are named; `@slurm:*` is everything that Slurm knows.
+
+    Raises:
+        InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
+        EnvmgrError: `groups-unreadable` when sinfo or ansible-inventory is missing or fails.
+    """
+    if expression is None and not site.groups:
+        raise InputError(
+            "no-nodes", "no nodes are named, and the site has no groups",
+            context=str(site.source) if site.source else "the embedded site",
+            hint="name them: `--nodes 'c[1-3]'`, or write `groups:` in site.yaml",
+        )  # fmt: skip
+    nodes = _parse("@*" if expression is None else expression, _resolver(site, runner))
+    if not nodes:
+        raise InputError("no-nodes", f"`{expression or 'groups:'}` names no nodes")
+    return nodes
+
+
+def node_groups(site: Site, runner: Runner) -> dict[str, tuple[str, ...]]:
+    """Each group of site.yaml with its nodes. Raises as `resolve_nodes`."""
+    resolver = _resolver(site, runner)
+    return {name: _parse(f"@{name}", resolver) for name in site.groups}
+
+
+def fold(nodes: Iterable[str]) -> str:
+    """`c[1-2,7]` for c1, c2, c7: for people, and for other tools' command lines."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    folded = NodeSet.fromlist(list(nodes), resolver=RESOLVER_NOGROUP)
+    folded.fold_axis = None  # whatever defaults.conf says
+    return str(folded)
+
+
+def check_names(nodes: Iterable[str]) -> None:
+    """InputError `bad-node-set` for a name that no node can have, before it reaches a command line."""
+    for node in nodes:
+        if not _NAME.fullmatch(node):
+            raise InputError("bad-node-set", f"`{node}` cannot be the name of a node")
+
+
+def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError
+
+    _refuse_huge(expression)
+    try:
+        found = NodeSet(expression, resolver=resolver)
+        count = len(found)
+    except GroupResolverError as error:
+        raise _unknown_source(str(error)) from None
+    except RecursionError:
+        raise InputError("bad-node-set", f"`{expression}`: a group contains itself") from None
+    except (NodeSetException, ValueError, OverflowError, MemoryError) as error:
+        words = str(error) or type(error).__name__
+        raise InputError(
+            "bad-node-set", f"`{expression}` is not a node set", context=words,
+            hint="ClusterShell's syntax: `c[1-3,7]`, `@GROUP`, `@gpu!c2`, `@slurm:PARTITION`",
+        ) from None  # fmt: skip
+    if count > _MOST:
+        raise _too_many(expression, count)
+    nodes = tuple(str(node) for node in found)
+    check_names(nodes)
+    return nodes
+
+
+def _refuse_huge(expression: str) -> None:
+    """Before ClusterShell counts them out: `c[1-9999999999]` would fill the memory."""
+    for operand in re.findall(r"(?:[^\[\],!&^]|\[[^\]]*\])+", expression):
+        count = 1
+        for inside in re.findall(r"\[([^\]]*)\]", operand):
+            ranges = re.findall(r"(\d+)(?:-(\d+)(?:/(\d+))?)?", inside)
+            count *= sum(1 + max(0, int(b or a) - int(a)) // max(1, int(step or 1)) for a, b, step in ranges)
+        if count > _MOST:
+            raise _too_many(expression, count)
+
+
+def _too_many(expression: str, count: int) -> InputError:
+    return InputError("bad-node-set", f"`{expression}` names {count:,} nodes", context=f"at most {_MOST:,} are asked")
+
+
+def _unknown_source(name: str) -> InputError:
+    return InputError(
+        "unknown-node-group", f"`@{name}:` is not a source of node groups",
+        hint="`@GROUP` of site.yaml, `@slurm:PARTITION`, `@ansible:GROUP`",
+    )  # fmt: skip
+
+
+def _resolver(site: Site, runner: Runner) -> Any:
+    """Ours alone: what /etc/clustershell, ~/.config or $CLUSTERSHELL_CFGDIR say about groups has no part in it."""
+    from ClusterShell.NodeUtils import GroupResolver
+
+    resolver = GroupResolver(default_source=SiteGroups(site.groups))
+    resolver.add_source(Partitions(runner))
+    resolver.add_source(Inventory(site.transport.inventory, runner))
+    return resolver
+
+
+class _Groups:
+    """What ClusterShell asks a group source; `groups` comes from a subclass: name -> node set."""
+
+    name = ""
+    what = ""
+    has_reverse = False
+
+    def groups(self) -> Mapping[str, str]:
+        raise NotImplementedError
+
+    def resolv_map(self, group: str) -> str:
+        groups = self.groups()
+        if group not in groups:
+            close = nearest(group, groups) or sorted(groups)[:5]
+            said = ", ".join(f"`@{self._prefix}{name}`" for name in close)
+            raise InputError(
+                "unknown-node-group", f"there is no {self.what} `{group}`",
+                hint=f"there is {said}" if said else f"there is no {self.what} at all",
+            )  # fmt: skip
+        _refuse_huge(groups[group])
+        return groups[group]
+
+    def resolv_list(self) -> list[str]:
+        return list(self.groups())
+
+    def resolv_all(self) -> str:
+        return ",".join(nodes for nodes in self.groups().values() if nodes)
+
+    def resolv_reverse(self, _node: str) -> str:
+        return ""
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.name}:"
+
+
+class SiteGroups(_Groups):
+    """`groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
+
+    name = "site"
+    what = "group in site.yaml"
+
+    def __init__(self, groups: Mapping[str, NodeGroup]) -> None:
+        self._groups = {name: _as_set(group) for name, group in groups.items()}
+
+    def groups(self) -> Mapping[str, str]:
+        return self._groups
+
+    @property
+    def _prefix(self) -> str:
+        return ""
+
+
+def _as_set(group: NodeGroup) -> str:
+    if group.slurm is not None:
+        return f"@slurm:{group.slurm}"
+    if group.ansible is not None:
+        return f"@ansible:{group.ansible}"
+    return group.nodes or ""
+
+
+class Partitions(_Groups):
+    """Slurm's partitions, by one `sinfo` when the first is asked for."""
+
+    name = "slurm"
+    what = "Slurm partition"
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._found: dict[str, str] | None = None
+
+    def groups(self) -> Mapping[str, str]:
+        if self._found is None:
+            with _unreadable("sinfo", "install Slurm's client commands here, or name the nodes"):
+                argv = [tool("sinfo"), "-h", "-o", "%R|%N"]
+                lines = self._runner.run(argv, env=tool_env(), timeout=_LISTING).stdout.splitlines()
+            found: dict[str, list[str]] = {}
+            for line in lines:
+                partition, _, nodes = line.strip().partition("|")
+                found.setdefault(partition, []).extend([nodes] if nodes else [])
+            self._found = {name: ",".join(nodes) for name, nodes in found.items()}
+        return self._found
+
+
+class Inventory(_Groups):
+    """An Ansible inventory's groups with their children, by one `ansible-inventory --list`: Ansible reads it, not we."""
+
+    name = "ansible"
+    what = "group in the Ansible inventory"
+
+    def __init__(self, inventory: Path | None, runner: Runner) -> None:
+        self._inventory = inventory
+        self._runner = runner
+        self._found: dict[str, str] | None = None
+
+    def groups(self) -> Mapping[str, str]:
+        if self._found is None:
+            where = [] if self._inventory is None else ["-i", str(self._inventory)]
+            ansible = {k: v for k, v in os.environ.items() if k.startswith("ANSIBLE_")}
+            # an inventory that cannot be read is else a warning, and no hosts
+            env = tool_env() | ansible | {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_NOCOLOR": "1"}
+            with _unreadable("ansible-inventory", "pip install 'envmgr[ansible]', or name the nodes"):
+                done = self._runner.run([tool("ansible-inventory"), "--list", *where], env=env, timeout=_LISTING)
+                self._found = _hosts_by_group(json.loads(done.stdout))
+        return self._found
+
+
+def _hosts_by_group(listing: Any) -> dict[str, str]:
+    """group -> node set, of what `ansible-inventory --list` prints. Source: Ansible, "Developing dynamic inventory"."""
+    groups: dict[str, Any] = {name: data for name, data in listing.items() if name != "_meta"}
+
+    def hosts(name: str, above: frozenset[str]) -> list[str]:
+        data = groups.get(name, {})
+        found = list(data.get("hosts", ()))
+        for child in data.get("children", ()):
+            if child not in above:
+                found += hosts(child, above | {child})
+        return found
+
+    children = {child for data in groups.values() for child in data.get("children", ())}
+    return {name: ",".join(dict.fromkeys(hosts(name, frozenset({name})))) for name in sorted(groups.keys() | children)}
+
+
+@contextmanager
+def _unreadable(command: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise EnvmgrError(
+            "groups-unreadable", f"`{command}` does not say which nodes there are",
+            context=[error.message, *error.context],
+        ) from None  # fmt: skip
+    except (ValueError, AttributeError, TypeError) as error:
+        raise EnvmgrError(
+            "groups-unreadable", f"`{command}` does not say which nodes there are", context=f"its output: {error}"
+        ) from None
+    except EnvmgrError as error:
+        if error.reference != "command-missing":
+            raise
+        raise EnvmgrError("groups-unreadable", f"`{command}` is not installed here", hint=hint) from None

@@ -1,0 +1,174 @@
+"""What a node needs so that its shells and jobs find the modules: the files, and the script that puts them there. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from envmgr.lmod import USUAL_FOLDERS
+from envmgr.resources import shipped
+from envmgr.site import Site
+
+HOME = "/etc/envmgr/node"
+PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
+CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
+TASK_PROLOG = f"{HOME}/task-prolog"
+SLURM_LINE = f"TaskProlog={TASK_PROLOG}"
+BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in a file of the system, after "# "
+
+Action = Literal["apply", "check", "undo", "undo-check"]
+
+_SOURCE = f"[ ! -r {PROFILE} ] || . {PROFILE}"
+_CSH_SOURCE = f"if ( -r {CSH_PROFILE} ) source {CSH_PROFILE}"
+_END_OF_FILE = "END_OF_FILE_OF_ENVMGR"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file that is wholly ours. `why` is one line for the administrator."""
+
+    path: str
+    mode: str
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBlock:
+    """Lines of ours in a file of the system. `paths` are where it may be, the first that fits the node is taken.
+
+    `function` of install.sh decides that; `place` is where in the file.
+    """
+
+    paths: tuple[str, ...]
+    place: str
+    text: str
+    why: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """All that a node gets."""
+
+    files: tuple[NodeFile, ...]
+    blocks: tuple[NodeBlock, ...]
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Every path that a node may answer about."""
+        return frozenset([*(f.path for f in self.files), *(p for b in self.blocks for p in b.paths)])
+
+
+def node_files(site: Site) -> NodeFiles:
+    """What the nodes of `site` get; it depends on its prefix and on `lmod.dir` alone, and on nothing published."""
+    return NodeFiles(
+        files=(
+            NodeFile(f"{HOME}/settings", "644", _settings(site), "the prefix, and where Lmod may lie"),
+            NodeFile(f"{HOME}/pin", "755", _text("pin"), "finds the generation of a shell or job, in bounded time"),
+            NodeFile(TASK_PROLOG, "755", _text("task-prolog"), f"for Slurm jobs, with `{SLURM_LINE}` in slurm.conf"),
+            NodeFile(PROFILE, "644", _text("profile.sh"), "login shells: sh, bash, ksh, zsh"),
+            NodeFile(CSH_PROFILE, "644", _text("profile.csh"), "login shells: csh, tcsh"),
+        ),
+        blocks=(
+            NodeBlock(
+                ("/etc/bash.bashrc", "/etc/bashrc"),
+                "top of bash.bashrc, end of bashrc",
+                _SOURCE,
+                "bash over ssh without a login",
+                "block_bash",
+            ),
+            NodeBlock(
+                ("/etc/zsh/zshenv", "/etc/zshenv"), "end", _SOURCE, "zsh, which may not read profile.d", "block_zsh"
+            ),
+            NodeBlock(
+                ("/etc/csh.cshrc",), "end", _CSH_SOURCE, "csh and tcsh where they do not read profile.d", "block_csh"
+            ),
+        ),
+    )
+
+
+def install_script(files: NodeFiles, action: Action | None = None) -> str:
+    """The POSIX shell script that installs on the machine it runs on, or undoes that. Its head says what it prints.
+
+    Without `action` the script takes it as its first argument.
+    """
+    calls = [
+        f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files
+    ]
+    calls += [f"{b.function} {shlex.quote(b.text)}" for b in files.blocks]
+    calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", f"slurm {TASK_PROLOG}"]
+    chosen = "" if action is None else f"set -- {action}\n"
+    return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
+
+
+def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
+    """For Ansible and the like: relative path -> text and mode. The tree `files/` is as on the node."""
+    tree = {f"files{f.path}": (f.text, int(f.mode, 8)) for f in files.files}
+    tree["node-setup.sh"] = (install_script(files), 0o755)
+    tree["node-setup.yml"] = (_ansible(files), 0o644)
+    tree["README"] = (_readme(files, site), 0o644)
+    return tree
+
+
+def _settings(site: Site) -> str:
+    chosen = site.lmod.dir  # the package's folder, or the libexec in it
+    lmod = ":".join(map(str, [chosen, chosen.parent])) if chosen is not None else ""
+    usual = ":".join(str(folder / "lmod") for folder in USUAL_FOLDERS) if chosen is None else ""
+    return (
+        "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
+        f"prefix={shlex.quote(str(site.prefix))}\nlmod={shlex.quote(lmod)}\nlmod_usual={shlex.quote(usual)}\n"
+    )
+
+
+def _text(name: str) -> str:
+    return (shipped("nodesetup") / name).read_text("utf-8")
+
+
+def _ansible(files: NodeFiles) -> str:
+    """Tasks for `ansible.builtin.import_tasks`; JSON strings are YAML strings."""
+    tasks: list[str] = [
+        "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` puts there.",
+        "- name: envmgr's folders",
+        "  ansible.builtin.file: {path: '{{ item }}', state: directory, owner: root, group: root, mode: '0755'}",
+        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, /etc/profile.d]",
+    ]
+    for file in files.files:
+        tasks += [
+            f"- name: {file.path}",
+            "  ansible.builtin.copy:",
+            f"    {{src: 'files{file.path}', dest: {file.path}, owner: root, group: root, mode: '0{file.mode}'}}",
+        ]
+    for block in files.blocks:
+        for path in block.paths:
+            at = "insertbefore: BOF" if path == "/etc/bash.bashrc" else "insertafter: EOF"
+            tasks += [
+                f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}",
+                f"- name: {path}",
+                "  ansible.builtin.blockinfile:",
+                f"    {{path: {path}, {at}, marker: '# {{mark}}', marker_begin: '{BEGIN}', marker_end: '{END}', block: {json.dumps(block.text)}}}",
+                "  when: envmgr_there.stat.exists",
+            ]
+    return "\n".join(tasks) + "\n"
+
+
+def _readme(files: NodeFiles, site: Site) -> str:
+    lines = [
+        f"What `envmgr node-setup` puts on the nodes of the site `{site.name}` (prefix {site.prefix}).",
+        "",
+        "files/           as on the node, with the paths there",
+        "node-setup.sh    everything in one script, as root: sh node-setup.sh apply | check | undo",
+        "node-setup.yml   the same as Ansible tasks: import_tasks it in a play with `become: true`",
+        "",
+        *(f"{f.path}  {f.mode}  {f.why}" for f in files.files),
+        *(f"{' or '.join(b.paths)}  lines at the {b.place}: {b.why}" for b in files.blocks),
+        "",
+        "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",
+        *(f"    {text}" for text in dict.fromkeys(b.text for b in files.blocks)),
+        "",
+        f"Slurm: put `{SLURM_LINE}` into slurm.conf on every node, then `scontrol reconfigure`.",
+    ]
+    return "\n".join(lines) + "\n"

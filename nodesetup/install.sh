@@ -1,0 +1,212 @@
+# install.sh: puts envmgr's files on this node, shows what that would change, or takes them away again.
+#
+#   sh node-setup.sh apply | check | undo
+#
+# One line per file on stdout, parted by tabs: STATUS PATH REASON. STATUS is same, skipped, failed; with apply or undo
+# written, removed; with check would-write (undo-check: would-remove). Then one line: slurm STATE VALUE, on this node's TaskProlog.
+# Needs root. A file is replaced by rename: a login that happens now reads the old file or the new one.
+
+set -u
+umask 022
+LC_ALL=C
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+export LC_ALL PATH
+action=${1:-check}
+case $action in apply | check | undo | undo-check) ;; *) echo "usage: sh node-setup.sh apply|check|undo|undo-check" >&2; exit 2 ;; esac
+nl='
+'
+BEGIN='# >>> envmgr >>>'
+END='# <<< envmgr <<<'
+
+say() { # STATUS PATH [REASON]
+    reason=$(printf '%s' "${3-}" | tr '\n\t' '  ')
+    printf '%s\t%s\t%s\n' "$1" "$2" "$reason"
+}
+
+contents() { # FILE: sets $text to it, byte for byte (a final character keeps the line ends)
+    text=$(cat -- "$1" 2>&1 && echo .) || return
+    text=${text%.}
+}
+
+store() { # PATH MODE TEXT LIKE: writes by rename; LIKE is a file whose owner and mode are taken, or nothing
+    store_to=$1.envmgr-$$
+    fault=$({
+        { [ -z "$4" ] || cp -p -- "$4" "$store_to"; } &&
+            printf '%s' "$3" >"$store_to" &&
+            { [ -n "$4" ] || { chmod "$2" "$store_to" && chown 0:0 "$store_to"; }; } &&
+            mv -f -- "$store_to" "$1"
+    } 2>&1) && {
+        ! command -v restorecon >/dev/null 2>&1 || restorecon "$1" >/dev/null 2>&1
+        return 0
+    }
+    rm -f -- "$store_to" 2>/dev/null
+    return 1
+}
+
+changed() { # PATH STATUS WORD: says the line for a change that was made (STATUS 0) or not
+    if [ "$2" = 0 ]; then say "$3" "$1"; else say failed "$1" "$fault"; fi
+}
+
+file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
+    want=$(cat && echo .)
+    want=${want%.}
+    case $action in
+    apply | check)
+        if [ -f "$1" ] && [ ! -h "$1" ] && contents "$1" && [ "$text" = "$want" ] &&
+            [ "$(stat -c '%a %u' -- "$1" 2>/dev/null)" = "$2 0" ]; then
+            say same "$1"
+        elif [ -d "$1" ] && [ ! -h "$1" ]; then
+            say failed "$1" "there is a folder of that name"
+        elif [ "$action" = check ]; then
+            say would-write "$1"
+        else
+            fault=$(mkdir -p -- "${1%/*}" 2>&1) && store "$1" "$2" "$want" ""
+            changed "$1" $? written
+        fi
+        ;;
+    *)
+        if [ ! -e "$1" ] && [ ! -h "$1" ]; then
+            say same "$1" "not there"
+        elif [ "$action" = undo-check ]; then
+            say would-remove "$1"
+        else
+            fault=$(rm -f -- "$1" 2>&1)
+            changed "$1" $? removed
+        fi
+        ;;
+    esac
+}
+
+without_block() { # sets $rest to $text without envmgr's block, $new to "new" when we made the file; false when a block has no end
+    rest=$text
+    new=
+    while :; do
+        case $rest in
+        "$BEGIN"*) head= ;;
+        *"$nl$BEGIN"*) head=${rest%%"$nl$BEGIN"*}$nl ;;
+        *) return 0 ;;
+        esac
+        block=${rest#"$head"}
+        case $block in *"$nl$END"*) ;; *) return 1 ;; esac
+        tail=${block#*"$nl$END"}
+        first=${block%%"$nl"*}
+        case $first in *"(new file)"*) new=new ;; esac
+        case $first in *"(line end added)"*) head=${head%"$nl"} ;; esac
+        rest=$head${tail#"$nl"}
+    done
+}
+
+block() { # PATH top|end LINES: some lines of a file that is not ours, between two marks. A link's target is what is changed
+    target=$(readlink -f -- "$1") || target=$1
+    text=
+    if [ -e "$target" ] && ! contents "$target"; then
+        say failed "$1" "$text"
+        return
+    fi
+    if ! without_block; then
+        say failed "$1" "the line '$BEGIN' is there, and no '$END' follows: mend it by hand"
+        return
+    fi
+    like=$target
+    [ -e "$target" ] || like=
+    case $action in
+    apply | check)
+        mark=
+        [ -n "$like" ] && [ -z "$new" ] || mark=" (new file)"
+        case $2$rest in
+        top*) want="$BEGIN$mark$nl$3$nl$END$nl$rest" ;;
+        end | *"$nl") want="$rest$BEGIN$mark$nl$3$nl$END$nl" ;;
+        *) want="$rest$nl$BEGIN (line end added)$nl$3$nl$END$nl" ;;
+        esac
+        if [ "$want" = "$text" ]; then
+            say same "$1"
+        elif [ "$action" = check ]; then
+            say would-write "$1"
+        else
+            store "$target" 644 "$want" "$like"
+            changed "$1" $? written
+        fi
+        ;;
+    *)
+        if [ "$rest" = "$text" ]; then
+            say same "$1" "no lines of envmgr"
+        elif [ "$action" = undo-check ]; then
+            say would-remove "$1"
+        elif [ -n "$new" ] && [ -z "$rest" ]; then
+            fault=$(rm -f -- "$target" 2>&1)
+            changed "$1" $? removed
+        else
+            store "$target" 644 "$rest" "$like"
+            changed "$1" $? removed
+        fi
+        ;;
+    esac
+}
+
+# Where a block goes on this machine. Debian's bash.bashrc ends early for shells without a prompt, so there it goes to the top;
+# Red Hat's bashrc reads /etc/profile.d, which must come first.
+
+block_bash() { # LINES
+    if [ -e /etc/bash.bashrc ]; then
+        block /etc/bash.bashrc top "$1"
+    elif [ -e /etc/bashrc ]; then
+        block /etc/bashrc end "$1"
+    else
+        say skipped /etc/bash.bashrc "this machine has neither it nor /etc/bashrc"
+    fi
+}
+
+block_zsh() { # LINES
+    if [ -d /etc/zsh ]; then
+        block /etc/zsh/zshenv end "$1"
+    elif [ -e /etc/zshenv ] || command -v zsh >/dev/null 2>&1; then
+        block /etc/zshenv end "$1"
+    else
+        say skipped /etc/zsh/zshenv "no zsh here"
+    fi
+}
+
+block_csh() { # LINES
+    if [ ! -e /etc/csh.cshrc ]; then
+        say skipped /etc/csh.cshrc "no csh here"
+    elif contents /etc/csh.cshrc && without_block && case $rest in *profile.d*) ;; *) false ;; esac && [ "$rest" = "$text" ]; then
+        say skipped /etc/csh.cshrc "reads /etc/profile.d itself"
+    else
+        block /etc/csh.cshrc end "$1"
+    fi
+}
+
+slurm() { # what this node's own slurm.conf says of TaskProlog; slurmctld is not asked, not by a thousand nodes at once
+    for conf in "${SLURM_CONF-}" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /run/slurm/conf/slurm.conf /var/spool/slurmd/conf-cache/slurm.conf; do
+        [ -n "$conf" ] && [ -r "$conf" ] || continue
+        value=$(sed -n 's/^[[:space:]]*[Tt][Aa][Ss][Kk][Pp][Rr][Oo][Ll][Oo][Gg][[:space:]]*=[[:space:]]*\([^[:space:]#]*\).*/\1/p' "$conf" | tail -n 1)
+        if [ -z "$value" ]; then
+            printf 'slurm\tunset\t%s\n' "$conf"
+        elif [ "$value" = "$1" ]; then
+            printf 'slurm\tnamed\t%s\n' "$conf"
+        else
+            printf 'slurm\tother\t%s\n' "$value"
+        fi
+        return
+    done
+    if command -v slurmd >/dev/null 2>&1 || command -v srun >/dev/null 2>&1; then
+        printf 'slurm\tunknown\t\n'
+    else
+        printf 'slurm\tabsent\t\n'
+    fi
+}
+
+folders() { # FOLDER…: removed when they are empty and everything else was
+    [ "$action" != undo ] || rmdir -- "$@" 2>/dev/null
+}
+
+case $action in
+apply | undo)
+    [ "$(id -u)" = 0 ] || {
+        say not-root "$(id -un 2>/dev/null || id -u)"
+        exit 0
+    }
+    ;;
+esac
+
+# --- The files follow; `envmgr node-setup` writes these calls.

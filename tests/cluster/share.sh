@@ -1,0 +1,57 @@
+#!/bin/sh
+# /usr/local/sbin/cluster-share on every node: `serve` the prefix (fs1), or `mount` it as this node has it, also after a fault.
+# /etc/cluster-share says SHARE, PREFIX, MOUNT_OPTIONS. A FUSE daemon stays in the node, its id in /run/cluster-share.pid.
+set -eu
+. /etc/cluster-share
+
+# $1: seconds; then a command
+wait_for() {
+    tries=$(($1 * 20))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || { echo "timeout: $*" >&2; exit 1; }
+        sleep 0.05
+    done
+}
+
+listens() { bash -c "exec 3<>/dev/tcp/fs1/$1"; }
+mounted() { grep -q " $PREFIX .* - fuse" /proc/self/mountinfo && stat "$PREFIX" >/dev/null; }
+
+serve_nfs() {
+    mkdir -p /run/ganesha /run/rpcbind /var/log/ganesha /var/lib/nfs/ganesha
+    rpcbind -w -h "$(getent hosts fs1 | cut -d' ' -f1)"
+    ganesha.nfsd -f /etc/ganesha/ganesha.conf -L /var/log/ganesha/ganesha.log -p /run/ganesha.pid
+}
+
+# $@: the client, staying in the foreground
+mount_fuse() {
+    setsid "$@" </dev/null >>/var/log/cluster-share.log 2>&1 &
+    echo $! >/run/cluster-share.pid
+    wait_for 20 mounted || { cat /var/log/cluster-share.log >&2; exit 1; }
+}
+
+mount_nfs() {
+    wait_for 60 listens 2049
+    # shellcheck disable=SC2086 # options are words
+    mount_fuse nfsfuse fs1 /export/sw "$PREFIX" -f -v 3 $MOUNT_OPTIONS \
+        -o allow_other,default_permissions,fsname=fs1:/export/sw,subtype=nfs3
+}
+
+# The login node writes as the build user; a compute node cannot write.
+mount_sshfs() {
+    wait_for 60 listens 22
+    case $(hostname) in
+    login) user=rsw access=rw ;;
+    *) user=alice access=ro ;;
+    esac
+    # shellcheck disable=SC2086
+    mount_fuse sshfs "$user@fs1:/export/sw" "$PREFIX" -f $MOUNT_OPTIONS \
+        -o "$access,allow_other,default_permissions,fsname=fs1:/export/sw,IdentityFile=/root/.ssh/id_ed25519"
+}
+
+case $1-$SHARE in
+serve-nfs) serve_nfs ;;
+mount-nfs) mount_nfs ;;
+mount-sshfs) mount_sshfs ;;
+esac

@@ -40,7 +40,7 @@ class Format(StrEnum):
     json = "json"
 
 
-class Via(StrEnum):
+class OneWay(StrEnum):
     ssh = "ssh"
     slurm = "slurm"
 
@@ -316,6 +316,60 @@ def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOpti
     _run(verb, site, fmt)
 
 
+class AuditFormat(StrEnum):
+    table = "table"
+    json = "json"
+    junit = "junit"
+    prometheus = "prometheus"
+
+
+class Via(StrEnum):
+    ssh = "ssh"
+    slurm = "slurm"
+    both = "both"
+
+
+@app.command()
+def audit(
+    nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
+    via: Annotated[Via | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,
+    context: Annotated[list[str] | None, typer.Option(help="Only this context (may be repeated).")] = None,
+    modules: Annotated[
+        list[str] | None, typer.Option(help="Entries looked at closely (may be repeated), or `all`; else a sample.")
+    ] = None,
+    check: Annotated[list[str] | None, typer.Option(help="Only this check (may be repeated).")] = None,
+    node_timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that one node may take.")] = None,
+    deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
+    explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
+    site: SiteOption = None,
+    fmt: Annotated[AuditFormat, typer.Option("--format", help="For people, programs, CI, or node_exporter.")] = (
+        AuditFormat.table
+    ),
+) -> None:
+    """Prove that every node resolves the same modules.
+
+    In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
+    1 with findings, 3 when it could not audit.
+    """
+
+    def explained() -> Any:
+        from envmgr.commands.audit import explain as explain_check
+
+        return explain_check(explain or "")
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.audit import audit as audit_nodes
+
+        return audit_nodes(
+            ctx, nodes=nodes, via=via.value if via else None, contexts=context or (), modules=modules or (),
+            checks=check or (), node_timeout=node_timeout, deadline=deadline,
+        )  # fmt: skip
+
+    if explain is not None:
+        _finish(explained, fmt)
+    _run(verb, site, fmt)
+
+
 @app.command()
 def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
     """Remove old generations and unused installs.
@@ -333,14 +387,16 @@ def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = For
 
 @app.command("node-setup")
 def node_setup(
-    nodes: Annotated[str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")] = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")
+    ] = None,
     here: Annotated[bool, typer.Option("--here", help="This machine.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show what would change.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take everything away again.")] = False,
     output: Annotated[
         Path | None, typer.Option(help="Write plain files for Ansible and the like.", metavar="DIR")
     ] = None,
-    via: Annotated[Via | None, typer.Option(help="How nodes are reached; else as the site says.")] = None,
+    via: Annotated[OneWay | None, typer.Option(help="How nodes are reached; else as the site says.")] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -353,9 +409,9 @@ def node_setup(
     def verb(ctx: Context) -> Any:
         from envmgr.commands.node_setup import node_setup
 
-        way = via.value if via else None
         return node_setup(
-            ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, via=way, here=here, output=output
+            ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output,
+            via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
         )  # fmt: skip
 
     _run(verb, site, fmt)
@@ -387,7 +443,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, place
 
 
-def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format, *, writes_prefix: bool = False) -> NoReturn:
+def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format | AuditFormat, *, writes_prefix: bool = False) -> NoReturn:
     """Find the site, become the build user where the prefix is written, run the verb, render, exit."""
 
     def work() -> Any:
@@ -406,7 +462,7 @@ def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format, *, writ
         _stop_by(signal.SIGTERM, runner.cancel.set)
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
             _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
-        return verb(Context(found, runner, make_reporter(quiet=fmt == Format.json), dict(os.environ)))
+        return verb(Context(found, runner, make_reporter(quiet=fmt.value == "json"), dict(os.environ)))
 
     _finish(work, fmt)
 
@@ -427,7 +483,7 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     signal.signal(number, stop)
 
 
-def _finish(work: Callable[[], Any], fmt: Format) -> NoReturn:
+def _finish(work: Callable[[], Any], fmt: Format | AuditFormat) -> NoReturn:
     """Do the work, print its result or its error, exit with its code."""
     code, show = _outcome(work, fmt)
     try:
@@ -444,7 +500,7 @@ def _finish(work: Callable[[], Any], fmt: Format) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _outcome(work: Callable[[], Any], fmt: Format) -> tuple[int, Callable[[], None]]:
+def _outcome(work: Callable[[], Any], fmt: Format | AuditFormat) -> tuple[int, Callable[[], None]]:
     """The exit code, and what prints the rest. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     from envmgr.render import print_error, print_json, to_data
 
@@ -462,7 +518,7 @@ def _outcome(work: Callable[[], Any], fmt: Format) -> tuple[int, Callable[[], No
         error = Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
     else:
         code = getattr(result, "exit_code", 0)
-        if fmt == Format.json:
+        if fmt.value == "json":
             return code, lambda: print_json(result.schema, to_data(result))
         from envmgr.render_text import show
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from envmgr.lmod import USUAL_FOLDERS
@@ -96,9 +95,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
 
     Without `action` the script takes it as its first argument.
     """
-    calls = [
-        f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files
-    ]
+    calls = [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
     calls += [f"{b.function} {shlex.quote(b.text)}" for b in files.blocks]
     calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", f"slurm {TASK_PROLOG}"]
     chosen = "" if action is None else f"set -- {action}\n"

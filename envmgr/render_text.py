@@ -11,6 +11,7 @@ from envmgr.console import counted
 from envmgr.render import table
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
+    from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.commands.build import BuildResult
     from envmgr.commands.catalog import CheckResult, CopyResult
     from envmgr.commands.check import TestResult, VerifyResult
@@ -32,6 +33,16 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 def show(result: Any) -> None:
     """Print a result by the function that has its type's name."""
     globals()[f"show_{type(result).__name__}"](result)
+
+
+def show_AuditResult(result: AuditResult) -> None:  # noqa: N802
+    from envmgr.render_audit import show_audit
+
+    show_audit(result)
+
+
+def show_ExplainResult(result: ExplainResult) -> None:  # noqa: N802
+    out(result.text)
 
 
 def out(text: str = "") -> None:

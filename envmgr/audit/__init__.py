@@ -275,7 +275,7 @@ def _surroundings(site: Site, runner: Runner, *, slurm: bool) -> dict[str, objec
     from envmgr.nodes import node_states, resolve_nodes, slurm_here
 
     writable = site.mount.writable
-    states = node_states(runner) if slurm or slurm_here(runner) else {}
+    states = node_states(runner) if slurm or slurm_here() else {}
     return {
         "slurm": states,
         "writable": frozenset(resolve_nodes(writable, site, runner)) if writable is not None else None,

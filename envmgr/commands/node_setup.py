@@ -103,7 +103,9 @@ def node_setup(
     if output is not None:
         if apply or undo or nodes is not None or here:
             raise InputError(
-                "node-setup-where", "--output writes to a folder, and changes no node", hint="leave out the other options"
+                "node-setup-where",
+                "--output writes to a folder, and changes no node",
+                hint="leave out the other options",
             )
         if not dry_run:
             _write(output, plain_files(files, ctx.site))
@@ -246,9 +248,7 @@ def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...
         elif undo:
             continue
         elif state.state == "unset":
-            advice.append(
-                f"Slurm: put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`"
-            )
+            advice.append(f"Slurm: put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`")
         elif state.state == "other":
             advice.append(
                 f"Slurm: TaskProlog on {state.nodes} is {state.value}: let it run {TASK_PROLOG} as well, and pass on what that prints"

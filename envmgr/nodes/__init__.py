@@ -1,25 +1,13 @@
-"""Nodes: which there are, and one script run on many of them. The only import of ClusterShell, the only use of Slurm's commands."""
+"""Nodes: which there are, and one script run on many of them. The only import of ClusterShell, the only use of Slurm's commands.
+
+ClusterShell is imported by the functions that need it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from envmgr.nodes.fanout import ask_nodes
+from envmgr.nodes.reply import Reply, Status
+from envmgr.nodes.sets import fold, node_groups, resolve_nodes
+from envmgr.nodes.slurm import node_states, slurm_here
 
-Status = Literal["answered", "silent", "unreachable"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What one node said to a script; every node that was asked has exactly one.
-
-    `answered`: `text` is the script's whole output. `silent`: the node was reached, and no whole answer came (out of time,
-    half of it, too long, something else). `unreachable`: no connection, no step. `reason` is one line that says why.
-    `began` and `ended` are the controller's clock, seconds since the epoch; between them the node answered.
-    """
-
-    node: str
-    status: Status
-    text: str
-    reason: str
-    began: float
-    ended: float
+__all__ = ["Reply", "Status", "ask_nodes", "fold", "node_groups", "node_states", "resolve_nodes", "slurm_here"]

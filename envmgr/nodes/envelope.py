@@ -27,8 +27,12 @@ envmgr_status=$( {{ {{ ( set --; unset envmgr_status; eval {script}
 printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}
 {finish}}}
 """
-# The watchers and what the script left behind; a process that ignores SIGTERM ends with the connection.
-_FINISH = """\
+# The watchers and what the script left behind. A Slurm step must not kill itself, or it counts as failed; slurmstepd ends
+# what ignores SIGTERM.
+_KILL = """\
+kill -KILL 0
+"""
+_TERM = """\
 trap '' TERM
 kill -TERM 0
 exit 0
@@ -48,14 +52,15 @@ def quote(text: str) -> str:
     return "'" + text.replace("\0", "").replace("'", "'\\''") + "'"
 
 
-def wrap(script: str, nonce: str, *, limit: int, timeout: float, watch: bool = True) -> str:
+def wrap(script: str, nonce: str, *, limit: int, timeout: float, watch: bool = True, hard: bool = True) -> str:
     """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
 
     `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error and any character are its
     own affair. Its stdout comes between two marker lines with `nonce`, at most `limit` bytes of it (one more tells
     `unwrap` that it was cut). The answer is whole when everybody who holds that stdout has let go of it.
 
-    When stdin ends (with `watch`), or after `timeout` seconds, the whole process group is killed.
+    When stdin ends (with `watch`), or after `timeout` seconds, the whole process group is killed. At the end, too; with
+    `hard=False` it gets SIGTERM, and the status is 0.
     """
     return _TEXT.format(
         watch=_WATCH if watch else "",
@@ -64,7 +69,7 @@ def wrap(script: str, nonce: str, *, limit: int, timeout: float, watch: bool = T
         script=quote(script),
         limit=limit,
         cut=limit + 1,
-        finish=_FINISH,
+        finish=_KILL if hard else _TERM,
     )
 
 

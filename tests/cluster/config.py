@@ -69,6 +69,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=30 State=UP
 # NFSv3 without locks: what the FUSE client (libnfs) speaks.
 _GANESHA = """\
 NFS_CORE_PARAM { Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = None; mount_path_pseudo = true; }
+NFSv4 { Graceless = true; }
 LOG { Default_Log_Level = EVENT; }
 EXPORT {
   Export_Id = 1; Path = /export/sw; Pseudo = /export/sw; Access_Type = RW; Squash = No_Root_Squash; SecType = sys;

@@ -140,7 +140,7 @@ def dead_node(cluster: Cluster, node: str) -> Iterator[None]:
         cluster.boot(node)
         if node == "fs1" and cluster.share != "bind":  # what was mounted from it is dead
             for client in ("login", *cluster.compute):
-                do(cluster, client, f"umount -l {cluster.prefix}; cluster-share mount")
+                do(cluster, client, "cluster-share remount")
         _resume(cluster, node)
 
 

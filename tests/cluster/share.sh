@@ -1,5 +1,5 @@
 #!/bin/sh
-# /usr/local/sbin/cluster-share on every node: `serve` the prefix (fs1), or `mount` it as this node has it, also after a fault.
+# /usr/local/sbin/cluster-share on every node: `serve` the prefix (fs1), `mount` it as this node has it, `remount`.
 # /etc/cluster-share says SHARE, PREFIX, MOUNT_OPTIONS. A FUSE daemon stays in the node, its id in /run/cluster-share.pid.
 set -eu
 . /etc/cluster-share
@@ -50,6 +50,13 @@ mount_sshfs() {
         -o "$access,allow_other,default_permissions,fsname=fs1:/export/sw,IdentityFile=/root/.ssh/id_ed25519"
 }
 
+# After a server that died: its clients do not come back by themselves, or late.
+unmount() {
+    kill -9 "$(cat /run/cluster-share.pid)" 2>/dev/null || true
+    umount -l "$PREFIX" 2>/dev/null || true
+}
+
+[ "$1" != remount ] || { unmount; set -- mount; }
 case $1-$SHARE in
 serve-nfs) serve_nfs ;;
 mount-nfs) mount_nfs ;;

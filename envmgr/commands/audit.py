@@ -1,0 +1,144 @@
+"""`envmgr audit`: does every node, in every kind of shell and job, resolve what was published?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envmgr.audit import Request, Via, gather, judge
+from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.model import Check, Evidence, Fleet
+from envmgr.commands import Context
+from envmgr.errors import EnvmgrError
+from envmgr.finding import Finding
+from envmgr.lmod import Lmod, find_lmod
+from envmgr.nodes import fold, resolve_nodes
+from envmgr.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How nodes answered one way: folded node sets. `way` is ssh, slurm (inherited) or slurm-none (--export=NONE)."""
+
+    way: str
+    answered: str
+    silent: str
+    unreachable: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """`generation` is None where this host could not read it. `seconds` is wall-clock, `finished` seconds since the epoch."""
+
+    schema: ClassVar[str] = "envmgr.audit/1"
+    generation: int | None
+    entries: tuple[str, ...]
+    nodes: str
+    count: int
+    asked: tuple[Asked, ...]
+    contexts: tuple[str, ...]
+    accounts: tuple[str, ...]
+    checks: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    finished: float
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """3 where nothing could be compared: no published generation to read here, or no node that answered."""
+        if self.generation is None or not any(a.answered for a in self.asked):
+            return 3
+        return 1 if any(f.severity != "note" for f in self.findings) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainResult:
+    schema: ClassVar[str] = "envmgr.audit-explain/1"
+    check: str
+    text: str
+
+
+def audit(
+    ctx: Context,
+    *,
+    nodes: str | None = None,
+    via: Via | None = None,
+    contexts: Sequence[str] = (),
+    modules: Sequence[str] = (),
+    checks: Sequence[str] = (),
+    node_timeout: float | None = None,
+    deadline: float | None = None,
+) -> AuditResult:
+    """Audit `nodes` (a node set; None is all groups of the site). Times are wall-clock seconds.
+
+    Raises:
+        InputError: unknown nodes, contexts, entries or checks.
+        EnvmgrError: the published generation is damaged, groups cannot be read.
+    """
+    began = time.monotonic()
+    site = _with_times(ctx.site, node_timeout, deadline)
+    chosen = _checks(checks)
+    request = Request(
+        nodes=resolve_nodes(nodes, site, ctx.runner),
+        via=via or site.transport.via,
+        contexts=tuple(contexts),
+        modules=tuple(modules),
+        deadline=site.transport.deadline,
+    )
+    evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
+    findings = judge(evidence, chosen)
+    published = evidence.published
+    return AuditResult(
+        generation=published.record.number if published else None,
+        entries=tuple(sorted(published.record.entries)) if published else (),
+        nodes=fold(request.nodes),
+        count=len(request.nodes),
+        asked=tuple(_asked(way, fleet) for way, fleet in evidence.ways.items()),
+        contexts=tuple(c.name for c in evidence.plan.contexts),
+        accounts=_accounts(evidence),
+        checks=tuple(chosen),
+        findings=findings,
+        finished=time.time(),
+        seconds=time.monotonic() - began,
+    )
+
+
+def explain(check: str) -> ExplainResult:
+    """What a check does and why. Raises InputError `unknown-check`."""
+    return ExplainResult(check.replace("_", "-"), (get_check(check).__doc__ or "").strip())
+
+
+def _checks(names: Sequence[str]) -> Mapping[str, Check]:
+    return {name.replace("_", "-"): get_check(name) for name in names} if names else all_checks()
+
+
+def _with_times(site: Site, node_timeout: float | None, deadline: float | None) -> Site:
+    transport = site.transport
+    times = {
+        "node_timeout": min(node_timeout or transport.node_timeout, deadline or transport.deadline),
+        "deadline": deadline or transport.deadline,
+    }
+    return site.model_copy(update={"transport": transport.model_copy(update=times)})
+
+
+def _lmod(ctx: Context) -> Lmod | None:
+    """This host's Lmod, for what loading should give; nodes are audited without it, too."""
+    try:
+        return find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    except EnvmgrError as error:
+        ctx.reporter.say(f"warning: {error.message}: what loading gives is compared between nodes only")
+        return None
+
+
+def _asked(way: str, fleet: Fleet) -> Asked:
+    by_status = {s: fold(r.node for r in fleet.missing if r.status == s) for s in ("silent", "unreachable")}
+    return Asked(way, fold(fleet.nodes), by_status["silent"], by_status["unreachable"])
+
+
+def _accounts(evidence: Evidence) -> tuple[str, ...]:
+    return tuple(evidence.plan.user if account == "user" else "root" for account in evidence.plan.accounts)
+
+
+__all__ = ["AuditResult", "ExplainResult", "audit", "explain"]

@@ -1,0 +1,99 @@
+"""The ssh transport: the system's `ssh` with its config, and what it must not weaken; its words as reasons."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.nodes.tools import tool
+from envmgr.site import Transport
+
+_MOST_SOCKET = 104  # bytes of a Unix socket's path, less than sun_path everywhere
+_HASH = 1 + 40 + 17  # `/`, %C, and the suffix that ssh gives the socket while it makes it
+
+# What is on the command line comes before ~/.ssh/config. curve25519 first: OpenSSH's default post-quantum key exchange
+# takes five times the controller's CPU (FACTS-cluster, 200 nodes: 11.4 s and 3.5 s).
+_OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",
+    "KexAlgorithms=^curve25519-sha256",
+    "LogLevel=ERROR",
+    "ConnectionAttempts=1",
+    "ServerAliveInterval=5",  # a kept connection to a node that died is given up after 15 s
+    "ServerAliveCountMax=3",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+)
+_NOISE = re.compile(
+    r"^(@+|\*{3,}.*|debug\d:.*|Warning: Permanently added.*|ControlSocket .* already exists, disabling multiplexing"
+    r"|mux_client.*|Control socket connect.*|Shared connection to .* closed|Host key for .* has changed.*"
+    r"|kex_exchange_identification: .*)$"
+)
+_CONNECT = (
+    "ssh: ", "Host key verification", "No .* host key is known", "Permission denied", ".*: Permission denied",
+    "Bad owner", "Too many authentication failures", ".*: Bad configuration", "command-line",
+)  # fmt: skip
+
+
+def command(transport: Transport, node: str, *, user: str | None, socket: Path | None) -> tuple[str, ...]:
+    """The ssh command for one node; its shell reads the script from stdin. `socket` is where the connection is kept."""
+    options = [*_OPTIONS, f"ConnectTimeout={max(1, math.ceil(transport.connect_timeout))}"]
+    if socket is None:
+        options += ["ControlMaster=no", "ControlPath=none"]
+    else:
+        kept = max(1, math.ceil(transport.persist))
+        options += ["ControlMaster=auto", f"ControlPath={socket}", f"ControlPersist={kept}"]
+    login = user or transport.user
+    shell = f"exec {transport.become.strip()} /bin/sh -s" if transport.become else "exec /bin/sh -s"
+    return (
+        tool("ssh"), "-T", *(word for option in options for word in ("-o", option)),
+        *(("-l", login) if login else ()), "--", node, shell,
+    )  # fmt: skip
+
+
+def control_socket(runtime: str | None) -> Path | None:
+    """Where connections are kept: a folder that only we can look into; None where there is none such.
+
+    `runtime` is $XDG_RUNTIME_DIR. The folder is made when it is missing.
+    """
+    own = Path(f"/tmp/envmgr-ssh-{os.geteuid()}")  # noqa: S108 - checked to be ours below
+    for folder in ([Path(runtime) / "envmgr-ssh"] if runtime and runtime.startswith("/") else []) + [own]:
+        if len(os.fsencode(folder)) + _HASH > _MOST_SOCKET or "%" in str(folder) or " " in str(folder):
+            continue
+        with suppress(OSError):
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            found = folder.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700:
+                return folder / "%C"
+    return None
+
+
+def reason(errors: bytes) -> str:
+    """ssh's last word that means something, without the node's name, so that nodes with one reason fold; or empty."""
+    lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines()]
+    lines = [line for line in lines if line and not _NOISE.match(line)]
+    if not lines:
+        return ""
+    line = lines[-1].rstrip(".")
+    if said := re.fullmatch(r"ssh: connect to host \S+ port (\d+): (.*)", line):
+        return said[2] if said[1] == "22" else f"{said[2]} (port {said[1]})"
+    line = re.sub(r"^ssh: Could not resolve hostname \S+: .*", "Could not resolve hostname", line)
+    line = re.sub(r"^\S+@\S+: (?=Permission denied)", "", line)
+    line = re.sub(r" (by|to|from|with) \S+ port \d+", "", line)
+    return line.removeprefix("ssh: ")
+
+
+def is_about_connecting(errors: bytes) -> bool:
+    """Whether ssh itself could not connect, rather than a kept connection that had gone stale: then trying again is idle."""
+    lines = errors.decode("utf-8", "backslashreplace").splitlines()
+    return any(re.match(rf"({'|'.join(_CONNECT)})", line.strip()) for line in lines)

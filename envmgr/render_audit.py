@@ -1,0 +1,49 @@
+"""How a person sees an audit."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from envmgr.console import counted
+from envmgr.render import table
+
+if TYPE_CHECKING:
+    from envmgr.commands.audit import AuditResult
+    from envmgr.finding import Finding
+
+
+def show_audit(result: AuditResult) -> None:
+    """Findings as blocks, worst first; then one line that says how it stands."""
+    generation = f"generation {result.generation}" if result.generation is not None else "no generation"
+    ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
+    out(f"{generation}, {counted(len(result.entries), 'entries')}; {result.nodes} by {ways} in {result.seconds:.1f} s")
+    out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
+    for finding in result.findings:
+        out()
+        _finding(finding)
+    out()
+    out(_summary(result))
+
+
+def _finding(finding: Finding) -> None:
+    out(f"{finding.severity}[{finding.check}] {finding.nodes or 'here'}: {finding.where}")
+    rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
+    table([row for row in rows if row[1]])
+
+
+def _summary(result: AuditResult) -> str:
+    if not result.findings:
+        return f"{_nodes(result.count)} resolve the same modules: generation {result.generation}"
+    count = Counter(f.severity for f in result.findings)
+    words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
+    return f"{', '.join(words)}; `envmgr audit --explain CHECK` says what a check does"
+
+
+def _nodes(count: int) -> str:
+    return f"all {count} nodes" if count > 1 else "the node"
+
+
+def out(text: str = "") -> None:
+    sys.stdout.write(text + "\n")

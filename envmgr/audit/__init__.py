@@ -18,6 +18,7 @@ from envmgr.audit.contexts import choose_contexts
 from envmgr.audit.expect import choose_samples, look_here, read_published
 from envmgr.audit.model import Account, Check, Evidence, Facts, Fleet, Group, Plan, Published, ShellContext
 from envmgr.audit.shell import join_probes, read_answer
+from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding
 from envmgr.lmod import Lmod
 from envmgr.nodes import Reply
@@ -42,7 +43,9 @@ class Request:
     deadline: float = 600
 
 
-def gather(request: Request, checks: Mapping[str, Check], site: Site, lmod: Lmod | None, runner: Runner, reporter: Reporter) -> Evidence:
+def gather(
+    request: Request, checks: Mapping[str, Check], site: Site, lmod: Lmod | None, runner: Runner, reporter: Reporter
+) -> Evidence:
     """Ask the nodes. Ends within `request.deadline` and a few seconds, whatever hangs where.
 
     Raises:
@@ -76,9 +79,16 @@ def gather(request: Request, checks: Mapping[str, Check], site: Site, lmod: Lmod
         found |= asker.slurm(request.nodes, clean, parts, plan, in_jobs, whole="ssh" not in ways)
         asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
     return Evidence(
-        site=site, plan=replace(plan, contexts=contexts, accounts=accounts), nodes=request.nodes, published=published,
-        ways=found, asked=tuple(asked), controller=controller, **_surroundings(site, runner, slurm="slurm" in ways),
-    )  # fmt: skip
+        site=site,
+        plan=replace(plan, contexts=contexts, accounts=accounts),
+        nodes=request.nodes,
+        published=published,
+        ways=found,
+        asked=tuple(asked),
+        controller=controller,
+        slurm=_slurm_states(runner, reporter, asked="slurm" in ways),
+        writable=_writable(site, runner),
+    )
 
 
 def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...]:
@@ -108,7 +118,9 @@ def _accounts(site: Site) -> tuple[str, tuple[Account, ...]]:
     return login, ("user",)
 
 
-def _with_published(plan: Plan, published: Published, modules: Sequence[str], lmod: Lmod | None, runner: Runner) -> Plan:
+def _with_published(
+    plan: Plan, published: Published, modules: Sequence[str], lmod: Lmod | None, runner: Runner
+) -> Plan:
     from envmgr.audit.effect import expected_effects
 
     samples = choose_samples(modules, published)
@@ -192,7 +204,16 @@ class _Asker:
                     foldings[way](Reply(node, "unreachable", "", reason, now, now))
         with self.reporter.stage("jobs", total=len(fit) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
             waiting = [
-                pool.submit(self._batch, sorted(fit, key=list(nodes).index), parts, plan, contexts, export, foldings[way], whole=whole)
+                pool.submit(
+                    self._batch,
+                    sorted(fit, key=list(nodes).index),
+                    parts,
+                    plan,
+                    contexts,
+                    export,
+                    foldings[way],
+                    whole=whole,
+                )
                 for way, export in chosen
             ]
             for future in waiting:
@@ -270,13 +291,20 @@ class _Folding:
         return Fleet(tuple(groups), self._own, self._replies, tuple(missing))
 
 
-def _surroundings(site: Site, runner: Runner, *, slurm: bool) -> dict[str, object]:
-    """What the controller knows besides: Slurm's view of nodes, who may write, and how to decode a credential."""
-    from envmgr.nodes import node_states, resolve_nodes, slurm_here
+def _slurm_states(runner: Runner, reporter: Reporter, *, asked: bool) -> Mapping[str, tuple[str, str]]:
+    """Slurm's view of its nodes, where there is Slurm; one that is down is told by the jobs that could not be sent."""
+    from envmgr.nodes import node_states, slurm_here
 
-    writable = site.mount.writable
-    states = node_states(runner) if slurm or slurm_here() else {}
-    return {
-        "slurm": states,
-        "writable": frozenset(resolve_nodes(writable, site, runner)) if writable is not None else None,
-    }
+    if not asked and not slurm_here():
+        return {}
+    try:
+        return node_states(runner)
+    except EnvmgrError as error:
+        reporter.say(f"warning: Slurm's view of the nodes is missing: {error.message}")
+        return {}
+
+
+def _writable(site: Site, runner: Runner) -> frozenset[str] | None:
+    from envmgr.nodes import resolve_nodes
+
+    return None if site.mount.writable is None else frozenset(resolve_nodes(site.mount.writable, site, runner))

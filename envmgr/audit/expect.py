@@ -62,4 +62,3 @@ def choose_samples(names: Sequence[str], published: Published) -> tuple[str, ...
     rest = [name for name in entries if name not in first]
     step = max(1, len(rest) // max(1, SAMPLE - len(first)))
     return tuple(sorted([*first, *rest[::step]][:SAMPLE]))
-

@@ -110,7 +110,8 @@ def join_probes(
             if stage in stages:
                 parts[stage].append(text)
     settings = _settings(plan)
-    files = {"gate": _GATE, **{stage: "".join(texts) for stage, texts in parts.items()}}
+    files: dict[str, str] = {"gate": _GATE}
+    files |= {stage: "".join(texts) for stage, texts in parts.items()}
     out = [_LIBRARY, _JOBS, settings, _MAIN]
     for name, text in files.items():
         out.append(f"cat >\"$tmp/{name}.sh\" <<'ENVMGR_END'\n{_LIBRARY}{settings}\n{text}\nENVMGR_END\n")
@@ -173,7 +174,7 @@ def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> t
     command = {
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
         "bash-login": f"/bin/bash -l {file}",
-        "sh": f"/bin/sh -c '[ ! -r \"$1\" ] || . \"$1\"; . \"$0\"' {file} \"$init/sh\"",
+        "sh": f'/bin/sh -c \'[ ! -r "$1" ] || . "$1"; . "$0"\' {file} "$init/sh"',
         "csh": 'csh -c \'if ( "`alias module`" != "" ) setenv ENVMGR_ALIAS yes\nexec /bin/sh "$1"\' csh ' + file,
     }[context.shell]
     if context.shell == "csh":
@@ -189,7 +190,9 @@ def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> t
             f'if [ -e "$tmp/{job}.out" ]; then tell {key} {job}; {_noise(key, job)}fi\n',
         )
     if context.way == "ssh" and account == "user":
-        start = f'if getent passwd {name} >/dev/null; then\n{start}else put {key}end "there is no user {plan.user}"; fi\n'
+        start = (
+            f'if getent passwd {name} >/dev/null; then\n{start}else put {key}end "there is no user {plan.user}"; fi\n'
+        )
         return start, f'if [ -e "$tmp/{job}.out" ]; then tell {key} {job}; {_noise(key, job)}fi\n'
     return start, f"tell {key} {job}; {_noise(key, job)}\n"
 

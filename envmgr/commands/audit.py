@@ -124,7 +124,7 @@ def _with_times(site: Site, node_timeout: float | None, deadline: float | None) 
 
 
 def _lmod(ctx: Context) -> Lmod | None:
-    """This host's Lmod, for what loading should give; nodes are audited without it, too."""
+    """The Lmod of this host, for what loading should give; nodes are audited without it, too."""
     try:
         return find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     except EnvmgrError as error:

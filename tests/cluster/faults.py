@@ -42,7 +42,7 @@ __all__ = [
 def unmounted(cluster: Cluster, node: str) -> Iterator[None]:
     """The prefix is an empty folder of the node's own."""
     path = cluster.prefix
-    if cluster.share == "bind":  # what was bound cannot be seen any more from inside: keep it at hand
+    if cluster.bound(node):  # what was bound cannot be seen any more from inside: keep it at hand
         do(cluster, node, f"install -d -m 700 /run/parked; mount --move {path} /run/parked")
         try:
             yield
@@ -59,7 +59,7 @@ def unmounted(cluster: Cluster, node: str) -> Iterator[None]:
 @contextmanager
 def hung(cluster: Cluster, node: str) -> Iterator[None]:
     """Whoever touches the prefix on this node waits, and cannot be killed; other nodes are well. Not with `bind`."""
-    _needs_server(cluster)
+    _needs_server(cluster, node)
     with _stopped(cluster, node, "$(cat /run/cluster-share.pid)"):
         yield
     do(cluster, node, f"stat {cluster.prefix}")
@@ -68,7 +68,7 @@ def hung(cluster: Cluster, node: str) -> Iterator[None]:
 @contextmanager
 def server_hung(cluster: Cluster) -> Iterator[None]:
     """Whoever touches the prefix on any node waits, up to what the node's cache still answers. Not with `bind`."""
-    _needs_server(cluster)
+    _needs_server(cluster, "c1")
     with _stopped(
         cluster, "fs1", {"nfs": "$(cat /run/ganesha.pid)", "sshfs": "$(pgrep -x sftp-server)"}[cluster.share]
     ):
@@ -213,9 +213,9 @@ def banner(cluster: Cluster, node: str, text: str = "Welcome to the cluster!\n")
 # -- parts of them -----------------------------------------------------------------------------------------------------
 
 
-def _needs_server(cluster: Cluster) -> None:
-    if cluster.share == "bind":
-        raise ValueError("a bind mount cannot hang: use sshfs_cluster or nfs_cluster")
+def _needs_server(cluster: Cluster, node: str) -> None:
+    if cluster.bound(node):
+        raise ValueError(f"{node}: a bind mount cannot hang: use sshfs_cluster (compute nodes) or nfs_cluster")
 
 
 @contextmanager

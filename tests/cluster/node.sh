@@ -31,7 +31,9 @@ boot() {
         bash "$0" node "$folder" "$1" >>"$folder/log/$1" 2>&1 </dev/null &
     until [ -s "$folder/pids/$1" ]; do sleep 0.01; done
     read -r pid <"$folder/pids/$1"
-    ip link add "v-$1" type veth peer name eth0 netns "/proc/$pid/ns/net"
+    # The same hardware address after a reboot: else its neighbours go on talking to the old one for a while.
+    printf -v mac '02:00:%02x:%02x:%02x:%02x' ${ADDRESS[$1]//./ }
+    ip link add "v-$1" type veth peer name eth0 address "$mac" netns "/proc/$pid/ns/net"
     ip link set "v-$1" master br0 up
 }
 
@@ -77,7 +79,7 @@ make_root() {
     mkdir -p "$root$PREFIX" "$root/export" "$root/mnt/old"
     if [ "$1" = fs1 ]; then
         mount --bind "$folder/export" "$root/export"
-    elif [ "$SHARE" = bind ]; then
+    elif [ "$SHARE" = bind ] || [ "$SHARE-$1" = sshfs-login ]; then # sshfs cannot set a link's time, as a build does
         mount --bind "$folder/export/sw" "$root$PREFIX"
         [ -z "$MOUNT_OPTIONS" ] || mount -o "remount,bind,$MOUNT_OPTIONS" "$root$PREFIX"
     fi

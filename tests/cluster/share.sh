@@ -38,20 +38,18 @@ mount_nfs() {
         -o allow_other,default_permissions,fsname=fs1:/export/sw,subtype=nfs3
 }
 
-# The login node writes as the build user; a compute node cannot write.
+# The login node has the server's own disk: see node.sh.
 mount_sshfs() {
+    [ "$(hostname)" != login ] || return 0
     wait_for 60 listens 22
-    case $(hostname) in
-    login) user=rsw access=rw ;;
-    *) user=alice access=ro ;;
-    esac
     # shellcheck disable=SC2086
-    mount_fuse sshfs "$user@fs1:/export/sw" "$PREFIX" -f $MOUNT_OPTIONS \
-        -o "$access,allow_other,default_permissions,fsname=fs1:/export/sw,IdentityFile=/root/.ssh/id_ed25519"
+    mount_fuse sshfs alice@fs1:/export/sw "$PREFIX" -f $MOUNT_OPTIONS \
+        -o "ro,allow_other,default_permissions,fsname=fs1:/export/sw,IdentityFile=/root/.ssh/id_ed25519"
 }
 
 # After a server that died: its clients do not come back by themselves, or late.
 unmount() {
+    [ -e /run/cluster-share.pid ] || return 0
     kill -9 "$(cat /run/cluster-share.pid)" 2>/dev/null || true
     umount -l "$PREFIX" 2>/dev/null || true
 }

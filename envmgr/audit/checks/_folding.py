@@ -35,12 +35,24 @@ def drift(
 
 
 def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """One finding for those that differ only in where they are: `bash-login and bash-ssh (alice, root)`."""
+    """One finding for those that differ only in where they are: `bash-login, bash-ssh (root, alice)`."""
     places: dict[Finding, list[str]] = {}
     for finding in findings:
         places.setdefault(replace(finding, where=""), []).append(finding.where)
     for finding, where in places.items():
-        yield replace(finding, where=", ".join(dict.fromkeys(where)))
+        yield replace(finding, where=_places(where))
+
+
+def _places(where: Iterable[str]) -> str:
+    """Places `NAME (ACCOUNT)` with the same accounts stand together."""
+    accounts: dict[str, list[str]] = {}
+    for place in dict.fromkeys(where):
+        name, _, account = place.partition(" (")
+        accounts.setdefault(name, []).extend([account.rstrip(")")] if account else [])
+    names: dict[str, list[str]] = {}
+    for name, of_name in accounts.items():
+        names.setdefault(", ".join(of_name), []).append(name)
+    return "; ".join(", ".join(of) + (f" ({who})" if who else "") for who, of in names.items())
 
 
 def short(text: str, limit: int = 160) -> str:

@@ -50,7 +50,9 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
         for end, nodes in fleet.by_value(f"{key}end").items():
             if end != "absent":
-                yield _finding("error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context), nodes)
+                yield _finding(
+                    "error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context), nodes
+                )
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         yield from _module_command(key, where, probed, evidence)
         yield from _generations(context, key, where, probed, evidence)
@@ -66,7 +68,9 @@ def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> I
     published = evidence.published
     if published is None:
         return
-    usable = fleet.only(lambda facts: facts.get(f"{key}module") == "yes" and bool(_generation_numbers(facts, key, evidence)))
+    usable = fleet.only(
+        lambda facts: facts.get(f"{key}module") == "yes" and bool(_generation_numbers(facts, key, evidence))
+    )
     for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
         hint = f"`envmgr node-setup --apply --nodes {fold(wrong)}`"
         yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
@@ -79,9 +83,7 @@ def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
     return None if wanted & set(named.split(":")) else f"LMOD_RC is {named or 'not set'}"
 
 
-def _generations(
-    context: ShellContext, key: str, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
     if published is None:
         return
@@ -129,7 +131,7 @@ def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterato
     severity: Severity = "note" if context.shell == "bash-login" else "warning"
     for text, nodes in fleet.by_value(f"{key}noise").items():
         yield _finding(
-            severity, where, f"a start-up file prints \"{text}\"", "nothing on stdout",
+            severity, where, f'a start-up file prints "{text}"', "nothing on stdout",
             "print only where `[ -t 1 ]`: in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files", nodes,
         )  # fmt: skip
 
@@ -155,9 +157,7 @@ def _by_hand(context: ShellContext) -> str:
     return f"try `{commands[context.shell]}` as that user on the node"
 
 
-def _finding(
-    severity: Severity, where: str, found: str, expected: str, hint: str, nodes: tuple[str, ...]
-) -> Finding:
+def _finding(severity: Severity, where: str, found: str, expected: str, hint: str, nodes: tuple[str, ...]) -> Finding:
     return Finding("contexts", severity, where, found, expected, hint, fold(nodes))
 
 

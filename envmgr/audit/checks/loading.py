@@ -85,7 +85,9 @@ def _changed(text: str, reference: str) -> str:
     names = {line.partition("=")[0] for line in text.splitlines()}
     gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
     known = set(reference.splitlines())
-    return "; ".join([line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone])
+    return "; ".join(
+        [line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone]
+    )
 
 
 def _sum(text: str) -> str:

@@ -66,7 +66,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for key in ("mount.options", "mount.super"):
         if evidence.site.mount.writable is None:
             yield from drift(
-                "mount", f"{prefix} options", alike, key, hint=f"compare fstab or autofs maps; `mount -o remount {prefix}`"
+                "mount",
+                f"{prefix} options",
+                alike,
+                key,
+                hint=f"compare fstab or autofs maps; `mount -o remount {prefix}`",
             )
     yield from _writable(evidence, alike)
     slow = [n for n in alike.nodes if float(fleet.own.get(n, {}).get("gate_ms", 0)) > SLOW_MS]
@@ -109,7 +113,13 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
         for mode, wanted in (("rw", True), ("ro", False)):
             hint = f"on the node: `mount -o remount,{'rw' if wanted else 'ro'} {prefix}`, and in fstab"
             expected = f"{'rw' if wanted else 'ro'}, by mount.writable in site.yaml"
-            found = [n for g in fleet.groups if _is_writable(g.facts) != wanted for n in g.nodes if (n in evidence.writable) == wanted]
+            found = [
+                n
+                for g in fleet.groups
+                if _is_writable(g.facts) != wanted
+                for n in g.nodes
+                if (n in evidence.writable) == wanted
+            ]
             if found:
                 other = "ro" if mode == "rw" else "rw"
                 yield Finding("mount", "error", prefix, f"mounted {other}", expected, hint, fold(found))

@@ -27,7 +27,9 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet)
         for value, nodes in fleet.by_value("probe").items():
-            yield Finding("nodes", "error", _NAMES.get(way, way), value, "an answer", "free space in /tmp?", fold(nodes))
+            yield Finding(
+                "nodes", "error", _NAMES.get(way, way), value, "an answer", "free space in /tmp?", fold(nodes)
+            )
 
 
 def _missing(evidence: Evidence) -> Iterator[Finding]:
@@ -37,8 +39,12 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
             by_reason.setdefault((reply.status, reply.reason), []).append(reply.node)
         for (status, reason), nodes in by_reason.items():
             folded = fold(nodes)
-            command = f"ssh {nodes[0]} true" if way == "ssh" else f"srun -w {nodes[0]} true; scontrol show node {nodes[0]}"
-            yield Finding("nodes", "error", _NAMES.get(way, way), f"{status}: {reason}", "an answer", f"try `{command}`", folded)
+            command = (
+                f"ssh {nodes[0]} true" if way == "ssh" else f"srun -w {nodes[0]} true; scontrol show node {nodes[0]}"
+            )
+            yield Finding(
+                "nodes", "error", _NAMES.get(way, way), f"{status}: {reason}", "an answer", f"try `{command}`", folded
+            )
 
 
 def _strangers(way: str, fleet: Fleet) -> Iterator[Finding]:
@@ -46,7 +52,9 @@ def _strangers(way: str, fleet: Fleet) -> Iterator[Finding]:
         own = fleet.own.get(node, {})
         if not _is(node, own):
             hint = f"look at the address of {node} in /etc/hosts, DNS and ssh's config"
-            yield Finding("nodes", "error", _NAMES.get(way, way), f"answers as {own.get('host', 'nobody')}", node, hint, node)
+            yield Finding(
+                "nodes", "error", _NAMES.get(way, way), f"answers as {own.get('host', 'nobody')}", node, hint, node
+            )
 
 
 def _is(node: str, own: Facts) -> bool:

@@ -51,12 +51,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if published is None:
         return
     generation = f"generations/{published.record.number:04d}"
-    fleet = evidence.fleet.sound.only(
-        lambda facts: "resolution.avail" in facts and facts.get("current") == generation
-    )
+    fleet = evidence.fleet.sound.only(lambda facts: "resolution.avail" in facts and facts.get("current") == generation)
     yield from _listed(fleet, evidence)
     for text, nodes in fleet.by_value("resolution.cache_differs").items():
-        shown = [f"{'only in the cache' if line[0] == '<' else 'not in the cache'}: {line[2:]}" for line in text.splitlines()]
+        shown = [
+            f"{'only in the cache' if line[0] == '<' else 'not in the cache'}: {line[2:]}" for line in text.splitlines()
+        ]
         yield Finding(
             "resolution", "error", "module avail", short("; ".join(shown)), "the same list with and without Lmod's cache",
             "`module --config` names the caches in use; which rc file names an old one?", fold(nodes),
@@ -118,7 +118,13 @@ def _sample(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for real, nodes in right.by_value(f"resolution.real.{entry}").items():
         if not _below_prefix(real, evidence):
             yield Finding(
-                "resolution", "error", entry, f"really lies at {real}", expected, "a link that leads out of the prefix", fold(nodes)
+                "resolution",
+                "error",
+                entry,
+                f"really lies at {real}",
+                expected,
+                "a link that leads out of the prefix",
+                fold(nodes),
             )
     text = published.record.files.get(f"modules/{entry}.lua", "")
     for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():

@@ -1,0 +1,83 @@
+"""A node for tests of node-setup: a copy of /etc over the real one in a mount namespace of its own, and a prefix without a store."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from envmgr.nodesetup import Action, NodeFiles, install_script, node_files
+from envmgr.site import Site, load_site
+
+USER = [] if os.geteuid() == 0 else ["--map-root-user"]
+
+
+@dataclass
+class Scene:
+    folder: Path
+    settings: str = ""
+    before: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        subprocess.run(["cp", "-a", "/etc", self.folder / "etc"], check=False, capture_output=True)  # all that may be read
+        (self.folder / "home").mkdir()
+        (self.folder / "site.yaml").write_text(f"schema: 1\nprefix: {self.prefix}\n{self.settings}")
+
+    @property
+    def etc(self) -> Path:
+        return self.folder / "etc"
+
+    @property
+    def prefix(self) -> Path:
+        return self.folder / "sw"
+
+    @property
+    def site(self) -> Site:
+        return load_site(self.folder / "site.yaml", {})
+
+    @property
+    def files(self) -> NodeFiles:
+        return node_files(self.site)
+
+    def generation(self, number: int) -> Path:
+        """A generation with the module `hello`, which sets HELLO to its number; it becomes the current one."""
+        folder = self.prefix / f"generations/{number:04d}"
+        (folder / "modules/hello").mkdir(parents=True)
+        (folder / "modules/hello/1.0.lua").write_text(f'setenv("HELLO", "{number}")\n')
+        (folder / "lmodrc.lua").write_text("scDescriptT = {}\n")
+        self.flip(number)
+        return folder
+
+    def flip(self, number: int) -> None:
+        (self.prefix / "current").unlink(missing_ok=True)
+        (self.prefix / "current").symlink_to(f"generations/{number:04d}")
+
+    def remove(self, number: int) -> None:
+        shutil.rmtree(self.prefix / f"generations/{number:04d}")
+
+    def run(self, *argv: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a program on the node, in an environment that is empty but for `env`."""
+        steps = [f"mount --bind {self.etc} /etc", *self.before, f"exec {shlex.join(argv)}"]
+        return subprocess.run(
+            ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"} | (env or {}),
+            cwd="/", text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
+            **({"capture_output": True} | options),
+        )  # fmt: skip
+
+    def do(self, action: Action) -> dict[str, str]:
+        """Run the script that goes to nodes; path -> status, and `slurm` -> state."""
+        done = self.run("sh", "-c", install_script(self.files, action))
+        assert (done.returncode, done.stderr) == (0, "")
+        lines = [line.split("\t") for line in done.stdout.splitlines()]
+        return {path: status for status, path, _ in lines if status != "slurm"}
+
+    def said(self, *argv: str, env: dict[str, str] | None = None) -> list[str]:
+        """The lines that a program prints; it must not print on stderr."""
+        done = self.run(*argv, env=env)
+        assert (done.returncode, done.stderr) == (0, ""), argv
+        return done.stdout.splitlines()

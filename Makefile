@@ -2,16 +2,21 @@
 
 VENV ?= .venv
 BIN = $(VENV)/bin
-# One process a core; a node with very many does not get faster beyond eight.
-PYTEST_ARGS ?= -n auto --maxprocesses 8
+# One process a core; a node with very many does not get faster beyond eight. Tests that share a cluster stay in one process.
+PYTEST_ARGS ?= -n auto --maxprocesses 8 --dist loadgroup
+# The cluster to walk around in: compute nodes, how the prefix reaches them (bind, sshfs, nfs); where to go, as whom.
+N ?= 3
+SHARE ?= bind
+NODE = login
+AS = root
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help venv lmod demo test check golden bench clean
+.PHONY: help venv lmod demo test check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
 
 venv: $(VENV)/.installed  ## .venv with the project and what its tests need
 
@@ -28,7 +33,7 @@ demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away pre
 	@$(BIN)/python -m demo
 
 test: venv lmod  ## all tests (PYTEST_ARGS="-x -k lock")
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: venv lmod  ## format, lint, types, layers, templates
@@ -45,6 +50,17 @@ golden: venv  ## rewrite the golden files; read the diff before you commit it
 bench: venv lmod  ## every claim on speed, both sides in one run
 	@$(BIN)/python -m benchmarks
 
+cluster-up: venv lmod  ## a real cluster in namespaces of this machine, until cluster-down (N=3 SHARE=bind|sshfs|nfs)
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@$(BIN)/python -m tests.cluster up --nodes $(N) --share $(SHARE)
+
+cluster-shell:  ## a login shell in it (NODE=c1 AS=alice)
+	@$(BIN)/python -m tests.cluster shell --node $(NODE) --user $(AS)
+
+cluster-down:  ## end it, with everything in it
+	@$(BIN)/python -m tests.cluster down
+
 clean:  ## remove .venv and all caches
+	@[ ! -e tests/.cache/cluster ] || $(BIN)/python -m tests.cluster down
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist tests/.cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

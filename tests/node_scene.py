@@ -23,7 +23,9 @@ class Scene:
     before: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        subprocess.run(["cp", "-a", "/etc", self.folder / "etc"], check=False, capture_output=True)  # all that may be read
+        subprocess.run(
+            ["cp", "-a", "/etc", self.folder / "etc"], check=False, capture_output=True
+        )  # all that may be read
         (self.folder / "home").mkdir()
         (self.folder / "site.yaml").write_text(f"schema: 1\nprefix: {self.prefix}\n{self.settings}")
 

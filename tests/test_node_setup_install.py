@@ -77,7 +77,9 @@ def test_lines_stand_at_the_end_of_red_hats_bashrc_and_csh_has_them_from_profile
     assert (scene.etc / "zshenv").read_text() == "# zshenv\n" + BLOCK
 
 
-@pytest.mark.parametrize("text", ["", "no line end", "\n", "a\n\n\n", "# héllo\r\n\t\\n $x `y` 'z'\n", f"x\n{BLOCK}y\n"])
+@pytest.mark.parametrize(
+    "text", ["", "no line end", "\n", "a\n\n\n", "# héllo\r\n\t\\n $x `y` 'z'\n", f"x\n{BLOCK}y\n"]
+)
 def test_undo_gives_back_every_byte(scene: Scene, text: str) -> None:
     wanted = text.replace(BLOCK, "").encode()
     paths = [scene.etc / name for name in ("bash.bashrc", "zsh/zshenv", "csh.cshrc")]

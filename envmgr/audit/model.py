@@ -41,7 +41,7 @@ class Plan:
     """What the probe is made from. `contexts` and `accounts` are those of the script at hand.
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here.
-    `init` is Lmod's folder of start-up files on the controller.
+    `init` is Lmod's folder of start-up files on the controller; `roots` maps an entry to its install's folder.
     """
 
     site: Site
@@ -52,6 +52,7 @@ class Plan:
     init: str
     contexts: tuple[ShellContext, ...] = ()
     accounts: tuple[Account, ...] = ()
+    roots: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def prefix(self) -> str:
@@ -126,6 +127,7 @@ class Evidence:
 
     `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it.
     `published` is None where the controller could not read it; `slurm` is node -> (state, reason) as Slurm sees it.
+    `groups` are the site's node groups with their nodes.
     """
 
     site: Site
@@ -138,6 +140,7 @@ class Evidence:
     slurm: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     writable: frozenset[str] | None = None
     unmunge: Callable[[str], str] = lambda _credential: ""
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def fleet(self) -> Fleet:

@@ -62,11 +62,14 @@ join() {
   done
 }
 tell() {
-  sed -n "s|^@~|@~$1|p; s|^@\([^~]\)|@$1\1|p" "$tmp/$2.out" 2>/dev/null
+  end=${1:-$2.}end
   if [ ! -e "$tmp/$2.rc" ]; then
-    put "$1end" hung
-  elif read -r rc <"$tmp/$2.rc" && [ "$rc" != 0 ]; then
-    put "$1end" "exit status $rc: $(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)"
+    put "$end" "no end in $limit s"
+    return
+  fi
+  sed -n "s|^@~|@~$1|p; s|^@\([^~]\)|@$1\1|p" "$tmp/$2.out"
+  if read -r rc <"$tmp/$2.rc" && [ "$rc" != 0 ]; then
+    put "$end" "exit status $rc: $(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)"
   fi
 }
 """
@@ -117,8 +120,12 @@ def join_probes(
         out.append(f"cat >\"$tmp/{name}.sh\" <<'ENVMGR_END'\n{_LIBRARY}{settings}\n{text}\nENVMGR_END\n")
     out.append("before=$(date +%s%N)\n")
     out.append('start gate /bin/sh "$tmp/gate.sh"\n')
-    out.append(f'join {GATE_SECONDS} gate\nown gate_ms $((($(date +%s%N) - before) / 1000000))\ntell "" gate\n')
-    out.append('if [ ! -e "$tmp/gate.rc" ]; then put gate hung; fi\nstart node /bin/sh "$tmp/node.sh"\n')
+    limit = max(2, int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS)
+    out.append(f"limit={limit}\n")
+    out.append(f"join {GATE_SECONDS} gate\nown gate_ms $((($(date +%s%N) - before) / 1000000))\n")
+    out.append(
+        'if [ -e "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi\nstart node /bin/sh "$tmp/node.sh"\n'
+    )
     jobs = ["node"]
     telling = ["tell '' node\n"]
     body = []
@@ -135,9 +142,8 @@ def join_probes(
         body.append(start)
         telling.append(tell)
         jobs.append(f"c{number}")
-    limit = max(2, int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS)
-    out.append(f'if grep -q "^@gate=ok" "$tmp/gate.out"; then\n{"".join(body)}join {limit} {" ".join(jobs)}\n')
-    out.append(f"{''.join(telling)}else\njoin {limit} node\ntell '' node\nfi\n")
+    out.append(f'if grep -q "^@gate=ok" "$tmp/gate.out"; then\n{"".join(body)}join $limit {" ".join(jobs)}\n')
+    out.append(f"{''.join(telling)}else\njoin $limit node\ntell '' node\nfi\n")
     return "".join(out)
 
 

@@ -5,9 +5,20 @@ ClusterShell is imported by the functions that need it.
 
 from __future__ import annotations
 
+from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import fold, node_groups, resolve_nodes
 from envmgr.nodes.slurm import node_states, slurm_here
 
-__all__ = ["Reply", "Status", "ask_nodes", "fold", "node_groups", "node_states", "resolve_nodes", "slurm_here"]
+__all__ = [
+    "Reply",
+    "Status",
+    "ask_nodes",
+    "batch_on_nodes",
+    "fold",
+    "node_groups",
+    "node_states",
+    "resolve_nodes",
+    "slurm_here",
+]

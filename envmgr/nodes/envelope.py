@@ -9,23 +9,27 @@ from typing import Literal, NamedTuple
 _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of somebody else's words in a reason
 
-# One compound, so that the shell has parsed all of it before anything runs. Descriptors: 3 is our stdin, then the way of
-# the script's status; 4 is our stdout. The watchers hold neither of them open longer than they must, nor stdout, nor
-# stderr: whoever waits for the end of our output waits for the script only. `kill … 0` is our process group: sshd, sudo
-# and slurmstepd each start a new one. A probe may leave a child behind that hangs in the kernel: it holds nothing of ours.
-_WATCH = """\
-( while read -r _; do :; done <&3; kill -KILL 0 ) >/dev/null 2>&1 &
-"""
-_TEXT = """\
-{{
-exec 3<&0 </dev/null
-{watch}( exec 3<&-; sleep {seconds}; kill -KILL 0 ) >/dev/null 2>&1 &
-exec 3<&- 4>&1
+# Our own commands are found whatever PATH the account has; `command` passes by functions of their names. Descriptors: 3 is
+# the way of the script's status, 4 is our stdout.
+_OURS = "PATH=/usr/bin:/bin command"
+_MARKED = """\
+exec 4>&1
 printf '\\n--envmgr:%s:begin--\\n' {nonce}
 envmgr_status=$( {{ {{ ( set --; unset envmgr_status; eval {script}
-) 3>&- 4>&-; printf %s "$?" >&3; }} 4>&- | head -c {cut} 3>&- >&4; }} 3>&1 )
+) </dev/null 3>&- 4>&-; printf %s "$?" >&3; }} 4>&- | {ours} head -c {cut} 3>&- >&4; }} 3>&1 )
+exec 4>&-
 printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}
-{finish}}}
+"""
+# One compound, so that the shell has parsed all of it before anything runs. The watchers hold neither stdout nor stderr:
+# whoever waits for the end of our output waits for the script only. `kill … 0` is our process group: sshd and slurmstepd
+# start a new one for us. A probe may leave a child behind that hangs in the kernel: it holds nothing of ours.
+_SENT = """\
+{{
+exec 3<&0 </dev/null
+( while read -r _; do :; done <&3; kill -KILL 0 ) >/dev/null 2>&1 &
+( exec 3<&-; {ours} sleep {seconds}; kill -KILL 0 ) >/dev/null 2>&1 &
+exec 3<&-
+{marked}{finish}}}
 """
 # The watchers and what the script left behind. A Slurm step must not kill itself, or it counts as failed: there, what
 # ignores SIGTERM is looked for one by one. Field 5 of /proc/PID/stat is the process group; field 2, in brackets, may hold
@@ -62,25 +66,28 @@ def quote(text: str) -> str:
     return "'" + text.replace("\0", "").replace("'", "'\\''") + "'"
 
 
-def wrap(script: str, nonce: str, *, limit: int, timeout: float, watch: bool = True, hard: bool = True) -> str:
+def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = True) -> str:
     """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
 
-    `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error and any character are its
-    own affair. Its stdout comes between two marker lines with `nonce`, at most `limit` bytes of it (one more tells
-    `unwrap` that it was cut). The answer is whole when everybody who holds that stdout has let go of it.
-
-    When stdin ends (with `watch`), or after `timeout` seconds, the whole process group is killed. At the end, too; with
-    `hard=False` it gets SIGTERM, and the status is 0.
+    What `marked` says holds for the script. When stdin ends, or after `timeout` seconds, the whole process group is killed.
+    At the end, too; with `hard=False` it is told to end first, and the status is 0.
     """
-    return _TEXT.format(
-        watch=_WATCH if watch else "",
+    return _SENT.format(
+        ours=_OURS,
         seconds=max(1, math.ceil(timeout)),
-        nonce=nonce,
-        script=quote(script),
-        limit=limit,
-        cut=limit + 1,
+        marked=marked(script, nonce, limit=limit),
         finish=_KILL if hard else _TERM,
     )
+
+
+def marked(script: str, nonce: str, *, limit: int) -> str:
+    """Lines of sh or bash that run `script` and print its stdout between two marker lines with `nonce`.
+
+    `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error and any character are its
+    own affair. At most `limit` bytes of its output are printed; one more tells `unwrap` that it was cut. The answer is
+    whole when everybody who holds that stdout has let go of it.
+    """
+    return _MARKED.format(ours=_OURS, nonce=nonce, script=quote(script), limit=limit, cut=limit + 1)
 
 
 def end_mark(nonce: str) -> bytes:
@@ -93,9 +100,9 @@ def begun(output: bytes | bytearray, nonce: str) -> bool:
 
 
 def unwrap(output: bytes | bytearray, nonce: str) -> Answer:
-    """Find the answer in all that a node printed: banners before and behind it do not matter.
+    r"""Find the answer in all that a node printed: banners before and behind it do not matter.
 
-    Bytes that are not UTF-8 come as `\\xNN`. Where the connection made CRLF of each line break, that is undone.
+    Bytes that are not UTF-8 come as `\xNN`. Where the connection made CRLF of each line break, that is undone.
     """
     start = output.find(_begin(nonce))
     if start < 0:

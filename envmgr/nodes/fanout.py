@@ -61,7 +61,9 @@ def ask_nodes(
     nonce = scratch_nonce or secrets.token_hex(8)
     node_limit = site.transport.node_timeout if timeout is None else timeout
     whole_limit = site.transport.deadline if deadline is None else deadline
-    sent = wrap(script, nonce, limit=limit, timeout=min(node_limit, whole_limit), hard=via == "ssh")
+    sent = wrap(script, nonce, limit=limit, timeout=min(node_limit, whole_limit), hard=via == "ssh").encode(
+        "utf-8", "surrogateescape"
+    )
     way: Way
     if via == "slurm":
         way = slurm.SlurmWay(site, runner, nonce, user=user, timeout=node_limit)
@@ -74,9 +76,9 @@ def ask_nodes(
 
         argv = way.argv(node)
         if isinstance(argv, str):
-            return _now(node, "unreachable", argv)
+            return reply_now(node, "unreachable", argv)
         return Call(
-            node, argv, way.env, sent.encode("utf-8", "surrogateescape"), end_mark(nonce), limit + _AROUND, node_limit, gentle=via == "slurm"
+            node, argv, way.env, sent, end_mark(nonce), limit + _AROUND, node_limit, gentle=via == "slurm"
         )  # fmt: skip
 
     try:
@@ -150,7 +152,7 @@ class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loo
 
 
 class Fan:
-    """The nodes still to ask, those being asked, and the clocks. `hook` is called on each tick."""
+    """The nodes still to ask, those being asked, and the clocks. `hook` is called on each tick; True: more is to come."""
 
     def __init__(
         self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nonce: str, *, deadline: float
@@ -158,8 +160,9 @@ class Fan:
         self.nonce = nonce
         self.width = min(site.transport.fanout, _descriptors() // 3)
         self.running: dict[str, Client] = {}
+        self.aside: list[Client] = []
         self.todo: deque[str] = deque()
-        self.hook: Callable[[], bool] = lambda: False  # whether more calls are to come
+        self.hook: Callable[[], bool] = lambda: False
         self.more = False
         self._runner = runner
         self._on_reply = on_reply
@@ -196,7 +199,7 @@ class Fan:
         for client in self._over:
             self._on_reply(self._judge(client, "deadline"))
         for node in self.todo:
-            self._on_reply(_now(node, "unreachable", f"not asked: the deadline of {self._deadline:g} s was over"))
+            self._on_reply(reply_now(node, "unreachable", f"not asked: the deadline of {self._deadline:g} s was over"))
 
     def _tick(self) -> None:
         try:
@@ -207,7 +210,7 @@ class Fan:
             self._quiet = True
             raise
         now = time.monotonic()
-        for client in list(self.running.values()):
+        for client in [*self.running.values(), *self.aside]:
             client.look(now)
         self.more = self.hook()
         self.fill()
@@ -215,13 +218,26 @@ class Fan:
 
     def fill(self) -> None:
         while self.todo and len(self.running) < self.width and not self._quiet:
-            node = self.todo[0]
-            made = self._call(node)
+            made = self._call(self.todo[0])
             self.todo.popleft()
             if isinstance(made, Reply):
                 self._on_reply(made)
             else:
-                self.running[node] = self._loop.start(made, self._ended)
+                self.begin(made)
+
+    def begin(self, call: Call) -> None:
+        """Ask a node now; its reply follows."""
+        self.running[call.node] = self._loop.start(call, self._ended)
+
+    def launch(self, call: Call, on_end: Callable[[Client], None]) -> None:
+        """Run something that is no node's answer; `on_end` is not called when everything has to end."""
+
+        def ended(client: Client) -> None:
+            self.aside.remove(client)
+            if not self._quiet:
+                on_end(client)
+
+        self.aside.append(self._loop.start(call, ended))
 
     def _ended(self, client: Client) -> None:
         node = client.call.node
@@ -240,7 +256,7 @@ class Fan:
         self._stop_when_done()
 
     def _stop_when_done(self) -> None:
-        if not (self.running or self.todo or self.more):
+        if not (self.running or self.aside or self.todo or self.more):
             self._loop.stop()
 
     def _judge(self, client: Client, ending: str) -> Reply:
@@ -263,7 +279,7 @@ def _reply(client: Client, status: Status, reason: str, text: str = "") -> Reply
     return Reply(client.call.node, status, text, reason, client.began, client.ended)
 
 
-def _now(node: str, status: Status, reason: str) -> Reply:
+def reply_now(node: str, status: Status, reason: str) -> Reply:
     now = time.time()
     return Reply(node, status, "", reason, now, now)
 

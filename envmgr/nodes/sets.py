@@ -59,6 +59,13 @@ def fold(nodes: Iterable[str]) -> str:
     return str(folded)
 
 
+def expand(folded: str) -> tuple[str, ...]:
+    """The nodes of what `fold` gave, in natural order; no groups, nothing is asked of anybody."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+    return tuple(str(node) for node in NodeSet(folded, resolver=RESOLVER_NOGROUP))
+
+
 def check_names(nodes: Iterable[str]) -> None:
     """InputError `bad-node-set` for a name that no node can have, before it reaches a command line."""
     for node in nodes:

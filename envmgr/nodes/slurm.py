@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from envmgr.nodes.envelope import Answer
 
 _ASK = 30.0  # seconds that sinfo, squeue or scancel may take
-# Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES; a final `*` is "does not respond".
-_GONE = re.compile(r"(down|drain|fail|error|unknown|power|reboot|future|perfctrs|no_respond).*|.*\*", re.IGNORECASE)
+# Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES.
+_GONE = re.compile(r"(down|drain|fail|error|unknown|power|reboot|future|perfctrs).*", re.IGNORECASE)
 
 
 def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
@@ -48,8 +48,14 @@ def why_not(states: Mapping[str, tuple[str, str]], node: str) -> str:
     """Why no step can start on the node; empty when one can."""
     if node not in states:
         return "Slurm does not know this node"
-    state, why = states[node]
-    return f"Slurm: {state}{f': {why}' if why else ''}" if _GONE.fullmatch(state) else ""
+    return f"Slurm: {in_words(states[node])}" if _GONE.fullmatch(states[node][0]) else ""
+
+
+def in_words(state: tuple[str, str]) -> str:
+    """`down, not responding: dead disk`: what a final `*` means is in sinfo(1)."""
+    name, why = state
+    said = f"{name[:-1]}, not responding" if name.endswith("*") else name
+    return f"{said}: {why}" if why else said
 
 
 def job_name(nonce: str) -> str:
@@ -61,10 +67,10 @@ def time_limit(seconds: float) -> str:
     return str(math.ceil(seconds / 60) + 1)
 
 
-def cancel_jobs(nonce: str, runner: Runner) -> None:
+def cancel_jobs(nonce: str) -> None:
     """No job and no step of this run stays, also when we were interrupted."""
     with suppress(EnvmgrError):
-        Runner().run(  # one of its own: `runner` may be cancelled
+        Runner().run(  # one of its own: the caller's may be cancelled
             [tool("scancel"), "--quiet", f"--name={job_name(nonce)}"], env=tool_env(), timeout=_ASK, check=False
         )
 
@@ -81,7 +87,6 @@ class SlurmWay:
         self._timeout = timeout
         self._states: dict[str, tuple[str, str]] = {}
         self._prefix = as_user(user, self.env)
-        self._unclean = True
 
     def prepare(self, nodes: Sequence[str]) -> None:  # noqa: ARG002 - one question for all
         tool("srun")
@@ -104,14 +109,15 @@ class SlurmWay:
             return "silent", answer.reason
         said = reason(client.errors)
         if "busy" in said or "Immediate execution impossible" in said:
-            return "unreachable", f"Slurm: no step could start within {self._patience} s: the node is busy"
+            now = in_words(self._states[client.call.node])
+            return "unreachable", f"Slurm: no step could start within {self._patience} s; the node was {now}"
         return "unreachable", f"Slurm: {said}" if said else f"srun ended with status {client.status} and said nothing"
 
     def again(self, client: Client) -> tuple[str, ...] | None:  # noqa: ARG002
         return None
 
     def finish(self) -> None:
-        cancel_jobs(self._nonce, self._runner)
+        cancel_jobs(self._nonce)
 
 
 def reason(errors: bytes) -> str:

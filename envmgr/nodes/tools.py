@@ -26,4 +26,3 @@ def tool(name: str) -> str:
 def tool_env() -> dict[str, str]:
     kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
     return {key: value for key, value in clean_env().items() if key not in {"LANG", "LC_ALL", "TZ", "TMPDIR"}} | kept
-

@@ -116,7 +116,8 @@ def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evid
 
 
 def _others(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    """What else is in MODULEPATH, node against node."""
+    """What else is in MODULEPATH, node against node; where ours is missing that has one cause, which is told."""
+    fleet = fleet.only(lambda facts: bool(_generation_numbers(facts, key, evidence)))
     rest = Fleet(
         tuple(Group({"rest": ":".join(_rest(g.facts, key, evidence))}, g.nodes) for g in fleet.groups),
         fleet.own, fleet.replies, (),

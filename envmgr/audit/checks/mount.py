@@ -39,6 +39,9 @@ set +f
 """
 
 _PREFIX = r"""
+mount_before=$(date +%s%N)
+cat "$prefix/current/generation.json" "$prefix/current/spider/"* >/dev/null 2>&1
+own mount.read_ms $((($(date +%s%N) - mount_before) / 1000000))
 if [ "$user" != "$build_user" ] && getent passwd "$user" >/dev/null && { [ "$(id -u)" = 0 ] || [ "$(id -un)" = "$user" ]; }; then
   put mount.user_writes "$( (as "$user" /bin/sh -c '
     for path in "$1" "$1/store" "$1/generations" "$1/current/modules"; do [ ! -w "$path" ] || printf "%s " "$path"; done
@@ -73,13 +76,19 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 hint=f"compare fstab or autofs maps; `mount -o remount {prefix}`",
             )
     yield from _writable(evidence, alike)
-    slow = [n for n in alike.nodes if float(fleet.own.get(n, {}).get("gate_ms", 0)) > SLOW_MS]
-    if slow:
-        worst = max(float(fleet.own[n]["gate_ms"]) for n in slow)
-        yield Finding(
-            "mount", "warning", prefix, f"answers in {worst / 1000:.1f} s", f"in {SLOW_MS / 1000:g} s",
-            "look at the server's load and the network between", fold(slow),
-        )  # fmt: skip
+    yield from _slow(evidence, alike)
+
+
+def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
+    for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
+        times = {node: float(fleet.own.get(node, {}).get(key, 0)) for node in fleet.nodes}
+        slow = [node for node, time in times.items() if time > SLOW_MS]
+        if slow:
+            worst = max(times[node] for node in slow)
+            yield Finding(
+                "mount", "warning", str(evidence.site.prefix), f"{what} in {worst / 1000:.1f} s", f"in {SLOW_MS / 1000:g} s",
+                "look at the file server's load and the network between", fold(slow),
+            )  # fmt: skip
 
 
 def _fault(facts: Facts, right: str) -> str:
@@ -89,7 +98,8 @@ def _fault(facts: Facts, right: str) -> str:
     source = _source(facts)
     if right and source != right:
         if ":" in right and ":" not in source:
-            return f"not mounted: a folder on {facts.get('mount.point', '?')} ({facts.get('mount.type', '?')})"
+            kind, point = facts.get("mount.type", "?"), facts.get("mount.point", "?")
+            return f"a local {kind} is mounted on {point}" if point != "/" else f"not mounted: a folder on / ({kind})"
         return f"mounted from {source}"
     return "" if gate == "ok" else f"cannot be used: {gate}"
 

@@ -7,6 +7,7 @@ wrong line in /etc/hosts or an ssh alias makes an audit look at one node twice a
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator, Mapping
 
@@ -15,6 +16,7 @@ from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 
+_STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
 
 
@@ -26,6 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_missing(evidence))
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet)
+        yield from _unfinished(way, fleet)
         for value, nodes in fleet.by_value("probe").items():
             yield Finding(
                 "nodes", "error", _NAMES.get(way, way), value, "an answer", "free space in /tmp?", fold(nodes)
@@ -38,13 +41,36 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
         for reply in fleet.missing:
             by_reason.setdefault((reply.status, reply.reason), []).append(reply.node)
         for (status, reason), nodes in by_reason.items():
-            folded = fold(nodes)
-            command = (
-                f"ssh {nodes[0]} true" if way == "ssh" else f"srun -w {nodes[0]} true; scontrol show node {nodes[0]}"
-            )
-            yield Finding(
-                "nodes", "error", _NAMES.get(way, way), f"{status}: {reason}", "an answer", f"try `{command}`", folded
-            )
+            hint = _hint(way, reason, fold(nodes), nodes[0])
+            yield Finding("nodes", "error", _NAMES.get(way, way), f"{status}: {reason}", "an answer", hint, fold(nodes))
+
+
+# What ssh says -> the command that mends it, with one node's name.
+_HINTS = (
+    (r"connection refused", "on {node}: `systemctl start sshd` (`ssh` on Debian)"),
+    (r"host key", "was {node} installed anew? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
+    (r"permission denied", "`ssh-copy-id {node}`; who logs in is `transport: {{user: …}}` in site.yaml"),
+    (r"timed out|no route", "is {node} on, and on the network? `ping {node}`"),
+    (r"resolve|name or service", "put {node} into DNS or /etc/hosts"),
+    (r"sudo", "let that user run `sudo -n /bin/sh`, by NOPASSWD in sudoers"),
+    (r"no answer in", "`ssh {node} true` by hand: does a start-up file hang, or is the node out of memory?"),
+)
+
+
+def _hint(way: str, reason: str, nodes: str, node: str) -> str:
+    if way != "ssh":
+        return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
+    for pattern, hint in _HINTS:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return hint.format(node=node)
+    return f"try `ssh {node} true`"
+
+
+def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
+    for stage, what in _STAGES.items():
+        for end, nodes in fleet.by_value(f"{stage}.end").items():
+            hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`"
+            yield Finding("nodes", "error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, fold(nodes))
 
 
 def _strangers(way: str, fleet: Fleet) -> Iterator[Finding]:

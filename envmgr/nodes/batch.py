@@ -1,0 +1,327 @@
+"""A script in a real batch job on each node, as a user gets one: for what only batch jobs see. No shared folder is needed."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from envmgr.errors import InputError
+from envmgr.nodes import slurm
+from envmgr.nodes.envelope import Answer, end_mark, marked, unwrap, wrap
+from envmgr.nodes.fanout import Fan, reply_now
+from envmgr.nodes.reply import Reply, Status
+from envmgr.nodes.sets import check_names
+from envmgr.nodes.tools import tool, tool_env
+from envmgr.run import Runner
+from envmgr.site import Site
+
+if TYPE_CHECKING:
+    from envmgr.nodes.clients import Call, Client
+
+_KEPT = 60  # seconds that a job keeps its answer for us
+_FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
+_AROUND = 1 << 20  # bytes beside an answer
+_ASIDE = 30.0  # seconds that the login shell with its sbatch commands, squeue and scancel may take
+_ENDED = (
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "PREEMPTED",
+    "OUT_OF_MEMORY",
+    "DEADLINE",
+)
+
+# The script sees the job's environment and nothing of ours: no variable is exported, traps are not inherited by a subshell.
+_JOB = """\
+{shebang}
+envmgr_dir=/tmp/envmgr-{nonce}-$SLURM_JOB_ID
+trap '{ours} rm -rf "$envmgr_dir"; exit 143' TERM
+{ours} mkdir -m 700 "$envmgr_dir" || exit 73
+(
+unset envmgr_dir
+{marked}) >"$envmgr_dir/answer"
+{ours} mv "$envmgr_dir/answer" "$envmgr_dir/whole"
+(
+PATH=/usr/bin:/bin
+left={turns}
+while [ -d "$envmgr_dir" ] && [ "$left" -gt 0 ]; do left=$((left - 1)); command sleep 0.1; done
+command rm -rf "$envmgr_dir"
+)
+exit 0
+"""
+_COLLECT = """\
+PATH=/usr/bin:/bin
+dir=/tmp/envmgr-{nonce}-$SLURM_JOB_ID
+until [ -e "$dir/whole" ]; do sleep 0.05; done
+cat "$dir/whole"
+rm -rf "$dir"
+"""
+# In a login shell: $0 is the run's mark, the job's script comes on stdin up to it, then the nodes are `$@`.
+_SUBMIT = """\
+cd 2>/dev/null || cd /
+envmgr_script=$(PATH=/usr/bin:/bin command sed -n "/^$0\\$/q;p")
+for envmgr_node; do
+envmgr_said=$(printf '%s\\n' "$envmgr_script" | sbatch {options} -w "$envmgr_node" 2>&1)
+printf '\\n%s %s %s %s\\n' "$0" "$envmgr_node" "$?" "${{envmgr_said//$'\\n'/; }}"
+done
+printf '\\n%s end\\n' "$0"
+"""
+
+
+def batch_on_nodes(
+    nodes: Sequence[str],
+    script: str,
+    *,
+    site: Site,
+    runner: Runner,
+    on_reply: Callable[[Reply], None],
+    export: Literal["ALL", "NONE"],
+    user: str | None = None,
+    shebang: str = "#!/bin/bash",
+    timeout: float | None = None,
+    deadline: float | None = None,
+    limit: int = 4 << 20,
+) -> None:
+    """Run `script` in one sbatch job per node, submitted from a login shell of `user` (as root; else of ourselves).
+
+    The shell of `shebang` (sh or bash, with options) runs it, with the environment that Slurm gave the job. Times, replies
+    and errors are those of `ask_nodes`; `timeout` begins when the job runs. A job that waits longer than the site's
+    `connect_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
+    ends them.
+    """
+    todo = list(dict.fromkeys(nodes))
+    check_names(todo)
+    if not todo:
+        return
+    limits = site.transport
+    jobs = _Jobs(
+        site, runner, on_reply, todo, user=user, deadline=limits.deadline if deadline is None else deadline,
+        timeout=limits.node_timeout if timeout is None else timeout, limit=limit,
+        options=(f"--export={export}",),
+    )  # fmt: skip
+    jobs.script = _JOB.format(
+        shebang=shebang, nonce=jobs.nonce, turns=_KEPT * 10, ours="PATH=/usr/bin:/bin command",
+        marked=marked(script, jobs.inner, limit=limit),
+    )  # fmt: skip
+    jobs.run()
+
+
+@dataclass(slots=True)
+class _Job:
+    node: str
+    number: str
+    submitted: float  # monotonic
+    began: float  # epoch
+    why: str = ""
+
+
+class _Jobs:
+    """Every node is in one of: waiting, submitting, queued (a job that does not run yet), the fan's running, replied."""
+
+    def __init__(
+        self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nodes: Sequence[str], *, user: str | None,
+        deadline: float, timeout: float, limit: int, options: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self.nonce, self.inner = secrets.token_hex(8), secrets.token_hex(8)
+        self.script = ""
+        self.env = tool_env()
+        self._site, self._runner, self._on_reply = site, runner, on_reply
+        self._prefix = slurm.as_user(user, self.env)
+        self._login = _login_shell(user)
+        self._timeout, self._deadline, self._limit = timeout, deadline, limit
+        self._patience = max(1, math.ceil(site.transport.connect_timeout))
+        self._options = (
+            "--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue",
+            f"--job-name={slurm.job_name(self.nonce)}", f"--time={slurm.time_limit(timeout + _KEPT)}",
+            *site.transport.slurm_options, *options,
+        )  # fmt: skip
+        self._waiting = deque(nodes)
+        self._submitting: set[str] = set()
+        self._queued: dict[str, _Job] = {}
+        self._asked: dict[str, _Job] = {}
+        self._looking = False
+        self._next_look, self._pause = 0.0, _FIRST
+        self._states: dict[str, tuple[str, str]] = {}
+        self._fan = Fan(site, runner, self._collected, self.nonce, deadline=deadline)
+        self._fan.hook = self._tick
+
+    def run(self) -> None:
+        tool("sbatch")
+        self._states = slurm.node_states(self._runner)
+        for node in list(self._waiting):
+            if gone := slurm.why_not(self._states, node):
+                self._waiting.remove(node)
+                self._on_reply(reply_now(node, "unreachable", gone))
+        try:
+            if self._waiting:
+                self._fan.ask((), lambda node: reply_now(node, "unreachable", ""), self)
+        finally:
+            slurm.cancel_jobs(self.nonce)
+        over = f"the deadline of {self._deadline:g} s was over"
+        for job in self._queued.values():
+            self._on_reply(_reply(job, "unreachable", f"Slurm: the job did not start{job.why}: {over}"))
+        for node in (*self._submitting, *self._waiting):
+            self._on_reply(reply_now(node, "unreachable", f"not asked: {over}"))
+
+    # -- submitting ----------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> bool:
+        free = self._fan.width - len(self._queued) - len(self._fan.running) - len(self._submitting)
+        if self._waiting and not self._submitting and free >= min(len(self._waiting), max(1, self._fan.width // 4)):
+            self._submit([self._waiting.popleft() for _ in range(min(free, len(self._waiting)))])
+        if self._queued and not self._looking and time.monotonic() >= self._next_look:
+            self._look()
+        return bool(self._waiting or self._submitting or self._queued)
+
+    def _submit(self, nodes: list[str]) -> None:
+        mark = f"--envmgr-{self.nonce}--"
+        program = _SUBMIT.format(options=" ".join(f"'{o}'" for o in self._options))
+        argv = (*self._login, program, mark, *nodes)
+        self._submitting.update(nodes)
+        began = time.time()
+        self._fan.launch(
+            self._call("", argv, f"{self.script}{mark}\n".encode("utf-8", "surrogateescape"), f"\n{mark} end".encode()),
+            lambda client: self._submitted(client, mark, nodes, began),
+        )
+
+    def _submitted(self, client: Client, mark: str, nodes: list[str], began: float) -> None:
+        self._submitting.clear()
+        said = {}
+        for line in client.output.decode("utf-8", "backslashreplace").splitlines():
+            words = line.split(" ", 3)
+            if words[0] == mark and len(words) == 4:
+                said[words[1]] = (words[2], words[3])
+        for node in nodes:
+            status, words_ = said.get(node, ("", ""))
+            number = words_.rpartition("; ")[2].partition(";")[0]
+            if status == "0" and number.isdigit():
+                self._queued[node] = _Job(node, number, time.monotonic(), began)
+            else:
+                why = (
+                    f"Slurm: {slurm.reason(words_.replace('; ', chr(10)).encode())}"
+                    if status
+                    else self._no_shell(client)
+                )
+                self._on_reply(Reply(node, "unreachable", "", why, began, time.time()))
+        self._next_look, self._pause = 0.0, _FIRST
+
+    def _no_shell(self, client: Client) -> str:
+        if client.ending == "timeout":
+            return f"no job was submitted: the login shell did not end in {client.call.timeout:g} s"
+        said = client.errors.decode("utf-8", "backslashreplace").strip().splitlines()
+        return f"no job was submitted: {said[-1] if said else 'the login shell ended first'}"
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """One question for all jobs; the answer comes later."""
+        self._looking = True
+        argv = (tool("squeue"), "-h", "--states=all", f"--name={slurm.job_name(self.nonce)}", "-o", "%i|%T|%r")
+        self._fan.launch(self._call("", argv, b"", b"\n\0"), self._looked)
+
+    def _looked(self, client: Client) -> None:
+        self._looking = False
+        self._next_look, self._pause = time.monotonic() + self._pause, min(_SLOWEST, self._pause * 1.2)
+        found = {}
+        for line in client.output.decode("utf-8", "backslashreplace").splitlines():
+            number, _, rest = line.strip().partition("|")
+            state, _, why = rest.partition("|")
+            found[number] = (state, why)
+        for job in list(self._queued.values()):
+            state, why = found.get(job.number, ("", ""))
+            job.why = f" ({why})" if why not in {"", "None"} else ""
+            if state in {"RUNNING", "COMPLETING"}:
+                del self._queued[job.node]
+                self._collect(job)
+            elif state.startswith(_ENDED):
+                del self._queued[job.node]
+                self._on_reply(
+                    _reply(job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.why}")
+                )
+            elif time.monotonic() - job.submitted > self._patience:
+                del self._queued[job.node]
+                self._give_up(job)
+
+    def _give_up(self, job: _Job) -> None:
+        self._fan.launch(self._call("", (tool("scancel"), "--quiet", job.number), b"", b"\n\0"), lambda _client: None)
+        now = slurm.in_words(self._states[job.node])
+        text = f"Slurm: the job did not start within {self._patience} s{job.why}; the node was {now}"
+        self._on_reply(_reply(job, "unreachable", text))
+
+    # -- collecting ----------------------------------------------------------------------------------------------------
+
+    def _collect(self, job: _Job) -> None:
+        limit = self._limit + _AROUND
+        sent = wrap(_COLLECT.format(nonce=self.nonce), self.nonce, limit=limit, timeout=self._timeout, hard=False)
+        argv = (
+            *self._prefix, tool("srun"), "--quiet", f"--jobid={job.number}", "--overlap", "-N1", "-n1", "-w", job.node,
+            "--export=NONE", "--chdir=/", "--mpi=none", "/bin/sh", "-s",
+        )  # fmt: skip
+        self._asked[job.node] = job
+        call = self._call(job.node, argv, sent.encode(), end_mark(self.nonce))
+        self._fan.begin(replace(call, most=limit + _AROUND, timeout=self._timeout, gentle=True))
+
+    def _collected(self, reply: Reply) -> None:
+        """The fan's reply is what the collecting step printed; the job's own answer is inside."""
+        job = self._asked.pop(reply.node)
+        if reply.status == "answered":
+            answer = unwrap(reply.text.encode(), self.inner)
+            reply = replace(reply, status=answer.status, text=answer.text, reason=answer.reason)
+        self._on_reply(replace(reply, began=job.began))
+
+    # -- what a fan asks its way ---------------------------------------------------------------------------------------
+
+    def prepare(self, nodes: Sequence[str]) -> None:
+        """Done in `run`."""
+
+    def argv(self, node: str) -> tuple[str, ...] | str:
+        return f"no job for {node}"
+
+    def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
+        said = slurm.reason(client.errors)
+        if begun or answer.reason != "no answer" or not said:
+            return "silent", f"the job's answer was not collected: {answer.reason}"
+        return "silent", f"the job's answer was not collected: {said}"
+
+    def again(self, client: Client) -> tuple[str, ...] | None:  # noqa: ARG002
+        return None
+
+    def finish(self) -> None:
+        """Done in `run`."""
+
+    def _call(self, node: str, argv: tuple[str, ...], stdin: bytes, whole: bytes) -> Call:
+        from envmgr.nodes.clients import Call
+
+        return Call(node, argv, self.env, stdin, whole, 64 << 20, _ASIDE)
+
+
+def _reply(job: _Job, status: Status, reason: str) -> Reply:
+    return Reply(job.node, status, "", reason, job.began, time.time())
+
+
+def _login_shell(user: str | None) -> tuple[str, ...]:
+    """The words before `-c`'s program: a login shell with what a login gives, and nothing of ours."""
+    root = os.geteuid() == 0
+    name = user if user is not None and root else pwd.getpwuid(os.geteuid()).pw_name
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise InputError("unknown-user", f"the user `{name}` does not exist here") from None
+    path = (
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        if name == "root"
+        else "/usr/local/bin:/usr/bin:/bin"
+    )
+    become = (tool("runuser"), "-u", name, "--") if root and entry.pw_uid != 0 else ()
+    env = (f"HOME={entry.pw_dir}", f"USER={name}", f"LOGNAME={name}", "SHELL=/bin/bash", f"PATH={path}")
+    return (*become, tool("env"), "-i", *env, "/bin/bash", "-lc")

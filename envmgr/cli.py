@@ -329,6 +329,13 @@ class Via(StrEnum):
     both = "both"
 
 
+def _plain_file(path: Path | None) -> Path | None:
+    """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
+    if path is not None and (path.is_symlink() or (path.exists() and not path.is_file())):
+        raise typer.BadParameter(f"{path} is there, and is not a plain file.")
+    return path
+
+
 @app.command()
 def audit(
     nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
@@ -345,6 +352,10 @@ def audit(
     fmt: Annotated[AuditFormat, typer.Option("--format", help="For people, programs, CI, or node_exporter.")] = (
         AuditFormat.table
     ),
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write there instead of stdout, in one step.", callback=_plain_file),
+    ] = None,
 ) -> None:
     """Prove that every node resolves the same modules.
 
@@ -366,8 +377,8 @@ def audit(
         )  # fmt: skip
 
     if explain is not None:
-        _finish(explained, fmt)
-    _run(verb, site, fmt)
+        _finish(explained, fmt, output)
+    _run(verb, site, fmt, output=output)
 
 
 @app.command()
@@ -443,7 +454,10 @@ def _pair(text: str) -> tuple[str, str]:
     return name, place
 
 
-def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format | AuditFormat, *, writes_prefix: bool = False) -> NoReturn:
+def _run(
+    verb: Callable[[Context], Any], site: Path | None, fmt: Format | AuditFormat,
+    *, writes_prefix: bool = False, output: Path | None = None,
+) -> NoReturn:  # fmt: skip
     """Find the site, become the build user where the prefix is written, run the verb, render, exit."""
 
     def work() -> Any:
@@ -464,7 +478,7 @@ def _run(verb: Callable[[Context], Any], site: Path | None, fmt: Format | AuditF
             _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
         return verb(Context(found, runner, make_reporter(quiet=fmt.value == "json"), dict(os.environ)))
 
-    _finish(work, fmt)
+    _finish(work, fmt, output)
 
 
 def _read_by_verbs(site: Site) -> list[Path]:
@@ -483,47 +497,59 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     signal.signal(number, stop)
 
 
-def _finish(work: Callable[[], Any], fmt: Format | AuditFormat) -> NoReturn:
-    """Do the work, print its result or its error, exit with its code."""
-    code, show = _outcome(work, fmt)
+def _finish(work: Callable[[], Any], fmt: Format | AuditFormat, output: Path | None = None) -> NoReturn:
+    """Do the work, show its result or its error on stdout or in the file `output`, exit with its code."""
+    answer = _answer(work)
+    code = getattr(answer, "exit_code", 0)
+    failure: EnvmgrError | None = None
     try:
-        show()
+        _show(answer, fmt, output)
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()  # `envmgr list | head` has what it wanted
+    except EnvmgrError as error:
+        failure = error  # the file
     except OSError as error:
         _silence_stdout()
-        code = EnvmgrError.exit_code
         failure = EnvmgrError("output-failed", "the result could not be written to stdout", context=str(error))
+    if failure is not None:
+        code = failure.exit_code
         with suppress(OSError):
             sys.stderr.write(failure.render() + "\n")
     raise typer.Exit(code)
 
 
-def _outcome(work: Callable[[], Any], fmt: Format | AuditFormat) -> tuple[int, Callable[[], None]]:
-    """The exit code, and what prints the rest. Anything unexpected is a bug of ours: exit code 4, and what to report."""
-    from envmgr.render import print_error, print_json, to_data
-
+def _answer(work: Callable[[], Any]) -> Any:
+    """The result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     try:
-        result = work()
+        return work()
     except KeyboardInterrupt:
-        error: EnvmgrError = Interrupted()
+        return Interrupted()
     except EnvmgrError as expected:
-        error = expected
+        return expected
     except Exception:  # noqa: BLE001 - the one exit point for bugs
         import traceback
 
         with suppress(OSError):
             sys.stderr.write(traceback.format_exc())
-        error = Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
+        return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
+
+
+def _show(answer: Any, fmt: Format | AuditFormat, output: Path | None) -> None:
+    from envmgr.render import print_error, print_json, to_data
+
+    if output is not None or fmt.value in {"junit", "prometheus"}:
+        from envmgr.audit_formats import show_answer
+
+        show_answer(answer, fmt.value, output)
+    elif isinstance(answer, EnvmgrError):
+        print_error(answer, fmt.value)
+    elif fmt.value == "json":
+        print_json(answer.schema, to_data(answer))
     else:
-        code = getattr(result, "exit_code", 0)
-        if fmt.value == "json":
-            return code, lambda: print_json(result.schema, to_data(result))
         from envmgr.render_text import show
 
-        return code, lambda: show(result)
-    return error.exit_code, lambda: print_error(error, fmt.value)
+        show(answer)
 
 
 def _silence_stdout() -> None:

@@ -19,7 +19,6 @@ from envmgr.site import Site
 from envmgr.store import Prefix
 from envmgr.target import CPU_ORDER
 
-_SCHEMA = 1
 _SECONDS = 20.0  # that the prefix may take to read or write one small file
 
 
@@ -90,8 +89,8 @@ def _capability(requires: Requires, facts: NodeFacts) -> str:
     recipe lists the capability that it is compiled for. Source: NVIDIA, CUDA C++ Programming Guide, "Binary Compatibility".
     """
     wanted = [_capability_pair(value) for value in requires.compute_capability]
-    known = sorted({capability for _, capability in facts.gpus if capability}, key=_capability_pair)
-    if not wanted or not known or len(known) < len({gpu for gpu in facts.gpus if not gpu[1]}):
+    known = sorted({capability for _, capability in facts.gpus}, key=_capability_pair)
+    if not wanted or not known or not all(known):
         return ""
     if any(_runs(code, _capability_pair(gpu)) for code in wanted for gpu in known):
         return ""
@@ -154,7 +153,7 @@ class Seen(_Model):
 class FleetFacts(_Model):
     """`<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has seen."""
 
-    schema_version: Literal[1] = Field(default=_SCHEMA, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}
     seen: tuple[Seen, ...] = ()
 
@@ -222,12 +221,17 @@ def save_node_facts(
 
 
 def merge(
-    before: FleetFacts | None, observed: Mapping[NodeFacts, Sequence[str]], groups: Mapping[str, Sequence[str]], now: float
+    before: FleetFacts | None,
+    observed: Mapping[NodeFacts, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
+    now: float,
 ) -> FleetFacts:
     """What is known now: new facts over old ones."""
     new = {node for nodes in observed.values() for node in nodes}
     grouped = {node for nodes in groups.values() for node in nodes}
-    rows = [Seen(nodes=tuple(sorted(nodes)), time=round(now, 3), facts=facts) for facts, nodes in observed.items() if nodes]
+    rows = [
+        Seen(nodes=tuple(sorted(nodes)), time=round(now, 3), facts=facts) for facts, nodes in observed.items() if nodes
+    ]
     for old in before.seen if before else ():
         kept = tuple(n for n in old.nodes if n not in new and (not groups or n in grouped))
         if kept:

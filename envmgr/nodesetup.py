@@ -95,9 +95,10 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
 
     Without `action` the script takes it as its first argument.
     """
-    calls = [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
+    calls = [f"look_at_slurm {TASK_PROLOG}"]
+    calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
     calls += [f"{b.function} {shlex.quote(b.text)}" for b in files.blocks]
-    calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", f"slurm {TASK_PROLOG}"]
+    calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", "say slurm \"$slurm_state\" \"$slurm_value\""]
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
 
@@ -166,6 +167,7 @@ def _readme(files: NodeFiles, site: Site) -> str:
         "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",
         *(f"    {text}" for text in dict.fromkeys(b.text for b in files.blocks)),
         "",
-        f"Slurm: put `{SLURM_LINE}` into slurm.conf on every node, then `scontrol reconfigure`.",
+        f"Slurm: when every node has the files, put `{SLURM_LINE}` into slurm.conf, then `scontrol reconfigure`.",
+        "A task on a node without that file fails; so take the line out before the files go.",
     ]
     return "\n".join(lines) + "\n"

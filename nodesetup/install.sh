@@ -67,6 +67,8 @@ file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
     *)
         if [ ! -e "$1" ] && [ ! -h "$1" ]; then
             say same "$1" "not there"
+        elif [ "$slurm_state:$task_prolog" = "named:$1" ]; then
+            say failed "$1" "stays: $slurm_value names it, and without it every task fails. Take the line out first"
         elif [ "$action" = undo-check ]; then
             say would-remove "$1"
         else
@@ -176,24 +178,21 @@ block_csh() { # LINES
     fi
 }
 
-slurm() { # what this node's own slurm.conf says of TaskProlog; slurmctld is not asked, not by a thousand nodes at once
-    for conf in "${SLURM_CONF-}" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /run/slurm/conf/slurm.conf /var/spool/slurmd/conf-cache/slurm.conf; do
-        [ -n "$conf" ] && [ -r "$conf" ] || continue
-        value=$(sed -n 's/^[[:space:]]*[Tt][Aa][Ss][Kk][Pp][Rr][Oo][Ll][Oo][Gg][[:space:]]*=[[:space:]]*\([^[:space:]#]*\).*/\1/p' "$conf" | tail -n 1)
-        if [ -z "$value" ]; then
-            printf 'slurm\tunset\t%s\n' "$conf"
-        elif [ "$value" = "$1" ]; then
-            printf 'slurm\tnamed\t%s\n' "$conf"
-        else
-            printf 'slurm\tother\t%s\n' "$value"
-        fi
+look_at_slurm() { # TASK_PROLOG: what this node's own slurm.conf says of it; slurmctld is not asked by a thousand nodes at once
+    task_prolog=$1
+    for slurm_value in "${SLURM_CONF-}" /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf /run/slurm/conf/slurm.conf /var/spool/slurmd/conf-cache/slurm.conf; do
+        [ -n "$slurm_value" ] && [ -r "$slurm_value" ] || continue
+        named=$(sed -n 's/^[[:space:]]*[Tt][Aa][Ss][Kk][Pp][Rr][Oo][Ll][Oo][Gg][[:space:]]*=[[:space:]]*\([^[:space:]#]*\).*/\1/p' "$slurm_value" | tail -n 1)
+        case $named in
+        '') slurm_state=unset ;;
+        "$1") slurm_state=named ;;
+        *) slurm_state=other slurm_value=$named ;;
+        esac
         return
     done
-    if command -v slurmd >/dev/null 2>&1 || command -v srun >/dev/null 2>&1; then
-        printf 'slurm\tunknown\t\n'
-    else
-        printf 'slurm\tabsent\t\n'
-    fi
+    slurm_value=
+    slurm_state=absent
+    if command -v slurmd >/dev/null 2>&1 || command -v srun >/dev/null 2>&1; then slurm_state=unknown; fi
 }
 
 folders() { # FOLDER…: removed when they are empty and everything else was

@@ -17,7 +17,7 @@ import pytest
 from envmgr.files import remove_tree
 from tests.standin.channel import Channel, cached_channel
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.audit_scene"]
 
 CACHE = Path(__file__).parent / ".cache"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

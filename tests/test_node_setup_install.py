@@ -165,6 +165,19 @@ def test_task_prolog_of_slurm_conf_is_told(scene: Scene, conf: str, state: str) 
     assert scene.run("sh", "-c", install_script(scene.files, "check")).stdout.splitlines()[-1] == state
 
 
+def test_task_prolog_stays_while_slurm_conf_names_it(scene: Scene) -> None:
+    (scene.etc / "slurm").mkdir(exist_ok=True)
+    (scene.etc / "slurm/slurm.conf").write_text("TaskProlog=/etc/envmgr/node/task-prolog\n")
+    scene.do("apply")
+    done = scene.run("sh", "-c", install_script(scene.files, "undo"))
+    assert (
+        "failed\t/etc/envmgr/node/task-prolog\tstays: /etc/slurm/slurm.conf names it, and without it every task fails. "
+        "Take the line out first\n"
+    ) in done.stdout
+    assert scene.run("/etc/envmgr/node/task-prolog").returncode == 0
+    assert not (scene.etc / "envmgr/node/pin").exists()
+
+
 def test_every_shell_parses_what_it_will_read(scene: Scene) -> None:
     texts = {file.path: file.text for file in scene.files.files}
     script = install_script(scene.files)

@@ -234,7 +234,7 @@ def _root_advice(failures: Iterable[_Failure]) -> tuple[str, ...]:
 
 
 def _slurm_line() -> str:
-    return f"Slurm: put `{SLURM_LINE}` into slurm.conf on every node, then `scontrol reconfigure`"
+    return f"Slurm: when every node has the files, put `{SLURM_LINE}` into slurm.conf, then `scontrol reconfigure`"
 
 
 def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...]:
@@ -242,13 +242,11 @@ def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...
     advice = []
     for state in states:
         if undo and state.state == "named":
-            advice.append(
-                f"Slurm: {state.value} on {state.nodes} still says `{SLURM_LINE}`: take the line out, then `scontrol reconfigure`"
-            )
+            advice.append(f"Slurm: take `{SLURM_LINE}` out of {state.value} on {state.nodes}, then `scontrol reconfigure`")
         elif undo:
             continue
         elif state.state == "unset":
-            advice.append(f"Slurm: put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`")
+            advice.append(f"Slurm: when every node has the files, put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`")
         elif state.state == "other":
             advice.append(
                 f"Slurm: TaskProlog on {state.nodes} is {state.value}: let it run {TASK_PROLOG} as well, and pass on what that prints"

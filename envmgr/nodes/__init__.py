@@ -8,7 +8,7 @@ from __future__ import annotations
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.reply import Reply, Status
-from envmgr.nodes.sets import fold, node_groups, resolve_nodes
+from envmgr.nodes.sets import expand, fold, node_groups, resolve_nodes
 from envmgr.nodes.slurm import node_states, slurm_here
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Status",
     "ask_nodes",
     "batch_on_nodes",
+    "expand",
     "fold",
     "node_groups",
     "node_states",

@@ -1,0 +1,338 @@
+"""What each published entry requires, against what each node has: driver, GPUs, glibc, CPU. Makes the matrix entries x nodes.
+
+The NVIDIA driver must be at least the recipe's `requires.nvidia_driver`, which follows NVIDIA's minor-version rule; one GPU
+must have a compute capability of the same major number as one in `requires.compute_capability`, and no lower minor one;
+glibc and the x86-64 level must be at least what is required. A node without driver and GPU (a login node) is no fault: there
+an entry does what it does without a GPU. What is not known of a node is not held against it.
+
+An entry that no node can run is an error; so is a node that cannot run what others of its node group run. An entry that a
+whole group cannot run while others can is a note. Within a group, nodes that differ in driver, GPUs, glibc or CPU level are
+told. A GPU without a driver, and a driver that `nvidia-smi` cannot talk to (often an update without a reboot), are errors.
+
+The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr build --gate` reads them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from envmgr.audit.checks._apart import APART
+from envmgr.audit.checks._folding import joined, short
+from envmgr.audit.checks._libraries import missing_libraries
+from envmgr.audit.model import Evidence, Facts, Fleet, Group, Plan, Stage
+from envmgr.cuda import MINIMUM_DRIVER
+from envmgr.finding import Finding
+from envmgr.fitness import NodeFacts, cpu_level, level_flags, unfit, without_gpu
+from envmgr.nodes import fold
+from envmgr.recipe import Requires
+from envmgr.target import CPU_ORDER
+
+SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
+
+# nvidia-smi of drivers before 510 does not know compute_cap; it then says so and names nothing.
+_NODE = r"""
+fitness_driver=
+for fitness_file in /sys/module/nvidia/version /proc/driver/nvidia/version; do
+  if [ -z "$fitness_driver" ] && [ -r "$fitness_file" ]; then
+    fitness_driver=$(sed -n '1{s/.*Kernel Module//;s/^ for [^ ]*//;s/^[[:space:]]*\([0-9][0-9.]*[0-9]\).*/\1/p;}' "$fitness_file")
+  fi
+done
+put fitness.driver "$fitness_driver"
+fitness_devices=0
+for fitness_file in /sys/bus/pci/devices/*/vendor; do
+  if [ -r "$fitness_file" ] && read -r fitness_vendor <"$fitness_file" && [ "$fitness_vendor" = 0x10de ]; then
+    read -r fitness_class <"${fitness_file%vendor}class"
+    case $fitness_class in 0x03*) fitness_devices=$((fitness_devices + 1)) ;; esac
+  fi
+done
+put fitness.devices "$fitness_devices"
+if [ -n "$fitness_driver" ]; then
+  fitness_known=
+  if command -v nvidia-smi >/dev/null; then
+    for fitness_fields in name,compute_cap name; do
+      [ -z "$fitness_known" ] || continue
+      apart @SECONDS@ "$0.smi" nvidia-smi "--query-gpu=$fitness_fields" --format=csv,noheader
+      case $? in
+        0) fitness_known=yes ;;
+        124) fitness_known=hung ;;
+        *) fitness_said=$(grep -h . "$0.smi" "$0.smi.err" | head -n 1 | cut -c1-200) ;;
+      esac
+    done
+    case $fitness_known in
+      yes) grep -v '^No devices' "$0.smi" | LC_ALL=C sort | lines fitness.gpus ;;
+      hung) put fitness.smi hung ;;
+      *) put fitness.smi "${fitness_said:-nothing}" ;;
+    esac
+  fi
+  if [ "$fitness_known" != yes ]; then
+    sed -n 's/^Model:[[:space:]]*//p' /proc/driver/nvidia/gpus/*/information 2>/dev/null | LC_ALL=C sort | lines fitness.gpus
+  fi
+fi
+fitness_libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)
+put fitness.glibc "${fitness_libc#glibc }"
+put fitness.arch "$(uname -m)"
+put fitness.flags "$(sed -n '/^\(flags\|Features\)[[:space:]]*:/{s/[^:]*://p;q;}' /proc/cpuinfo |
+  tr -s ' ' '\n' | grep -x -E '@FLAGS@' | LC_ALL=C sort -u | paste -sd ' ' -)"
+put fitness.os "$( (. /etc/os-release && printf '%s %s' "${ID-}" "${VERSION_ID-}") 2>/dev/null)"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """One entry on nodes (folded) that are alike for it.
+
+    Where it does not fit, `reasons` say why; where it does, they say what it lacks there: `without GPU`.
+    """
+
+    entry: str
+    nodes: str
+    fit: bool
+    reasons: tuple[str, ...] = ()
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
+    return {"node": APART + _NODE.replace("@SECONDS@", str(SMI_SECONDS)).replace("@FLAGS@", "|".join(flags))}
+
+
+def node_facts(facts: Facts) -> NodeFacts | None:
+    """What a node's answer says; None when it was not asked, or did not come so far."""
+    if "fitness.arch" not in facts:
+        return None
+    pairs = (
+        line.rpartition(",") if "," in line else (line, "", "") for line in facts.get("fitness.gpus", "").splitlines()
+    )
+    devices = facts.get("fitness.devices", "0")
+    os_id, _, os_version = facts.get("fitness.os", "").partition(" ")
+    arch = facts["fitness.arch"]
+    return NodeFacts(
+        driver=facts.get("fitness.driver", ""),
+        gpus=tuple(sorted((name.strip(), _capability(capability)) for name, _, capability in pairs)),
+        devices=int(devices) if devices.isdecimal() else 0,
+        glibc=facts.get("fitness.glibc", ""),
+        arch=arch,
+        cpu_level=cpu_level(arch, facts.get("fitness.flags", "").split()),
+        os_id=os_id,
+        os_version=os_version,
+    )
+
+
+def _capability(text: str) -> str:
+    return text.strip() if text.strip().replace(".", "").isdecimal() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What some nodes said: `facts` read from it are None where it holds none."""
+
+    raw: Facts
+    facts: NodeFacts | None
+    nodes: tuple[str, ...]
+
+
+def _told(evidence: Evidence) -> list[_Told]:
+    return [_Told(group.facts, node_facts(group.facts), group.nodes) for group in evidence.fleet.groups]
+
+
+def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
+    """facts -> the nodes that have them, for `save_node_facts`."""
+    found: dict[NodeFacts, tuple[str, ...]] = {}
+    for told in _told(evidence):
+        if told.facts is not None:
+            found[told.facts] = (*found.get(told.facts, ()), *told.nodes)
+    return found
+
+
+_Outcome = tuple[bool, tuple[str, ...]]
+
+
+def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
+    """Every published entry on every node that was asked; nodes with the same outcome together, the most first."""
+    told = _told(evidence)
+    missing = tuple(reply.node for reply in evidence.fleet.missing)
+    rows = []
+    for entry, requires in _entries(evidence):
+        found: dict[_Outcome, list[str]] = {}
+        for each in told:
+            found.setdefault(_outcome(entry, requires, each), []).extend(each.nodes)
+        if missing:
+            found.setdefault(_UNKNOWN, []).extend(missing)
+        ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+        rows += [MatrixRow(entry, fold(nodes), fit, reasons) for (fit, reasons), nodes in ordered]
+    return tuple(rows)
+
+
+_UNKNOWN: _Outcome = (False, ("no answer",))
+
+
+def _entries(evidence: Evidence) -> list[tuple[str, Requires]]:
+    published = evidence.published
+    return [(entry, published.specs[entry].requires) for entry in sorted(published.specs)] if published else []
+
+
+def _outcome(entry: str, requires: Requires, told: _Told) -> _Outcome:
+    if told.facts is None:
+        return _UNKNOWN
+    reasons = unfit(requires, told.facts)
+    if libraries := missing_libraries(entry, told.raw):
+        reasons = (*reasons, f"no {', '.join(sorted(libraries))}")
+    if reasons:
+        return False, reasons
+    return True, (("without GPU",) if without_gpu(requires, told.facts) else ())
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    yield from _drivers(evidence)
+    yield from _site_level(evidence)
+    yield from (_fewer_names(finding) for finding in joined(_unfit_entries(evidence)))
+    yield from joined(_drift(evidence))
+
+
+def _fewer_names(finding: Finding, most: int = 8) -> Finding:
+    names = finding.where.split(", ")
+    if len(names) <= most:
+        return finding
+    where = f"{', '.join(names[:most])} and {len(names) - most} more"
+    return Finding(finding.check, finding.severity, where, finding.found, finding.expected, finding.hint, finding.nodes)
+
+
+def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
+    """Without missing libraries: those are told by the check of them."""
+    facts = observed(evidence)
+    places = _places(evidence)
+    for entry, requires in _entries(evidence):
+        wrong: dict[str, list[str]] = {}
+        right: list[str] = []
+        for of_nodes, nodes in facts.items():
+            for reason in (reasons := unfit(requires, of_nodes)):
+                wrong.setdefault(reason, []).extend(nodes)
+            if not reasons and not without_gpu(requires, of_nodes):
+                right += nodes
+        with_right = {place for node in right for place in places[node]}
+        for reason, unable in wrong.items():
+            at_fault = [n for n in unable if not right or places[n] & with_right]
+            by_design = [n for n in unable if right and not places[n] & with_right]
+            if at_fault:
+                expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
+                yield Finding("fitness", "error", entry, reason, expected, _hint(reason, requires), fold(at_fault))
+            if by_design:
+                yield Finding("fitness", "note", entry, reason, f"it runs on {fold(right)}", "", fold(by_design))
+
+
+def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
+    """node -> its groups in site.yaml; nodes that are in none are one group."""
+    found: dict[str, set[str]] = {node: set() for node in evidence.nodes}
+    for name, members in evidence.groups.items():
+        for node in members:
+            found.setdefault(node, set()).add(name)
+    return {node: frozenset(names or {""}) for node, names in found.items()}
+
+
+def _hint(reason: str, requires: Requires) -> str:
+    driver = requires.nvidia_driver
+    if driver and reason.startswith("driver "):
+        cuda = next((f" (CUDA {major})" for major, minimum in MINIMUM_DRIVER.items() if minimum == driver), "")
+        return f"install NVIDIA driver {driver}{cuda} or newer there, and reboot"
+    if reason.startswith("no NVIDIA driver"):
+        return "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again"
+    if reason.startswith("glibc "):
+        return "glibc comes with the operating system: update it there, or take an entry built for an older one"
+    if reason.startswith("CPU "):
+        return f"take an entry built for {reason.split()[2].rstrip(',')}"
+    return "take an entry with code for these GPUs"
+
+
+def _drivers(evidence: Evidence) -> Iterator[Finding]:
+    """GPUs and drivers that do not work, whatever is published."""
+    over_ssh = next(iter(evidence.ways)) == "ssh"  # jobs may be shown only the GPUs that they asked for
+    fleet = evidence.fleet
+    for said, nodes in fleet.by_value("fitness.smi").items():
+        if said == "hung":
+            yield Finding(
+                "fitness", "error", "nvidia-smi", "does not answer", f"an answer in {SMI_SECONDS} s",
+                "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot", fold(nodes),
+            )  # fmt: skip
+        elif over_ssh or not said.startswith("No devices"):
+            yield Finding(
+                "fitness", "error", "nvidia-smi", short(f"fails: {said}"), "the GPUs that the driver sees",
+                "driver and library of different versions? reboot after a driver update", fold(nodes),
+            )  # fmt: skip
+    without = fleet.only(lambda f: f.get("fitness.driver") == "" and f.get("fitness.devices", "0") != "0")
+    for count, nodes in without.by_value("fitness.devices").items():
+        yield Finding(
+            "fitness", "error", "NVIDIA driver", "none is loaded", f"one, for {_gpus(count)}",
+            "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again", fold(nodes),
+        )  # fmt: skip
+
+
+def _gpus(count: str) -> str:
+    return "the node's GPU" if count == "1" else f"the node's {count} GPUs"
+
+
+def _site_level(evidence: Evidence) -> Iterator[Finding]:
+    """Nodes below what everything at this site is built for."""
+    wanted = evidence.site.cpu_level
+    below: dict[str, list[str]] = {}
+    for facts, nodes in observed(evidence).items():
+        level = facts.cpu_level
+        if level and level != wanted and CPU_ORDER.get(level, 0) < CPU_ORDER.get(wanted, 9):
+            below.setdefault(level, []).extend(nodes)
+    for level, low in below.items():
+        yield Finding(
+            "fitness", "warning", "CPU level", level, f"{wanted}, by cpu_level in site.yaml",
+            "what is compiled for this site may not run there; lower cpu_level, and build again", fold(low),
+        )  # fmt: skip
+
+
+def _drift(evidence: Evidence) -> Iterator[Finding]:
+    """Node against node, inside each group of the site."""
+    told = observed(evidence)
+    for name, listed in evidence.groups.items():
+        members = frozenset(listed)
+        groups = tuple(
+            Group(_comparable(facts), kept)
+            for facts, nodes in told.items()
+            if (kept := tuple(n for n in nodes if n in members))
+        )
+        fleet = Fleet(groups, {}, {}, ())
+        for key, hint in _COMPARED.items():
+            values = sorted(fleet.by_value(key).items(), key=lambda item: (-len(item[1]), not item[0], item[0]))
+            for value, nodes in values[1:]:
+                right, most = values[0]
+                yield Finding(
+                    "fitness", "note" if key == "operating system" else "warning", f"group {name}", _said(key, value),
+                    f"{_said(key, right)}, as on {fold(most)}", hint, fold(nodes),
+                )  # fmt: skip
+
+
+_COMPARED = {
+    "driver": "the same driver on all nodes of a group, or two groups in site.yaml",
+    "GPUs": "one gone? `nvidia-smi -L`, `dmesg | grep -i xid`; nodes of two kinds are two groups in site.yaml",
+    "glibc": "the same operating system on all nodes of a group, or two groups in site.yaml",
+    "CPU level": "nodes of two kinds are two groups in site.yaml",
+    "operating system": "",
+}
+
+
+def _comparable(facts: NodeFacts) -> dict[str, str]:
+    """Without GPUs where none are known: a driver that is missing or does not work is told as such."""
+    compared = {
+        "driver": facts.driver,
+        "glibc": facts.glibc,
+        "CPU level": facts.cpu_level or facts.arch,
+        "operating system": f"{facts.os_id} {facts.os_version}".strip(),
+    }
+    count = Counter(name for name, _ in facts.gpus)
+    gpus = ", ".join(f"{number} x {name}" for name, number in sorted(count.items()))
+    return compared | ({"GPUs": gpus} if gpus else {})
+
+
+def _said(key: str, value: str) -> str:
+    if key == "driver":
+        return f"driver {value}" if value else "no NVIDIA driver"
+    return f"{key} {value or 'unknown'}"
+
+
+__all__ = ["MatrixRow", "judge", "matrix", "node_facts", "observed", "probe"]

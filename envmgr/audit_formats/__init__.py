@@ -1,0 +1,63 @@
+"""Where an audit's answer goes: to stdout or to a file, in any format; also when it failed, for whoever reads the file."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.files import atomic_write
+from envmgr.render import print_error, print_json, to_data
+
+if TYPE_CHECKING:
+    from envmgr.commands.audit import AuditResult, ExplainResult
+
+
+def show_answer(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, output: Path | None) -> None:
+    """Write the answer to `output`, atomically and for everybody to read, or to stdout where that is None.
+
+    An error is told on stderr, too. What was interrupted leaves the file as it is: its age says the rest.
+
+    Raises:
+        EnvmgrError: the file cannot be written; it is then as before.
+    """
+    text = answer_text(answer, fmt, now=time.time())
+    if isinstance(answer, EnvmgrError) and (output is not None or fmt != "json"):
+        print_error(answer, "table")
+    if text is None or (output is not None and isinstance(answer, Interrupted)):
+        return
+    if output is None:
+        sys.stdout.write(text)
+    else:  # names of files on nodes may hold what is no UTF-8
+        atomic_write(output, text.encode("utf-8", "backslashreplace"), mode=0o644)
+
+
+def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:
+    """The whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
+    from envmgr.audit_formats import junit, prometheus
+    from envmgr.commands.audit import AuditResult
+
+    if fmt == "prometheus" and isinstance(answer, Interrupted):
+        return None  # nobody's fault: an alert would be a false one
+    maker = {"junit": junit, "prometheus": prometheus}.get(fmt)
+    if maker is not None and isinstance(answer, AuditResult):
+        return maker.result_text(answer)
+    if maker is not None and isinstance(answer, EnvmgrError):
+        return maker.error_text(answer, now=now)
+    if isinstance(answer, EnvmgrError):
+        return _printed(print_error, answer, fmt) if fmt == "json" else None
+    if fmt == "json":
+        return _printed(print_json, answer.schema, to_data(answer))
+    from envmgr.render_text import show
+
+    return _printed(show, answer)
+
+
+def _printed(function: Any, *arguments: Any) -> str:
+    with redirect_stdout(io.StringIO()) as text:
+        function(*arguments)
+    return text.getvalue()

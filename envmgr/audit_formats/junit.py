@@ -1,0 +1,124 @@
+"""An audit as JUnit's XML, for Jenkins, GitLab and their like: one suite a check, one case a set of nodes. Pure.
+
+Errors and warnings are failures, notes are output; nodes that never answered are skipped cases, so that nothing reads as
+fine which was not looked at.
+
+Source: junit-10.xsd of jenkinsci/xunit-plugin; GitLab, "Unit test reports".
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET  # noqa: S405 - written, never parsed
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from envmgr.nodes import expand, fold
+
+if TYPE_CHECKING:
+    from envmgr.commands.audit import AuditResult
+    from envmgr.errors import EnvmgrError
+    from envmgr.finding import Finding
+
+# What XML 1.0 has no way to write. Source: XML 1.0, 2.2 Characters.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def result_text(result: AuditResult) -> str:
+    checks = dict.fromkeys([*result.checks, *(f.check for f in result.findings)])
+    missing = _missing(result)
+    suites = [_suite(check, list(_cases(check, result, missing)), result.finished) for check in checks]
+    if result.exit_code == 3:
+        suites.insert(0, _could_not(_why_not(result), "", result.finished))
+    return _document(suites, result.seconds)
+
+
+def error_text(error: EnvmgrError, *, now: float) -> str:
+    """The audit that did not happen, as one case with an error. `now` is epoch seconds."""
+    return _document([_could_not(f"{error.reference}: {error.message}", error.render(), now)], 0)
+
+
+def _cases(check: str, result: AuditResult, missing: frozenset[str]) -> Iterable[ET.Element]:
+    by_nodes: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        if finding.check == check:
+            by_nodes.setdefault(finding.nodes, []).append(finding)
+    for nodes, findings in by_nodes.items():
+        yield _case(check, nodes or "here", findings)
+    told = {node for nodes in by_nodes for node in expand(nodes)}
+    well = [node for node in expand(result.nodes) if node not in told]
+    if answered := [node for node in well if node not in missing]:
+        yield _case(check, fold(answered), ())
+    if silent := [node for node in well if node in missing]:
+        case = _case(check, fold(silent), ())
+        ET.SubElement(case, "skipped", message="did not answer")
+        yield case
+
+
+def _case(check: str, name: str, findings: Sequence[Finding]) -> ET.Element:
+    case = ET.Element("testcase", name=_clean(name), classname=_clean(f"envmgr.audit.{check}"))
+    bad = [f for f in findings if f.severity != "note"]
+    notes = [f for f in findings if f.severity == "note"]
+    if bad:
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+        severity = "error" if any(f.severity == "error" for f in bad) else "warning"
+        message = _clean(f"{bad[0].where}: {bad[0].found}{more}")
+        ET.SubElement(case, "failure", type=severity, message=message).text = _blocks(bad)
+    if notes:
+        ET.SubElement(case, "system-out").text = _blocks(notes)
+    return case
+
+
+def _blocks(findings: Iterable[Finding]) -> str:
+    return _clean("\n".join(line for finding in findings for line in _lines(finding)))
+
+
+def _lines(finding: Finding) -> Iterable[str]:
+    yield f"{finding.severity}[{finding.check}] {finding.nodes or 'here'}: {finding.where}"
+    rows = {"found": finding.found, "expected": finding.expected, "hint": finding.hint}
+    yield from (f"  {name:<9} {text}" for name, text in rows.items() if text)
+
+
+def _missing(result: AuditResult) -> frozenset[str]:
+    """Nodes that answered in no way at all."""
+    answered = {node for asked in result.asked for node in expand(asked.answered)}
+    return frozenset(expand(result.nodes)) - answered
+
+
+def _why_not(result: AuditResult) -> str:
+    return "this host cannot read the published generation" if result.generation is None else "no node answered"
+
+
+def _could_not(message: str, text: str, when: float) -> ET.Element:
+    case = ET.Element("testcase", name="could audit", classname="envmgr.audit")
+    ET.SubElement(case, "error", type="error", message=_clean(message)).text = _clean(text)
+    return _suite("audit", [case], when)
+
+
+def _suite(name: str, cases: Sequence[ET.Element], when: float) -> ET.Element:
+    """`when` is epoch seconds; the format's timestamps have no zone, and are UTC here."""
+    stamp = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    suite = ET.Element("testsuite", name=_clean(name), **_counts(cases), time="0", timestamp=stamp)
+    suite.extend(cases)
+    return suite
+
+
+def _counts(cases: Sequence[ET.Element]) -> dict[str, str]:
+    kinds = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    return {"tests": str(len(cases))} | {
+        k: str(sum(c.find(tag) is not None for c in cases)) for k, tag in kinds.items()
+    }
+
+
+def _document(suites: Sequence[ET.Element], seconds: float) -> str:
+    total = {k: str(sum(int(s.attrib[k]) for s in suites)) for k in ("tests", "failures", "errors")}
+    root = ET.Element("testsuites", name="envmgr audit", time=f"{seconds:.3f}", **total)
+    root.extend(suites)
+    ET.indent(root)
+    # written with character references: right in every encoding that stdout may have
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="us-ascii").decode() + "\n"
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,137 @@
+"""An audit as metrics, for node_exporter's textfile collector. Pure.
+
+Source: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming"; node_exporter, "Textfile Collector".
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import expand
+
+if TYPE_CHECKING:
+    from envmgr.commands.audit import AuditResult
+    from envmgr.errors import EnvmgrError
+
+MOST_NODES = 500  # nodes with series of their own: a broken cluster must not flood the server that watches it
+
+Labels = Mapping[str, str]
+Samples = Iterable[tuple[Labels, float]]
+
+_HELP = {
+    "envmgr_audit_timestamp_seconds": "When the last audit ended or failed, in seconds since the epoch.",
+    "envmgr_audit_success": "Whether the last audit could look: 1 also with findings, 0 when it failed (exit codes 2, 3, 4).",
+    "envmgr_audit_error_info": "Why the last audit could not look: the reference of its error.",
+    "envmgr_audit_duration_seconds": "How long the last audit took.",
+    "envmgr_audit_nodes": "Nodes by how they were asked and whether they answered.",
+    "envmgr_audit_findings": "Findings by check and severity; nodes with the same fault are one finding.",
+    "envmgr_audit_affected_nodes": "Nodes that have findings of this check and severity.",
+    "envmgr_audit_node_findings": f"Findings by node, check and severity; no series for a node without, and at most {MOST_NODES} nodes.",
+    "envmgr_audit_node_findings_omitted_nodes": "Nodes with findings that have no envmgr_audit_node_findings.",
+    "envmgr_published_generation": "Number of the published generation.",
+    "envmgr_published_entries": "Entries of the published generation.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A gauge with all its series."""
+
+    name: str
+    samples: Samples
+
+
+def result_text(result: AuditResult) -> str:
+    could = result.exit_code != 3
+    metrics = [
+        Metric("envmgr_audit_timestamp_seconds", [({}, round(result.finished, 3))]),
+        Metric("envmgr_audit_success", [({}, int(could))]),
+        Metric("envmgr_audit_error_info", [] if could else [({"reference": _why_not(result)}, 1)]),
+        Metric("envmgr_audit_duration_seconds", [({}, round(result.seconds, 3))]),
+        Metric("envmgr_audit_nodes", _nodes(result)),
+        *_findings(result),
+    ]
+    if result.generation is not None:
+        metrics.append(Metric("envmgr_published_generation", [({}, result.generation)]))
+        metrics.append(Metric("envmgr_published_entries", [({}, len(result.entries))]))
+    return exposition(metrics)
+
+
+def error_text(error: EnvmgrError, *, now: float) -> str:
+    """What the file says when there is no audit to tell of: `now`, epoch seconds, and that it failed."""
+    return exposition([
+        Metric("envmgr_audit_timestamp_seconds", [({}, round(now, 3))]),
+        Metric("envmgr_audit_success", [({}, 0)]),
+        Metric("envmgr_audit_error_info", [({"reference": error.reference}, 1)]),
+    ])  # fmt: skip
+
+
+def _why_not(result: AuditResult) -> str:
+    return "no-published-generation" if result.generation is None else "no-node-answered"
+
+
+def _nodes(result: AuditResult) -> Samples:
+    for asked in result.asked:
+        for status, nodes in (
+            ("answered", asked.answered), ("silent", asked.silent), ("unreachable", asked.unreachable)
+        ):  # fmt: skip
+            yield {"way": asked.way, "status": status}, len(expand(nodes))
+
+
+def _findings(result: AuditResult) -> Iterable[Metric]:
+    severities: tuple[Severity, ...] = get_args(Severity)
+    checks = dict.fromkeys([*result.checks, *(f.check for f in result.findings)])
+    count = Counter((f.check, f.severity) for f in result.findings)
+    affected: dict[tuple[str, str], set[str]] = defaultdict(set)
+    by_node: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    for finding in result.findings:
+        key = (finding.check, finding.severity)
+        for node in expand(finding.nodes):
+            affected[key].add(node)
+            by_node[node][key] += 1
+    keys = [(check, severity) for check in checks for severity in severities]
+    yield Metric("envmgr_audit_findings", [(_of(*key), count[key]) for key in keys])
+    yield Metric("envmgr_audit_affected_nodes", [(_of(*key), len(affected[key])) for key in keys])
+    worst = _worst_first(result.findings)[:MOST_NODES]
+    yield Metric(
+        "envmgr_audit_node_findings",
+        [({"node": node, **_of(*key)}, by_node[node][key]) for node in worst for key in keys if by_node[node][key]],
+    )
+    yield Metric("envmgr_audit_node_findings_omitted_nodes", [({}, len(by_node) - len(worst))])
+
+
+def _of(check: str, severity: str) -> Labels:
+    return {"check": check, "severity": severity}
+
+
+def _worst_first(findings: Iterable[Finding]) -> list[str]:
+    """Nodes by their worst finding, then in the order in which findings name them: the same nodes at every audit."""
+    worst: dict[str, int] = {}
+    for finding in findings:
+        rank = get_args(Severity).index(finding.severity)
+        for node in expand(finding.nodes):
+            worst[node] = min(rank, worst.get(node, rank))
+    return sorted(worst, key=worst.__getitem__)
+
+
+def exposition(metrics: Iterable[Metric]) -> str:
+    """The text of gauges; one without series is left out."""
+    lines = []
+    for metric in metrics:
+        samples = list(metric.samples)
+        if samples:
+            lines.append(f"# HELP {metric.name} {_HELP[metric.name]}")
+            lines.append(f"# TYPE {metric.name} gauge")
+        for labels, value in samples:
+            inside = ",".join(f'{name}="{escape(text)}"' for name, text in labels.items())
+            lines.append(f"{metric.name}{f'{{{inside}}}' if inside else ''} {value}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def escape(value: str) -> str:
+    r"""A label's value between its quotes: `\`, `"` and newlines are escaped, and nothing else is."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -185,11 +185,13 @@ def test_marked_keeps_exported_functions_and_environment_of_its_shell() -> None:
 NOISE = st.binary(max_size=200).filter(lambda noise: b"--envmgr:" not in noise)
 
 
+@settings(deadline=None)
 @given(NOISE, st.text(st.characters(blacklist_categories=["Cs"])), NOISE)
 def test_unwrap_finds_the_answer_in_any_noise(before: bytes, text: str, after: bytes) -> None:
     assert unwrap(before + answer(text.encode()) + after, NONCE) == Answer("answered", text, "")
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_unwrap_never_fails(output: bytes) -> None:
     found = unwrap(output, NONCE)
@@ -198,6 +200,7 @@ def test_unwrap_never_fails(output: bytes) -> None:
     assert found.reason
 
 
+@settings(deadline=None)
 @given(NOISE, st.binary(max_size=200), st.integers(0, 400))
 def test_unwrap_never_takes_a_part_for_the_whole(before: bytes, body: bytes, cut: int) -> None:
     output = before + answer(body)

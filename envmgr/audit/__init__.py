@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from envmgr.apart import run_apart
 from envmgr.audit.contexts import choose_contexts
 from envmgr.audit.expect import choose_samples, look_here, read_published
 from envmgr.audit.model import Account, Check, Evidence, Facts, Fleet, Group, Plan, Published, ShellContext
-from envmgr.audit.shell import join_probes, read_answer
+from envmgr.audit.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding
 from envmgr.lmod import Lmod
@@ -63,10 +65,14 @@ def gather(
         plan = _with_published(plan, published, request.modules, lmod, runner)
     asker = _Asker(site, runner, reporter, end)
     found: dict[str, Fleet] = {}
+    here: Fleet | None = None
     over_ssh = tuple(c for c in contexts if c.way == "ssh")
     if "ssh" in ways:
         script = join_probes(parts, replace(plan, contexts=over_ssh, accounts=accounts))
-        found["ssh"] = asker.ssh(request.nodes, script, published)
+        with ThreadPoolExecutor(1) as pool:
+            looking = pool.submit(_look_around_here, script, request.nodes, site, runner)
+            found["ssh"] = asker.ssh(request.nodes, script, published)
+            here = looking.result()
         clean = found["ssh"]
     elif site.transport.via != "slurm":  # ssh is there: look, before a job is stuck on a mount and drains its node
         script = join_probes(parts, plan, stages=("node",))
@@ -85,6 +91,7 @@ def gather(
         published=published,
         ways=found,
         asked=tuple(asked),
+        here=here,
         controller=controller,
         slurm=_slurm_states(runner, reporter, asked="slurm" in ways),
         writable=_writable(site, runner),
@@ -289,6 +296,22 @@ class _Folding:
         missing = [r for r in self._replies.values() if r.status != "answered"]
         missing.sort(key=lambda r: self._order[r.node])
         return Fleet(tuple(groups), self._own, self._replies, tuple(missing))
+
+
+def _look_around_here(script: str, asked: Sequence[str], site: Site, runner: Runner) -> Fleet | None:
+    """The shells of this host, where it is a login node that is not asked as a node anyway."""
+    from envmgr.nodes import resolve_nodes
+
+    name = socket.gethostname().partition(".")[0]
+    if site.login_nodes is None or name in asked or name not in resolve_nodes(site.login_nodes, site, runner):
+        return None
+    folding = _Folding((name,))
+    began = time.time()
+    limit = site.transport.node_timeout + GATE_SECONDS
+    done = run_apart(["/bin/sh", "-s"], stdin=script, seconds=limit, check=runner.raise_if_cancelled)
+    if done.returncode is not None:
+        folding(Reply(name, "answered", done.output, "", began, time.time()))
+    return folding.fleet()
 
 
 def _slurm_states(runner: Runner, reporter: Reporter, *, asked: bool) -> Mapping[str, tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from envmgr.finding import Finding
@@ -123,7 +123,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that checks judge. `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names them.
+    """All that checks judge. `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names them. `here` is
+    this host, asked without a connection, where it is a login node of the site: jobs inherit from its shells.
 
     `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it.
     `published` is None where the controller could not read it; `slurm` is node -> (state, reason) as Slurm sees it.
@@ -136,6 +137,7 @@ class Evidence:
     published: Published | None
     ways: Mapping[str, Fleet]
     asked: tuple[tuple[ShellContext, Account, str], ...] = ()
+    here: Fleet | None = None
     controller: Facts = field(default_factory=dict)
     slurm: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     writable: frozenset[str] | None = None
@@ -150,7 +152,15 @@ class Evidence:
     def contexts(self) -> Iterator[tuple[ShellContext, Account, Fleet]]:
         """Every context and account that was asked for, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
-            yield context, account, self.ways[way].sound
+            yield context, account, self.shells if way == "ssh" else self.ways[way].sound
+
+    @property
+    def shells(self) -> Fleet:
+        """Sound nodes, and this host where it is a login node: whose shells are compared."""
+        fleet = self.fleet.sound
+        if self.here is None:
+            return fleet
+        return replace(fleet, groups=(*fleet.groups, *self.here.sound.groups))
 
 
 class Check(Protocol):

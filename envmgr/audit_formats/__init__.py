@@ -43,13 +43,13 @@ def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, 
 
     if fmt == "prometheus" and isinstance(answer, Interrupted):
         return None  # nobody's fault: an alert would be a false one
-    maker = {"junit": junit, "prometheus": prometheus}.get(fmt)
-    if maker is not None and isinstance(answer, AuditResult):
-        return maker.result_text(answer)
-    if maker is not None and isinstance(answer, EnvmgrError):
-        return maker.error_text(answer, now=now)
+    if isinstance(answer, AuditResult) and fmt in {"junit", "prometheus"}:
+        return junit.result_text(answer) if fmt == "junit" else prometheus.result_text(answer)
     if isinstance(answer, EnvmgrError):
-        return _printed(print_error, answer, fmt) if fmt == "json" else None
+        if fmt == "json":
+            return _printed(print_error, answer, fmt)
+        tell = {"junit": junit.error_text, "prometheus": prometheus.error_text}.get(fmt)
+        return tell(answer, now=now) if tell else None
     if fmt == "json":
         return _printed(print_json, answer.schema, to_data(answer))
     from envmgr.render_text import show

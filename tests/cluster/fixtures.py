@@ -17,7 +17,9 @@ KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_clu
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of one shared cluster run in one worker (`--dist loadgroup`): not every worker boots every kind."""
     for item in items:
-        kinds = sorted(KINDS.keys() & set(getattr(item, "fixturenames", ())))
+        callspec = getattr(item, "callspec", None)
+        asked = {*getattr(item, "fixturenames", ()), *map(str, callspec.params.values() if callspec else ())}
+        kinds = sorted(KINDS.keys() & asked)
         if kinds:
             item.add_marker(pytest.mark.xdist_group(kinds[0]))
 

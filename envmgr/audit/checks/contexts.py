@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import drift, joined, short
-from envmgr.audit.model import Account, Evidence, Facts, Fleet, Group, Plan, ShellContext, Stage
+from envmgr.audit.checks._folding import joined, short
+from envmgr.audit.model import Evidence, Facts, Fleet, Plan, ShellContext, Stage
 from envmgr.audit.shell import context_key
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
@@ -118,14 +118,21 @@ def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evid
 def _others(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What else is in MODULEPATH, node against node; where ours is missing that has one cause, which is told."""
     fleet = fleet.only(lambda facts: bool(_generation_numbers(facts, key, evidence)))
-    rest = Fleet(
-        tuple(Group({"rest": ":".join(_rest(g.facts, key, evidence))}, g.nodes) for g in fleet.groups),
-        fleet.own, fleet.replies, (),
-    )  # fmt: skip
-    yield from drift(
-        "contexts", where, rest, "rest", hint="compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
-        say=lambda value: f"MODULEPATH has {value or 'nothing'} besides", prefer=None,
-    )  # fmt: skip
+    values = fleet.by(lambda facts: ":".join(_rest(facts, key, evidence)))
+    right, *others = values or [""]
+    for value in others:
+        found = _difference(elements(value), elements(right))
+        expected = f"{right or 'nothing'} besides the generation, as on {fold(values[right])}"
+        hint = "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
+        yield _finding("warning", where, f"MODULEPATH {found}", expected, hint, values[value])
+
+
+def _difference(found: list[str], right: list[str]) -> str:
+    also = [path for path in found if path not in right]
+    lacks = [path for path in right if path not in found]
+    words = [f"also has {':'.join(also)}"] if also else []
+    words += [f"lacks {':'.join(lacks)}"] if lacks else []
+    return " and ".join(words) or f"has another order: {':'.join(found)}"
 
 
 def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
@@ -160,6 +167,3 @@ def _by_hand(context: ShellContext) -> str:
 
 def _finding(severity: Severity, where: str, found: str, expected: str, hint: str, nodes: tuple[str, ...]) -> Finding:
     return Finding("contexts", severity, where, found, expected, hint, fold(nodes))
-
-
-__all__ = ["Account", "elements", "judge", "probe"]

@@ -50,7 +50,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if evidence.published is None:
         return
     current = f"generations/{evidence.published.record.number:04d}"
-    fleet = evidence.fleet.sound.only(lambda facts: facts.get("current") == current)
+    fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
     for entry in evidence.plan.samples:
         for said, nodes in fleet.by_value(f"loading.failed.{entry}").items():
             yield Finding(

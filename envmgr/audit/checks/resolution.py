@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import drift, short
+from envmgr.audit.checks._folding import short
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -51,7 +51,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if published is None:
         return
     generation = f"generations/{published.record.number:04d}"
-    fleet = evidence.fleet.sound.only(lambda facts: "resolution.avail" in facts and facts.get("current") == generation)
+    fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == generation)
     yield from _listed(fleet, evidence)
     for text, nodes in fleet.by_value("resolution.cache_differs").items():
         shown = [
@@ -61,10 +61,15 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "resolution", "error", "module avail", short("; ".join(shown)), "the same list with and without Lmod's cache",
             "`module --config` names the caches in use; which rc file names an old one?", fold(nodes),
         )  # fmt: skip
-    yield from drift(
-        "resolution", "default versions", fleet, "resolution.defaults", severity="error",
-        hint="which .modulerc or .version, in which folder of MODULEPATH?", say=lambda text: short(" ".join(text.split())),
-    )  # fmt: skip
+    ours = f"{evidence.site.prefix}/{generation}/modules"
+    defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
+    right, *others = defaults or [""]
+    for names in others:
+        yield Finding(
+            "resolution", "error", "default versions", short(names or "none"), f"{short(right)}, as on {fold(defaults[right])}",
+            "which .modulerc, or LMOD_MODULERCFILE, sets others?", fold(defaults[names]),
+        )  # fmt: skip
+    yield from _elsewhere(fleet, evidence)
     for entry in evidence.plan.samples:
         yield from _sample(entry, fleet, evidence)
 
@@ -94,15 +99,53 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         yield Finding("resolution", "error", entry, f"taken from {place}", ours, _BUILD, fold(nodes))
 
 
-def first_places(avail: str) -> dict[str, str]:
-    """entry -> the first folder of MODULEPATH that has it, from `module --terse avail`."""
-    places: dict[str, str] = {}
+def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What `module avail` lists in other folders than the prefix's, node against node."""
+    folders: dict[str, dict[str, set[str]]] = {}
+    for group in fleet.groups:
+        for folder, names in listed(group.facts["resolution.avail"]).items():
+            if not folder.startswith(f"{evidence.site.prefix}/"):
+                folders.setdefault(folder, {})[fold(group.nodes)] = names
+    for folder, by_nodes in folders.items():
+        everywhere = set.intersection(*by_nodes.values())
+        having: dict[str, list[str]] = {}
+        for group in fleet.groups:
+            for name in by_nodes.get(fold(group.nodes), set()) - everywhere:
+                having.setdefault(name, []).extend(group.nodes)
+        for text, nodes in _by_nodes(having).items():
+            others = [n for g in fleet.groups if fold(g.nodes) in by_nodes for n in g.nodes if n not in nodes]
+            yield Finding(
+                "resolution", "warning", folder, f"{text} is listed here only", f"the same modules as on {fold(others)}",
+                "a folder that is not shared, or not exported? envmgr publishes to all nodes at once", fold(nodes),
+            )  # fmt: skip
+
+
+def _by_nodes(having: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    together: dict[tuple[str, ...], list[str]] = {}
+    for name, nodes in sorted(having.items()):
+        together.setdefault(tuple(nodes), []).append(name)
+    return {short(", ".join(names)): nodes for nodes, names in together.items()}
+
+
+def listed(avail: str) -> dict[str, set[str]]:
+    """folder -> the names that `module --terse avail` lists in it."""
+    found: dict[str, set[str]] = {}
     folder = ""
     for line in avail.splitlines():
         if line.startswith("/") and line.endswith(":"):
             folder = line[:-1].rstrip("/")
+            found.setdefault(folder, set())
         elif folder and (name := line.strip()) and not name.endswith("/"):
-            places.setdefault(name.partition("(")[0].strip(), folder)
+            found[folder].add(name.partition("(")[0].strip())
+    return found
+
+
+def first_places(avail: str) -> dict[str, str]:
+    """entry -> the first folder of MODULEPATH that has it, from `module --terse avail`."""
+    places: dict[str, str] = {}
+    for folder, names in listed(avail).items():
+        for name in names:
+            places.setdefault(name, folder)
     return places
 
 

@@ -1,0 +1,236 @@
+"""Node sets: ClusterShell's algebra over groups of site.yaml, Slurm and Ansible, whatever this machine has configured."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.nodes import fold, node_groups, resolve_nodes
+from envmgr.run import Runner
+from envmgr.site import Site, load_site
+
+GROUPS = {"gpu": {"nodes": "c[1-4]"}, "cpu": {"nodes": "n[09-11]"}, "both": {"nodes": "@gpu,@cpu"}}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_with(tmp_path, groups=GROUPS)
+
+
+def site_with(folder: Path, **settings: Any) -> Site:
+    path = folder / "site.yaml"
+    path.write_text(json.dumps({"schema": 1, "prefix": "/opt/x", **settings}))
+    return load_site(path, {})
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("expression", "nodes"),
+    [
+        ("c2", ("c2",)),
+        ("c[10,9,1-2]", ("c1", "c2", "c9", "c10")),
+        ("@gpu", ("c1", "c2", "c3", "c4")),
+        ("@gpu!c2", ("c1", "c3", "c4")),
+        ("c[1-10]&@gpu", ("c1", "c2", "c3", "c4")),
+        ("@gpu^c[4-5]", ("c1", "c2", "c3", "c5")),
+        ("@both!@gpu", ("n09", "n10", "n11")),
+        ("@site:cpu", ("n09", "n10", "n11")),
+        ("n*", ("n09", "n10", "n11")),
+        ("@*&c[1-2]", ("c1", "c2")),
+        ("fs1 login", ("fs1", "login")),
+        (None, ("c1", "c2", "c3", "c4", "n09", "n10", "n11")),
+    ],
+)
+def test_resolve_nodes_knows_the_whole_algebra(site: Site, expression: str | None, nodes: tuple[str, ...]) -> None:
+    assert resolve_nodes(expression, site, Runner()) == nodes
+
+
+def test_node_groups_has_each_group_of_the_site(site: Site) -> None:
+    found = node_groups(site, Runner())
+    assert found["gpu"] == ("c1", "c2", "c3", "c4")
+    assert found["both"] == ("c1", "c2", "c3", "c4", "n09", "n10", "n11")
+    assert list(found) == ["gpu", "cpu", "both"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "context"),
+    [
+        ("c[1-3", 'missing bracket: "c[1-3"'),
+        ("c1,", "missing nodeset operand with ',' operator: \"c1\""),
+        ("c[3-1]", ""),
+        ("", None),
+        ("c[1-9999999999]", "at most 100,000 are asked"),
+        ("c[1-1000]n[1-1000]", "at most 100,000 are asked"),
+        ("-oProxyCommand=x", ""),
+        ("c1;reboot", ""),
+        ("$(id)", ""),
+        ("@gpu:", None),
+    ],
+)
+def test_resolve_nodes_refuses_what_cannot_be_nodes(site: Site, expression: str, context: str | None) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve_nodes(expression, site, Runner())
+    if context is None:
+        assert caught.value.reference in {"no-nodes", "unknown-node-group"}
+    else:
+        assert caught.value.reference == "bad-node-set"
+        assert context in "\n".join(caught.value.context)
+
+
+def test_resolve_nodes_says_what_is_near_an_unknown_group(site: Site) -> None:
+    with pytest.raises(InputError) as caught:
+        resolve_nodes("@gpus", site, Runner())
+    assert str(caught.value) == (
+        "error[unknown-node-group]: there is no group in site.yaml `gpus`\n\nhint: there is `@gpu`"
+    )
+    with pytest.raises(InputError) as caught:
+        resolve_nodes("@pbs:long", site, Runner())
+    assert str(caught.value).startswith("error[unknown-node-group]: `@pbs:` is not a source of node groups")
+
+
+def test_resolve_nodes_without_groups_says_how_to_name_nodes(tmp_path: Path) -> None:
+    site = site_with(tmp_path)
+    with pytest.raises(InputError) as caught:
+        resolve_nodes(None, site, Runner())
+    assert str(caught.value) == (
+        f"error[no-nodes]: no nodes are named, and the site has no groups\n  {tmp_path}/site.yaml\n\n"
+        "hint: name them: `--nodes 'c[1-3]'`, or write `groups:` in site.yaml"
+    )
+    assert resolve_nodes("c1", site, Runner()) == ("c1",)
+
+
+def test_resolve_nodes_refuses_groups_in_a_circle(tmp_path: Path) -> None:
+    site = site_with(tmp_path, groups={"a": {"nodes": "@b"}, "b": {"nodes": "@a"}})
+    with pytest.raises(InputError, match="contains itself") as caught:
+        resolve_nodes("@a", site, Runner())
+    assert caught.value.reference == "bad-node-set"
+
+
+def test_resolve_nodes_does_not_read_this_machines_clustershell_files(site: Site, tmp_path: Path) -> None:
+    config = tmp_path / "clustershell"
+    config.mkdir()
+    (config / "groups.conf").write_text("[Main]\ndefault: bad\n[bad]\nmap: echo evil1\nall: echo evil2\nlist: echo gpu\n")
+    (config / "defaults.conf").write_text("[nodeset]\nfold_axis: 0\n[task.info]\nfanout: 1\nssh_options: -p 1\n")
+    code = """
+import sys
+from pathlib import Path
+from envmgr.nodes import fold, resolve_nodes
+from envmgr.run import Runner
+from envmgr.site import load_site
+print(*resolve_nodes("@gpu", load_site(Path(sys.argv[1]), {}), Runner()))
+print(fold(["r1c1", "r1c2", "r2c1", "r2c2"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "site.yaml"], capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin", "CLUSTERSHELL_CFGDIR": str(config)},
+    )  # fmt: skip
+    assert done.stdout == "c1 c2 c3 c4\nr[1-2]c[1-2]\n"
+
+
+def test_importing_nodes_does_not_import_clustershell() -> None:
+    code = "import sys, envmgr.nodes; print([m for m in sys.modules if 'ClusterShell' in m])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@settings(deadline=None)
+@given(st.sets(st.integers(0, 300), min_size=1).map(lambda numbers: [f"c{n}" for n in numbers]))
+def test_fold_and_resolve_are_each_others_inverse(nodes: list[str]) -> None:
+    site = load_site(None, {"HOME": "/nonexistent"})
+    assert set(resolve_nodes(fold(nodes), site, Runner())) == set(nodes)
+
+
+def test_fold_writes_short_what_is_alike() -> None:
+    assert fold(["c7", "c2", "c1"]) == "c[1-2,7]"
+    assert fold(["login"]) == "login"
+    assert fold([]) == ""
+
+
+# -- Slurm and Ansible -------------------------------------------------------------------------------------------------
+
+INVENTORY = {  # as ansible-inventory 2.19 prints it
+    "_meta": {"hostvars": {"c3": {"ansible_host": "10.0.0.3"}}, "profile": "inventory_legacy"},
+    "all": {"children": ["ungrouped", "compute"]},
+    "compute": {"children": ["gpu", "cpu"]},
+    "cpu": {"hosts": ["c3"]},
+    "gpu": {"hosts": ["c1", "c2"]},
+}
+
+
+def with_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in texts.items():
+        program(folder, name.replace("_", "-"), f"#!/bin/sh\n{text}\n")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_ansible_groups_come_with_their_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_programs(
+        tmp_path, monkeypatch, ansible_inventory=f'echo "$@" >{tmp_path}/argv\ncat <<X\n{json.dumps(INVENTORY)}\nX'
+    )
+    site = site_with(
+        tmp_path, groups={"all": {"ansible": "compute"}, "g": {"ansible": "gpu"}}, transport={"inventory": "hosts.ini"}
+    )
+    assert node_groups(site, Runner()) == {"all": ("c1", "c2", "c3"), "g": ("c1", "c2")}
+    assert (tmp_path / "argv").read_text() == f"--list -i {tmp_path}/hosts.ini\n"
+    assert resolve_nodes("@ansible:compute!@g", site, Runner()) == ("c3",)
+    assert resolve_nodes("@ansible:*", site, Runner()) == ("c1", "c2", "c3")
+    with pytest.raises(InputError) as caught:
+        resolve_nodes("@ansible:gqu", site, Runner())
+    assert caught.value.hint == "there is `@ansible:gpu`, `@ansible:cpu`"
+
+
+def test_ansible_groups_of_the_real_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where ansible-core is installed beside envmgr (the extra `ansible`); the test above has its output anyway."""
+    real = shutil.which("ansible-inventory", path=str(Path(sys.executable).parent))
+    if real is not None:
+        monkeypatch.setenv("PATH", f"{Path(real).parent}:/usr/bin:/bin")
+        (tmp_path / "hosts.ini").write_text("[gpu]\nc[1:2]\n[cpu]\nc3\n[compute:children]\ngpu\ncpu\n")
+        site = site_with(tmp_path, groups={"all": {"ansible": "compute"}}, transport={"inventory": "hosts.ini"})
+        assert resolve_nodes(None, site, Runner()) == ("c1", "c2", "c3")
+        missing = site_with(tmp_path, groups={"all": {"ansible": "compute"}}, transport={"inventory": "missing.ini"})
+        with pytest.raises(EnvmgrError) as caught:
+            resolve_nodes(None, missing, Runner())
+        assert caught.value.reference == "groups-unreadable"
+        assert "missing.ini" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expression", "message"),
+    [
+        ({}, "@ansible:gpu", "error[groups-unreadable]: `ansible-inventory` is not installed here\n\n"
+         "hint: pip install 'envmgr[ansible]', or name the nodes"),
+        ({"ansible_inventory": "echo 'ERROR! no inventory' >&2; exit 4"}, "@ansible:gpu",
+         "error[groups-unreadable]: `ansible-inventory` does not say which nodes there are\n"
+         "  `{bin}/ansible-inventory --list` failed: exit status 4\n  ERROR! no inventory"),
+        ({"ansible_inventory": "echo nonsense"}, "@ansible:gpu",
+         "error[groups-unreadable]: `ansible-inventory` does not say which nodes there are\n"
+         "  its output: Expecting value: line 1 column 1 (char 0)"),
+        ({"sinfo": "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1"}, "@slurm:all",
+         "error[groups-unreadable]: `sinfo` does not say which nodes there are\n"
+         "  `{bin}/sinfo -h -o %R|%N` failed: exit status 1\n"
+         "  slurm_load_partitions: Unable to contact slurm controller"),
+    ],
+)  # fmt: skip
+def test_groups_unreadable_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str], expression: str, message: str
+) -> None:
+    with_programs(tmp_path, monkeypatch, **texts)
+    with pytest.raises(EnvmgrError) as caught:
+        resolve_nodes(expression, site_with(tmp_path), Runner())
+    assert str(caught.value) == message.format(bin=tmp_path / "bin")
+    assert caught.value.exit_code == 3

@@ -98,7 +98,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     calls = [f"look_at_slurm {TASK_PROLOG}"]
     calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
     calls += [f"{b.function} {shlex.quote(b.text)}" for b in files.blocks]
-    calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", "say slurm \"$slurm_state\" \"$slurm_value\""]
+    calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
 

@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,16 +31,21 @@ class SmokeOutcome:
     seconds: float
 
 
-# Told by a file, not by a status: a test may fail with any status, and a failure must never look like a skip.
-_NO_LAUNCHER = "no-mpi-launcher"
-_NEEDS_LAUNCHER = f'[ -n "$(type -t mpiexec mpirun srun)" ] || {{ : >"$HOME/{_NO_LAUNCHER}"; exit 1; }}\n'
+# Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
+NO_LAUNCHER = "no-mpi-launcher"
+_NEEDS_LAUNCHER = f'[ -n "$(type -t mpiexec mpirun srun)" ] || {{ : >"$HOME/{NO_LAUNCHER}"; exit 1; }}\n'
+
+# Files of a GPU that can be used, without the root: the kernel driver is loaded and has made a device.
+GPU_FILES = ("sys/module/nvidia/version", "dev/nvidia0")
+
+SKIPS: Mapping[str, str] = {"gpu": "no NVIDIA GPU on this node", "mpi": "no MPI launcher on this node"}
 
 
 def run_smoke_tests(
     spec: ModuleSpec, modules: Path, lmodrc: Path, lmod: Lmod, runner: Runner, reporter: Reporter
 ) -> list[SmokeOutcome]:
-    """Every test of one entry; an entry without tests still has to load."""
-    tests = spec.tests or (SmokeTest(name="load", run=":"),)
+    """Every test of one entry, on this machine."""
+    tests = tests_of(spec)
     outcomes = []
     with reporter.stage(f"{spec.entry} test", total=len(tests), unit="tests") as stage:
         before = _stamps(Path(spec.root))
@@ -61,6 +66,17 @@ def run_smoke_tests(
     return outcomes
 
 
+def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
+    """The tests of an entry; one without tests still has to load."""
+    return spec.tests or (SmokeTest(name="load", run=":"),)
+
+
+def script_of(entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod) -> str:
+    """What `bash --noprofile --norc` runs, in an empty home; no launcher for a test that needs MPI leaves `NO_LAUNCHER` there."""
+    launcher = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
+    return f"{lmod.module_shell_prologue(modules, lmodrc, entry)}\n{launcher}{test.run}\n"
+
+
 def _stamps(root: Path) -> set[tuple[str, tuple[int, ...]]]:
     """What a write would change of every path; empty where we may not write anyway (root is held back by no mode)."""
     if not os.access(root, os.W_OK):
@@ -73,8 +89,8 @@ def _stamps(root: Path) -> set[tuple[str, tuple[int, ...]]]:
 
 
 def gpu_here(root: Path = Path("/")) -> bool:
-    """Whether a test that needs a GPU can run: the kernel driver is loaded and has made a device."""
-    return (root / "sys/module/nvidia/version").exists() and (root / "dev/nvidia0").exists()
+    """Whether a test that needs a GPU can run."""
+    return all((root / file).exists() for file in GPU_FILES)
 
 
 def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
@@ -104,16 +120,14 @@ def _run_one(
     spec: ModuleSpec, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod, runner: Runner
 ) -> SmokeOutcome:
     if "gpu" in test.needs and not gpu_here():
-        return SmokeOutcome(spec.entry, test.name, "skipped", "no NVIDIA GPU on this node", 0)
+        return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
     temporary = Path(tempfile.gettempdir())
     with (
         explain_os_error(temporary),
         tempfile.TemporaryDirectory(prefix="envmgr-test-", ignore_cleanup_errors=True) as home,
     ):
-        launcher = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
-        script = f"{lmod.module_shell_prologue(modules, lmodrc, spec.entry)}\n{launcher}{test.run}\n"
         file = Path(home) / "test.sh"
-        file.write_text(script, encoding="utf-8")
+        file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod), encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
         start = time.monotonic()
         try:
@@ -121,16 +135,25 @@ def _run_one(
                 argv, env=clean_env(HOME=home, TMPDIR=home), cwd=Path(home), timeout=test.timeout, check=False
             )
         except CommandError as error:  # out of time
-            output, end = error.stdout + error.stderr, f"no end after {test.timeout:g} s"
+            output, end = error.stdout + error.stderr, no_end(test)
         else:
-            if launcher and (Path(home) / _NO_LAUNCHER).exists():
-                return SmokeOutcome(spec.entry, test.name, "skipped", "no MPI launcher on this node", 0)
-            output, end = done.stdout + done.stderr, _end(done.returncode)
-    detail = f"{output.strip()}\n{end}".strip() if end else ""
-    return SmokeOutcome(spec.entry, test.name, "failed" if end else "passed", detail, time.monotonic() - start)
+            if "mpi" in test.needs and (Path(home) / NO_LAUNCHER).exists():
+                return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["mpi"], 0)
+            output, end = done.stdout + done.stderr, ending(done.returncode)
+    status: Literal["passed", "failed"] = "failed" if end else "passed"
+    return SmokeOutcome(spec.entry, test.name, status, detail_of(output, end), time.monotonic() - start)
 
 
-def _end(status: int) -> str:
+def detail_of(output: str, end: str) -> str:
+    """A failed test's output and its end; nothing for a passed one, whose `end` is empty."""
+    return f"{output.strip()}\n{end}".strip() if end else ""
+
+
+def no_end(test: SmokeTest) -> str:
+    return f"no end after {test.timeout:g} s"
+
+
+def ending(status: int) -> str:
     """How a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
     number = -status if status < 0 else status - 128
     if 0 < number < signal.NSIG and number in set(signal.Signals):

@@ -1,3 +1,4 @@
+#!/bin/sh
 # install.sh: puts envmgr's files on this node, shows what that would change, or takes them away again.
 #
 #   sh node-setup.sh apply | check | undo

@@ -31,7 +31,9 @@ SLURM = (
 def test_shows_every_file_without_a_published_generation(sandbox: Sandbox) -> None:
     done = sandbox.ok("node-setup")
     files = node_files(load_site(sandbox.root / "site.yaml", {})).files
-    assert [file.path for file in files if f"# {file.path}  {file.mode}: {file.why}\n{file.text}" not in done.stdout] == []
+    assert [
+        file.path for file in files if f"# {file.path}  {file.mode}: {file.why}\n{file.text}" not in done.stdout
+    ] == []
     assert done.stdout.endswith(SLURM)
     assert done.stderr == ""
 
@@ -161,18 +163,18 @@ def test_node_without_root_says_who_it_was_and_what_to_do(sandbox: Sandbox, monk
         ("named", "/etc/slurm/slurm.conf", ()),
         (
             "unset", "/etc/slurm/slurm.conf",
-            ("Slurm: when every node has the files, put `TaskProlog=/etc/envmgr/node/task-prolog` into "
-             "/etc/slurm/slurm.conf on c1, then `scontrol reconfigure`",),
+            (("Slurm: when every node has the files, put `TaskProlog=/etc/envmgr/node/task-prolog` into "
+             "/etc/slurm/slurm.conf on c1, then `scontrol reconfigure`"),),
         ),
         (
             "other", "/site/prolog",
-            ("Slurm: TaskProlog on c1 is /site/prolog: let it run /etc/envmgr/node/task-prolog as well, and pass on what "
-             "that prints",),
+            (("Slurm: TaskProlog on c1 is /site/prolog: let it run /etc/envmgr/node/task-prolog as well, and pass on what "
+             "that prints"),),
         ),
         (
             "unknown", "",
-            ("Slurm: c1 has no slurm.conf that can be read: see that the site's says "
-             "`TaskProlog=/etc/envmgr/node/task-prolog`",),
+            (("Slurm: c1 has no slurm.conf that can be read: see that the site's says "
+             "`TaskProlog=/etc/envmgr/node/task-prolog`"),),
         ),
     ],
 )  # fmt: skip

@@ -22,7 +22,6 @@ def set_up(cluster: Cluster) -> Iterator[str]:
     nodes = ["login", *cluster.compute]
     folded = f"login,c[1-{len(cluster.compute)}]"
     cluster.write_site()
-    old = cluster.host_prefix.resolve()
     module = "generations/0001/modules/hello/1.0.lua"
     cluster.sh("fs1", f"""set -e; cd /export/sw; mkdir -p {module.rpartition("/")[0]}; ln -s generations/0001 current
 echo 'setenv("HELLO", "yes")' >{module}; echo 'scDescriptT = {{}}' >generations/0001/lmodrc.lua""", check=True)  # fmt: skip
@@ -40,43 +39,41 @@ echo 'setenv("HELLO", "yes")' >{module}; echo 'scDescriptT = {{}}' >generations/
             cluster.sh(node, f"sed '/^TaskProlog/d' {CONF} >/tmp/conf && cat /tmp/conf >{CONF}; rm /tmp/conf")
         cluster.exec("login", ["scontrol", "reconfigure"])
         done = cluster.envmgr(["node-setup", "--apply", "--undo", "--nodes", folded])
-        cluster.sh("fs1", f"cd {old if False else '/export/sw'} && rm -rf generations current")
+        cluster.sh("fs1", "cd /export/sw && rm -rf generations current")
     assert done.code == 0, done.stdout + done.stderr
     assert {node: cluster.sh(node, SNAPSHOT).stdout for node in nodes} == before
 
 
-CONTEXTS = {
-    "login bash": "ssh c1 bash -lc {q}",
-    "bash over ssh": "ssh c1 {q}",
-    "sh login": "ssh c1 sh -lc {q}",
-    "zsh over ssh": "ssh c1 zsh -c {q}",
-    "csh over ssh": "ssh c1 csh -c {q}",
-    "srun": "srun -w c1 /bin/bash -c {q}",
-    "srun without environment": "srun -w c2 --export=NONE /bin/bash -c {q}",
-    "srun sh": 'srun -w c2 --export=NONE /bin/sh -c \'. "$LMOD_PKG/init/sh"; \'{q}',
+IN_QUOTES = f"'{LOAD}'"
+SSH = {  # what ssh is given, which the user's shell on the node reads
+    "bash over ssh": LOAD,
+    "login bash": f"bash -lc {IN_QUOTES}",
+    "login sh": f"sh -lc {IN_QUOTES}",
+    "zsh": f"zsh -c {IN_QUOTES}",
+    "csh": f"csh -c {IN_QUOTES}",
+}
+SRUN = {
+    "srun": f"/bin/bash -c {IN_QUOTES}",
+    "srun without environment": f"--export=NONE /bin/bash -c {IN_QUOTES}",
+    "srun sh": f"--export=NONE /bin/sh -c '. \"$LMOD_PKG/init/sh\"; '{IN_QUOTES}",
 }
 
 
 @pytest.mark.parametrize("user", ["root", "alice"])
 def test_module_loads_in_every_context(cluster: Cluster, user: str) -> None:
     with set_up(cluster) as wanted:
-        said = {}
-        for name, command in CONTEXTS.items():
-            # over ssh the command's words are joined and read by a shell once more
-            quoted = f"\"'{LOAD}'\"".replace('"$', '\\"\\$') if "ssh c1 bash" in command or "ssh c1 sh" in command else ""
-            script = command.format(q=quoted or f"'{LOAD}'")
-            if "ssh" in command:
-                inner = command.removeprefix("ssh c1 ").format(q=f"'{LOAD}'")
-                cluster.write("login", f"/tmp/command-{user}", inner if inner != f"'{LOAD}'" else LOAD)
-                script = f'ssh c1 "$(cat /tmp/command-{user})"'
-            done = cluster.sh("login", script, user)
-            said[name] = done.stdout.strip() or done.stderr
-        cluster.sh("login", f"rm -f /tmp/command-{user}")
-        assert said == dict.fromkeys(CONTEXTS, wanted)
+        done = {name: cluster.exec("login", ["ssh", "c1", command], user=user) for name, command in SSH.items()}
+        done |= {name: cluster.sh("login", f"srun -w c2 {command}", user) for name, command in SRUN.items()}
+    assert {name: d.stdout.strip() or d.stderr for name, d in done.items()} == dict.fromkeys(SSH | SRUN, wanted)
 
 
 def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
-    heads = {"sh": '#!/bin/sh\n. "$LMOD_PKG/init/sh"', "bash": "#!/bin/bash", "login": "#!/bin/bash -l", "csh": "#!/bin/csh"}
+    heads = {
+        "sh": '#!/bin/sh\n. "$LMOD_PKG/init/sh"',
+        "bash": "#!/bin/bash",
+        "login": "#!/bin/bash -l",
+        "csh": "#!/bin/csh",
+    }
     with set_up(cluster) as wanted:
         for name, head in heads.items():
             cluster.write("login", f"/home/alice/{name}.job", f"{head}\n{LOAD}\n", 0o755)
@@ -84,7 +81,7 @@ def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
             f"env -i PATH=$PATH HOME=$HOME sbatch -Q {option} -o {name}{option}.out {name}.job & "
             for name in heads for option in ("", "--export=NONE")
         )  # fmt: skip
-        cluster.sh("login", plain + "wait; until [ -z \"$(squeue -h)\" ]; do sleep 0.1; done", "alice", check=True)
+        cluster.sh("login", plain + 'wait; until [ -z "$(squeue -h)" ]; do sleep 0.1; done', "alice", check=True)
         said = cluster.sh("login", "cd; grep -h . *.out", "alice").stdout.splitlines()
         cluster.sh("login", "cd; rm -f *.job *.out", "alice")
         assert said == [wanted] * 8
@@ -135,9 +132,9 @@ def test_hung_prefix_hangs_no_login_and_drains_no_node(sshfs_cluster: Cluster) -
     cluster = sshfs_cluster
     with set_up(cluster) as wanted:
         with hung(cluster, "c1"):
-            for command in ("'echo on $ENVMGR_AWAY'", "bash -lc \"'echo on \\$ENVMGR_AWAY'\"", "csh -c \"'echo on \\$ENVMGR_AWAY'\""):
+            for command in ("echo on $ENVMGR_AWAY", "bash -lc 'echo on $ENVMGR_AWAY'", "csh -c 'echo on $ENVMGR_AWAY'"):
                 start = time.monotonic()
-                done = cluster.sh("login", f"ssh c1 {command}", "alice")
+                done = cluster.exec("login", ["ssh", "c1", command], user="alice")
                 assert time.monotonic() - start < 4
                 assert (done.stdout.split()[::3], done.stderr) == (["on", "hung"], "")
             done = cluster.sh("login", "srun -w c1 /bin/bash -c 'echo on $ENVMGR_AWAY'", "alice")

@@ -216,7 +216,7 @@ def test_what_a_shell_inherited_goes_when_the_prefix_is_not_there(scene: Scene) 
 @pytest.fixture
 def hanging(scene: Scene) -> Iterator[Scene]:
     """Every `run` finds the prefix on a file system whose server stands still from the start (until `wake` exists)."""
-    if os.geteuid() or not shutil.which("sshfs") or not os.path.exists("/dev/fuse"):
+    if os.geteuid() or not shutil.which("sshfs") or not Path("/dev/fuse").exists():
         pytest.skip("needs root, sshfs and /dev/fuse")
     real, server = scene.folder / "real", scene.folder / "server"
     scene.prefix.rename(real)

@@ -27,10 +27,16 @@ def answer(body: bytes, *, status: int = 0, limit: int = 1 << 20, nonce: str = N
     )  # fmt: skip
 
 
-def sent(shell: str, script: str, *, limit: int = 1 << 20, timeout: float = 20, hard: bool = False) -> subprocess.Popen[bytes]:
+def sent(
+    shell: str, script: str, *, limit: int = 1 << 20, timeout: float = 20, hard: bool = False
+) -> subprocess.Popen[bytes]:
     """The wrapped script, given to a shell as sshd does: in a session of its own, stdin left open."""
     process = subprocess.Popen(
-        [f"/bin/{shell}", "-s"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [f"/bin/{shell}", "-s"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
     assert process.stdin is not None
     process.stdin.write(wrap(script, NONCE, limit=limit, timeout=timeout, hard=hard).encode("utf-8", "surrogateescape"))

@@ -66,6 +66,7 @@ def gather(
     asker = _Asker(site, runner, reporter, end)
     found: dict[str, Fleet] = {}
     here: Fleet | None = None
+    look: Fleet | None = None
     over_ssh = tuple(c for c in contexts if c.way == "ssh")
     if "ssh" in ways:
         script = join_probes(parts, replace(plan, contexts=over_ssh, accounts=accounts))
@@ -76,7 +77,7 @@ def gather(
         clean = found["ssh"]
     elif site.transport.via != "slurm":  # ssh is there: look, before a job is stuck on a mount and drains its node
         script = join_probes(parts, plan, stages=("node",))
-        clean = asker.ssh(request.nodes, script, None)
+        clean = look = asker.ssh(request.nodes, script, None, label="looking first, over ssh")
     else:
         clean = None
     asked: list[tuple[ShellContext, Account, str]] = [(c, a, "ssh") for c in over_ssh for a in accounts]
@@ -91,6 +92,7 @@ def gather(
         published=published,
         ways=found,
         asked=tuple(asked),
+        look=look,
         here=here,
         controller=controller,
         slurm=_slurm_states(runner, reporter, asked="slurm" in ways),
@@ -148,10 +150,10 @@ class _Asker:
     reporter: Reporter
     end: float
 
-    def ssh(self, nodes: Sequence[str], script: str, published: Published | None) -> Fleet:
+    def ssh(self, nodes: Sequence[str], script: str, published: Published | None, *, label: str = "ssh") -> Fleet:
         """Every node's answer; those that see an older generation are asked again once their mount must show the new one."""
         folding = _Folding(nodes)
-        self._ask(nodes, script, folding, "ssh")
+        self._ask(nodes, script, folding, label)
         if published is not None:
             while stale := self._stale(folding.fleet(), published):
                 wait, again = stale
@@ -160,7 +162,7 @@ class _Asker:
                 with self.reporter.stage(f"attribute cache of {len(again)} nodes"):
                     self._sleep(wait)
                 folding.forget(again)
-                self._ask(again, script, folding, "ssh, again")
+                self._ask(again, script, folding, f"{label}, again")
         return folding.fleet()
 
     def _stale(self, fleet: Fleet, published: Published) -> tuple[float, tuple[str, ...]] | None:

@@ -123,7 +123,8 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that checks judge. `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names them. `here` is
+    """All that checks judge. `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names them. `look` is the
+    short look over ssh before jobs are sent, where ssh was not asked for more. `here` is
     this host, asked without a connection, where it is a login node of the site: jobs inherit from its shells.
 
     `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it.
@@ -137,6 +138,7 @@ class Evidence:
     published: Published | None
     ways: Mapping[str, Fleet]
     asked: tuple[tuple[ShellContext, Account, str], ...] = ()
+    look: Fleet | None = None
     here: Fleet | None = None
     controller: Facts = field(default_factory=dict)
     slurm: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -148,6 +150,11 @@ class Evidence:
     def fleet(self) -> Fleet:
         """The answers that hold everything but the contexts of jobs: over ssh, or of the first kind of job without ssh."""
         return next(iter(self.ways.values()))
+
+    @property
+    def mounts(self) -> Fleet:
+        """The answers that say how each node has the prefix, before anything was risked."""
+        return self.look or self.fleet
 
     def contexts(self) -> Iterator[tuple[ShellContext, Account, Fleet]]:
         """Every context and account that was asked for, with the answers of nodes whose prefix answers."""

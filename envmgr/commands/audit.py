@@ -138,7 +138,8 @@ def _asked(way: str, fleet: Fleet) -> Asked:
 
 
 def _accounts(evidence: Evidence) -> tuple[str, ...]:
-    return tuple(evidence.plan.user if account == "user" else "root" for account in evidence.plan.accounts)
+    names = {"root": "root", "user": evidence.plan.user}
+    return tuple(dict.fromkeys(names[account] for _, account, _ in evidence.asked))
 
 
 __all__ = ["AuditResult", "ExplainResult", "audit", "explain"]

@@ -242,11 +242,15 @@ def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...
     advice = []
     for state in states:
         if undo and state.state == "named":
-            advice.append(f"Slurm: take `{SLURM_LINE}` out of {state.value} on {state.nodes}, then `scontrol reconfigure`")
+            advice.append(
+                f"Slurm: take `{SLURM_LINE}` out of {state.value} on {state.nodes}, then `scontrol reconfigure`"
+            )
         elif undo:
             continue
         elif state.state == "unset":
-            advice.append(f"Slurm: when every node has the files, put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`")
+            advice.append(
+                f"Slurm: when every node has the files, put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`"
+            )
         elif state.state == "other":
             advice.append(
                 f"Slurm: TaskProlog on {state.nodes} is {state.value}: let it run {TASK_PROLOG} as well, and pass on what that prints"

@@ -83,10 +83,10 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
         count = len(found)
     except GroupResolverError as error:
         raise _unknown_source(str(error)) from None
-    except RecursionError:
-        raise InputError("bad-node-set", f"`{expression}`: a group contains itself") from None
     except (NodeSetException, ValueError, OverflowError, MemoryError) as error:
         words = str(error) or type(error).__name__
+        if "recursion" in words:
+            raise InputError("bad-node-set", f"`{expression}`: a group contains itself") from None
         raise InputError(
             "bad-node-set", f"`{expression}` is not a node set", context=words,
             hint="ClusterShell's syntax: `c[1-3,7]`, `@GROUP`, `@gpu!c2`, `@slurm:PARTITION`",

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.checks._apart import APART
-from envmgr.audit.checks._folding import joined, short
+from envmgr.audit.checks._folding import short
 from envmgr.audit.checks._libraries import missing_libraries
 from envmgr.audit.model import Evidence, Plan, Stage
 from envmgr.audit.shell import GATE_SECONDS
@@ -23,7 +23,7 @@ from envmgr.nodes import fold
 _LINES = 40  # of an entry's missing libraries that are told
 _SPARE = 3  # seconds that are left to the other checks of the stage
 
-# $1: sample or full; then ENTRY ROOT pairs. Prints `entry library file`, and `entry` alone once an entry is done.
+# $1: sample or full; then ENTRY ROOT pairs. /bin/sh is there so that ldd says which file it speaks of also for a single one.
 _LOOK = r"""
 spread() {
   awk '{ line[NR] = $0 } END { n = NR < 12 ? NR : 12; for (i = 0; i < n; i++) print line[int(i * NR / n) + 1] }'
@@ -39,20 +39,77 @@ choose() {
 how=$1
 shift
 while [ $# -gt 0 ]; do
-  entry=$1
-  cd "$2" 2>/dev/null || { shift 2; continue; }
-  choose | sed "s|^[^.]|./&|" | tr "\n" "\0" | xargs -0 -r -n 500 ldd -- 2>/dev/null | awk -v one="$(choose | head -n 2)" '
-    function told(library, file) { sub(/^\.\//, "", file); if (!((library, file) in seen)) { seen[library, file]; print library, file } }
-    BEGIN { file = one }
-    /^[^[:space:]].*:$/ { file = $0; sub(/:$/, "", file); next }
-    / => not found/ { told($1, file) }
-    /: version .* not found/ { match($0, /version .[^ ]+. not found/); split(substr($0, RSTART, RLENGTH), word, " "); gsub(/[^A-Za-z0-9_.]/, "", word[2]); told(word[2], file) }
-  ' | LC_ALL=C sort >"$list"
-  cut -d" " -f1 "$list" | uniq | while read -r library; do
-    [ -z "$(find . -name "$library" 2>/dev/null | head -n 1)" ] || echo "$library"
-  done >"$list.own"
-  awk -v entry="$entry" 'FNR == NR && FILENAME == ARGV[1] { own[$1]; next } !($1 in own) { print entry, $0 }' "$list.own" "$list"
-  echo "$entry"
+  if cd "$2" 2>/dev/null; then
+    missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 500 ldd /bin/sh 2>&1 | awk '
+      /^[^[:space:]].*:$/ { file = substr($0, 1, length($0) - 1); sub(/^\.\//, "", file); next }
+      / => not found/ { print $1, file }
+      match($0, /version .[A-Za-z0-9_.]+. not found/) {
+        version = substr($0, RSTART + 9, RLENGTH - 20)
+        print version, file
+      }' | LC_ALL=C sort -u)
+    within=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | while read -r library; do
+      [ -z "$library" ] || [ -z "$(find . -name "$library" | head -n 1)" ] || printf '%s ' "$library"
+    done)
+    printf '%s\n' "$missing" | awk -v key="@libraries.missing.$1" -v within=" $within" -v most=@MOST@ '
+      NF && !index(within, " " $1 " ") && told++ < most { print key "|" $0 }'
+    echo "@libraries.looked.$1=yes"
+  fi
   shift 2
 done
 """
+
+_PREFIX = r"""
+libraries_driver=no
+if [ -e /sys/module/nvidia/version ] || [ -e /proc/driver/nvidia/version ]; then libraries_driver=yes; fi
+put libraries.driver "$libraries_driver"
+if libraries_uid=$(id -u "$user" 2>/dev/null) && [ "$libraries_uid" != 0 ] && command -v ldd >/dev/null; then
+  apart @SECONDS@ "$0.ldd" as "$user" /bin/sh -c @LOOK@ sh @WORDS@
+  [ $? != 124 ] || put libraries.end "no end"
+  sed -n '/^@libraries\./p' "$0.ldd"
+fi
+"""
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:
+    how = plan.site.audit.ldd
+    entries = [entry for entry in plan.samples if entry in plan.roots]
+    if how == "none" or not entries:
+        return {}
+    words = shlex.join([how, *(word for entry in entries for word in (entry, plan.roots[entry]))])
+    look = shlex.quote(_LOOK.replace("@MOST@", str(_LINES)))
+    text = _PREFIX.replace("@SECONDS@", str(_seconds(plan))).replace("@WORDS@", words).replace("@LOOK@", look)
+    return {"prefix": APART + text}
+
+
+def _seconds(plan: Plan) -> int:
+    return max(2, int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS - _SPARE)
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.fleet.sound
+    for nodes in fleet.by_value("libraries.end").values():
+        yield Finding(
+            "libraries", "note", "ldd", f"not done in {_seconds(evidence.plan)} s", "every chosen file looked at",
+            "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`", fold(nodes),
+        )  # fmt: skip
+    for entry in evidence.plan.samples:
+        looked = fleet.only(lambda facts, key=f"libraries.looked.{entry}": key in facts)  # type: ignore[misc]
+        lacking: dict[str, list[str]] = {}
+        needed_by: dict[str, str] = {}
+        for group in looked.groups:
+            for library, files in missing_libraries(entry, group.facts).items():
+                lacking.setdefault(library, []).extend(group.nodes)
+                needed_by.setdefault(library, files.split(" ", 1)[0])
+        together: dict[tuple[str, ...], list[str]] = {}
+        for library, nodes in lacking.items():
+            together.setdefault(tuple(nodes), []).append(library)
+        for nodes, libraries in together.items():
+            others = [node for node in looked.nodes if node not in nodes]
+            yield Finding(
+                "libraries", "error" if others else "warning", entry, short(f"no {', '.join(libraries)}"),
+                f"what {needed_by[libraries[0]]} needs{f', as on {fold(others)}' if others else ''}",
+                f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install", fold(nodes),
+            )  # fmt: skip
+
+
+__all__ = ["judge", "probe"]

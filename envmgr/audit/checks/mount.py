@@ -55,7 +55,7 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for eve
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    prefix, fleet = str(evidence.site.prefix), evidence.fleet
+    prefix, fleet = str(evidence.site.prefix), evidence.mounts
     right = evidence.site.mount.source or _commonest(fleet.sound, evidence.controller)
     for group in fleet.groups:
         if found := _fault(group.facts, right):
@@ -133,7 +133,7 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
             if found:
                 other = "ro" if mode == "rw" else "rw"
                 yield Finding("mount", "error", prefix, f"mounted {other}", expected, hint, fold(found))
-    for paths, nodes in fleet.by_value("mount.user_writes").items():
+    for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
             hint = f"on the server: `chmod go-w {paths.split()[0]}`, and give it to the build user"
             yield Finding(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.checks._folding import joined
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
-from envmgr.finding import Finding
+from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
@@ -39,10 +39,14 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
     for way, fleet in evidence.ways.items():
         by_reason: dict[tuple[str, str], list[str]] = {}
         for reply in fleet.missing:
-            by_reason.setdefault((reply.status, reply.reason), []).append(reply.node)
+            reason = re.sub(r"\bStepId=[0-9.]+ ?", "", reply.reason)  # a number of its own for every node
+            by_reason.setdefault((reply.status, reason), []).append(reply.node)
         for (status, reason), nodes in by_reason.items():
             hint = _hint(way, reason, fold(nodes), nodes[0])
-            yield Finding("nodes", "error", _NAMES.get(way, way), f"{status}: {reason}", "an answer", hint, fold(nodes))
+            severity: Severity = "note" if "prefix does not answer" in reason else "error"  # by the check of mounts
+            yield Finding(
+                "nodes", severity, _NAMES.get(way, way), f"{status}: {reason}", "an answer", hint, fold(nodes)
+            )
 
 
 # What ssh says -> the command that mends it, with one node's name.
@@ -58,6 +62,8 @@ _HINTS = (
 
 
 def _hint(way: str, reason: str, nodes: str, node: str) -> str:
+    if "Communication" in reason or "not respond" in reason:
+        return f"on {node}: `systemctl restart slurmd`"
     if way != "ssh":
         return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
     for pattern, hint in _HINTS:

@@ -1,0 +1,94 @@
+"""The build user and the audited user have the same numbers (uid, gid) on every node as on this host.
+
+File systems keep numbers, not names. Where the build user's number is somebody else's, that user can change what is
+installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only:
+it may read the prefix all the same. Where the prefix belongs to another name than the build user (an NFSv4 domain that does
+not agree makes it `nobody`), that is told, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._apart import APART
+from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+# A directory service that is gone makes `id` wait for long.
+_NODE = r"""
+for accounts_name in $(printf '%s\n' $build_user $user | LC_ALL=C sort -u); do
+  apart 5 "$0.id" id "$accounts_name"
+  case $? in
+    0) put "accounts.$accounts_name" "$(sed 's/^uid=\([0-9]*\)[^ ]* gid=\([0-9]*\).*/uid \1, gid \2/' "$0.id")" ;;
+    124) put "accounts.$accounts_name" hung ;;
+    *) put "accounts.$accounts_name" "" ;;
+  esac
+done
+"""
+
+_PREFIX = r"""
+if [ -n "$build_user" ] && accounts_owner=$(stat -c '%u %U' "$prefix" 2>/dev/null); then
+  put accounts.owner "$accounts_owner"
+fi
+"""
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"node": APART + _NODE, "prefix": _PREFIX}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    build_user = evidence.site.build_user
+    for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
+        yield from _numbers(str(name), evidence)
+    if build_user is not None:
+        yield from _owner(build_user, evidence)
+
+
+def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
+    values = evidence.fleet.by_value(f"accounts.{name}")
+    here = evidence.controller.get(f"accounts.{name}", "")
+    known = [value for value in values if value not in ("", "hung")]
+    right = here if here not in ("", "hung") else (known[0] if known else "")
+    where = f"user {name}"
+    for value, nodes in values.items():
+        if value == "hung":
+            yield Finding(
+                "accounts", "error", where, "`id` does not answer", "an answer in 5 s",
+                "is the directory service (sssd, LDAP, NIS) reachable from the node?", fold(nodes),
+            )  # fmt: skip
+        elif value == "" and name == evidence.site.build_user and right:
+            yield Finding(
+                "accounts",
+                "note",
+                where,
+                "there is no such user",
+                right,
+                f"`useradd --system {name}` with these numbers",
+                fold(nodes),
+            )
+        elif value not in ("", right):
+            yield Finding(
+                "accounts", "error", where, value, f"{right}, as on {'this host' if right == here else fold(values[right])}",
+                "one directory service for all nodes, or the same lines in /etc/passwd", fold(nodes),
+            )  # fmt: skip
+
+
+def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:
+    """Only where the build user is known, with the right number."""
+    prefix = str(evidence.site.prefix)
+    here = evidence.controller.get(f"accounts.{build_user}", "")
+    fleet = evidence.fleet.sound.only(
+        lambda facts: (
+            facts.get(f"accounts.{build_user}", "") not in ("", "hung")
+            and (not here or facts[f"accounts.{build_user}"] == here)
+        )
+    )
+    for owner, nodes in fleet.by_value("accounts.owner").items():
+        number, _, name = owner.partition(" ")
+        if name != build_user:
+            yield Finding(
+                "accounts", "error", prefix, f"belongs to {name} (uid {number})", f"belongs to {build_user}",
+                "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server", fold(nodes),
+            )  # fmt: skip

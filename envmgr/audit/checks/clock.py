@@ -1,0 +1,64 @@
+"""Every node's clock agrees with this host's, within `audit.max_skew` seconds.
+
+The node says what time it is while this host waits for its answer. A clock is off by as much as its time lies outside of
+that interval, at least: a slow connection makes the interval longer, and never a false alarm. Clocks that are apart break
+munge (Slurm), Kerberos, make, and the cache times of network file systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import Reply, fold
+
+_LATER = r"""
+own clock.later "$(date +%s.%N)"
+"""
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - every answer begins with the node's time
+    return {"prefix": _LATER}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    limit = evidence.site.audit.max_skew
+    fleet = evidence.fleet
+    off: dict[str, list[str]] = {}
+    for node in fleet.nodes:
+        own = fleet.own.get(node, {})
+        times = [seconds for key in ("began", "clock.later") if (seconds := _seconds(own.get(key, ""))) is not None]
+        if times and node in fleet.replies:
+            least, most = skew(times, fleet.replies[node])
+            if max(least, -most) > limit:
+                off.setdefault(_said(least, most), []).append(node)
+    known = [node for node in fleet.nodes if "began" in fleet.own.get(node, {})]
+    everywhere = len(known) > 1 and sum(map(len, off.values())) == len(known)
+    for said, nodes in off.items():
+        hint = f"is it this host's clock? else `chronyc -a makestep` on {fold(nodes)}"
+        yield Finding(
+            "clock", "error", "clock", said, f"at most {limit:g} s apart, by audit.max_skew",
+            hint if everywhere else "`chronyc -a makestep` on the node; does chronyd or ntpd run there?", fold(nodes),
+        )  # fmt: skip
+
+
+def skew(times: list[float], reply: Reply) -> tuple[float, float]:
+    """By how many seconds the node's clock is ahead, at least and at most. `times` are its readings while it answered.
+
+    Its first reading was made between `began` and `ended` of this host; less what passed until its last one.
+    """
+    return max(times) - reply.ended, min(times) - reply.began
+
+
+def _said(least: float, most: float) -> str:
+    way = "ahead" if least > 0 else "behind"
+    ends = sorted({round(abs(least)), round(abs(most))})
+    return f"{' to '.join(map(str, ends))} s {way}"
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,78 @@
+"""What Slurm says of each node: down, not responding, drained, failing. Only where Slurm is in use.
+
+The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out
+by somebody, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
+reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are
+Slurm's, is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+
+# Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
+_FLAGS = "*~#!%$@^-"
+_SEVERITIES: Mapping[str, Severity] = {
+    "down": "error", "error": "error", "fail": "error", "failing": "error", "inval": "error", "unknown": "error",
+    "no_respond": "error", "future": "error",
+    "drain": "warning", "draining": "warning", "drained": "warning",
+    "maint": "note", "power_down": "note", "powering_down": "note", "powered_down": "note", "power_up": "note",
+    "powering_up": "note", "reboot": "note", "reboot_requested": "note", "reboot_issued": "note",
+}  # fmt: skip
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - Slurm is asked on this host
+    return {}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    states: dict[tuple[Severity, str, str], list[str]] = {}
+    for node in evidence.nodes:
+        if node in evidence.slurm:
+            state, reason = evidence.slurm[node]
+            if severity := _severity(state):
+                states.setdefault((severity, state, reason), []).append(node)
+    for (severity, state, reason), nodes in states.items():
+        yield Finding(
+            "slurm", severity, "Slurm", f"{_words(state)}{f': {reason}' if reason else ''}", "idle, mixed or allocated",
+            _hint(state, severity, fold(nodes)), fold(nodes),
+        )  # fmt: skip
+    if unknown := _strangers(evidence):
+        hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
+        yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
+
+
+def _severity(state: str) -> Severity | None:
+    word = state.lower()
+    return "error" if "*" in word else _SEVERITIES.get(word.rstrip(_FLAGS))
+
+
+def _words(state: str) -> str:
+    word = state.rstrip(_FLAGS)
+    return f"{word}, does not respond" if "*" in state else word
+
+
+def _hint(state: str, severity: Severity, nodes: str) -> str:
+    if severity == "note":
+        return ""
+    resume = f"`scontrol update nodename={nodes} state=resume`"
+    if "*" in state:
+        return f"`systemctl restart slurmd` on the node; then {resume}"
+    return f"once that is mended: {resume}"
+
+
+def _strangers(evidence: Evidence) -> list[str]:
+    """Not those whose whole group is unknown: login nodes and file servers are not Slurm's."""
+    if not evidence.slurm:
+        return []
+    groups = [frozenset(members) for members in evidence.groups.values()]
+    grouped = frozenset(node for members in groups for node in members)
+    mixed = [members for members in groups if any(node in evidence.slurm for node in members)]
+    return [
+        node for node in evidence.nodes
+        if node not in evidence.slurm and (node not in grouped or any(node in members for members in mixed))
+    ]  # fmt: skip

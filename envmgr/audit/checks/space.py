@@ -1,0 +1,50 @@
+"""The prefix's file system has room: bytes (`policies.min_free`) and inodes (`audit.min_inodes`), by `df` on each node.
+
+Usually all nodes see one server's numbers, and the finding names them all. File systems without a fixed number of inodes
+(btrfs, some network file systems) say none, and are not asked for any. Without room a build ends half-way, and logs and
+this audit's own facts cannot be written; what is published is not touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.files import megabytes
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+# POSIX: one line for the file system with -P; counted from its end, as a source can hold spaces.
+_PREFIX = r"""
+own space.free_kb "$(df -P -k "$prefix" 2>/dev/null | awk 'NR == 2 { print $(NF - 2) }')"
+own space.inodes "$(df -P -i "$prefix" 2>/dev/null | awk 'NR == 2 { print $(NF - 4), $(NF - 2) }')"
+"""
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"prefix": _PREFIX}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    own, nodes = evidence.fleet.own, evidence.fleet.sound.nodes
+    free = {n: int(text) * 1024 for n in nodes if (text := own.get(n, {}).get("space.free_kb", "")).isdecimal()}
+    least = evidence.site.policies.min_free
+    if short := {n: count for n, count in free.items() if count < least}:
+        yield _finding(
+            evidence, f"{megabytes(min(short.values()))} free", f"{megabytes(least)}, by policies.min_free", short
+        )
+    inodes = {n: count for n in nodes if (count := _inodes(own.get(n, {}).get("space.inodes", ""))) is not None}
+    least = evidence.site.audit.min_inodes
+    if short := {n: count for n, count in inodes.items() if count < least}:
+        yield _finding(evidence, f"{min(short.values()):,} inodes free", f"{least:,}, by audit.min_inodes", short)
+
+
+def _inodes(text: str) -> int | None:
+    """Free ones; None where the file system has no count of them."""
+    total, _, free = text.partition(" ")
+    return int(free) if free.isdecimal() and total.isdecimal() and int(total) > 0 else None
+
+
+def _finding(evidence: Evidence, found: str, expected: str, nodes: Mapping[str, int]) -> Finding:
+    hint = "`envmgr gc` removes old generations and unused installs; else make the file system larger"
+    return Finding("space", "warning", str(evidence.site.prefix), found, expected, hint, fold(nodes))

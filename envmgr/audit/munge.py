@@ -1,0 +1,34 @@
+"""Decodes a node's munge credential on this host."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+from envmgr.errors import CommandError
+from envmgr.run import Runner, clean_env
+
+_SECONDS = 5.0
+# They were made with our key: what clocks and time have to do with it is not munge's fault. Source: munge.h, munge_err_t.
+_OURS = ("Success", "Expired", "Rewound", "Replayed")
+_CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]+:")
+
+
+def unmunge(credential: str, runner: Runner) -> str:
+    """What is wrong with a credential, empty when it is made with this host's key. A host without munge finds nothing wrong."""
+    program = shutil.which("unmunge", path=clean_env()["PATH"])
+    if program is None:
+        return ""
+    if not _CREDENTIAL.fullmatch(credential):
+        return "not a credential"
+    try:
+        done = runner.run([program, "-m", "-", "-k", "STATUS"], stdin=credential, timeout=_SECONDS, check=False)
+    except CommandError as error:
+        return error.message
+    said = re.search(r"^STATUS:\s*(.+?)(?: \(\d+\))?$", done.stdout, re.MULTILINE)
+    if said is None:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        return (
+            re.sub(r"^unmunge: (Error: )?", "", lines[0]) if lines else f"unmunge ended with status {done.returncode}"
+        )
+    return "" if said[1].startswith(_OURS) else said[1].lower()

@@ -2,7 +2,7 @@
 
 VENV ?= .venv
 BIN = $(VENV)/bin
-# One process a core; a node with very many does not get faster beyond eight. Tests that share a cluster stay in one process.
+# One process a core; a node with very many does not get faster beyond eight. A file of cluster tests stays in one.
 PYTEST_ARGS ?= -n auto --maxprocesses 8 --dist loadgroup
 # The cluster to walk around in: compute nodes, how the prefix reaches them (bind, sshfs, nfs); where to go, as whom.
 N ?= 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -193,6 +194,10 @@ def build(
     jobs: Annotated[
         int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")
     ] = None,
+    gate: Annotated[
+        bool | None,
+        typer.Option("--gate/--no-gate", help="Ask the last audit if all nodes can run it; else as policies.gate says."),
+    ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> None:
@@ -202,7 +207,9 @@ def build(
         from envmgr.commands.build import build
 
         count = jobs or len(os.sched_getaffinity(0))
-        return build(ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish, jobs=count)
+        return build(
+            ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish, jobs=count, gate=gate
+        )
 
     _run(verb, site, fmt, writes_prefix=not dry_run)
 
@@ -290,15 +297,37 @@ def diff(
 
 
 @app.command()
-def test(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
-    """Run the smoke tests of published entries, here."""
+def test(
+    entries: SomeEntries = None,
+    nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
+    via: Annotated[OneWay | None, typer.Option(help="On nodes, reached so; without --nodes, all groups.")] = None,
+    user: Annotated[str | None, typer.Option(help="Who runs them on nodes; never root.", metavar="NAME")] = None,
+    deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Run the smoke tests of published entries, here or on nodes.
+
+    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known.
+    """
+    here = nodes is None and via is None
 
     def verb(ctx: Context) -> Any:
-        from envmgr.commands.check import test_entries
+        from envmgr.commands.check import test_entries, test_on_nodes
 
+        if not here:
+            return test_on_nodes(
+                ctx, entries or (), nodes=nodes, user=user, deadline=deadline,
+                via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
+            )  # fmt: skip
+        if user is not None or deadline is not None:
+            raise InputError(
+                "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
+            )
         return test_entries(ctx, entries or ())
 
-    _run(verb, site, fmt, writes_prefix=os.geteuid() == 0)  # root must not run an entry's commands as root
+    # root must not run an entry's commands as root; on nodes others run them, and root's keys are needed
+    _run(verb, site, fmt, writes_prefix=here and os.geteuid() == 0)
 
 
 @app.command()
@@ -331,7 +360,7 @@ class Via(StrEnum):
 
 def _plain_file(path: Path | None) -> Path | None:
     """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
-    if path is not None and (path.is_symlink() or (path.exists() and not path.is_file())):
+    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         raise typer.BadParameter(f"{path} is there, and is not a plain file.")
     return path
 

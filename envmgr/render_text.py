@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.commands.build import BuildResult
     from envmgr.commands.catalog import CheckResult, CopyResult
-    from envmgr.commands.check import TestResult, VerifyResult
+    from envmgr.commands.check import NodeTestResult, TestResult, VerifyResult
     from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
     from envmgr.commands.list import ListResult, ShowResult
     from envmgr.commands.lock import LockCommandResult
@@ -161,6 +161,20 @@ def show_CheckResult(result: CheckResult) -> None:  # noqa: N802
 def show_TestResult(result: TestResult) -> None:  # noqa: N802
     _tests(result.tests)
     out(f"generation {result.generation}")
+
+
+def show_NodeTestResult(result: NodeTestResult) -> None:  # noqa: N802
+    for test in result.tests:
+        fastest, slowest = f"{test.fastest:.1f}", f"{test.seconds:.1f}"
+        known = test.detail if test.status == "skipped" else f"{fastest}{f'-{slowest}' * (slowest != fastest)} s"
+        out(f"{test.entry} {test.test}: {test.status} on {test.nodes} ({known})")
+        if test.status == "failed":
+            for line in test.detail.splitlines()[-12:]:
+                out(f"  {line}")
+    for missing in result.missing:
+        out(f"{missing.status}: {missing.nodes}: {missing.reason}")
+    way = "Slurm" if result.via == "slurm" else result.via
+    out(f"generation {result.generation}, on {counted(result.count, 'nodes')} by {way}, as {result.user}")
 
 
 def show_VerifyResult(result: VerifyResult) -> None:  # noqa: N802

@@ -132,11 +132,10 @@ def test_hung_prefix_hangs_no_login_and_drains_no_node(sshfs_cluster: Cluster) -
     cluster = sshfs_cluster
     with set_up(cluster) as wanted:
         with hung(cluster, "c1"):
-            for command in ("echo on $ENVMGR_AWAY", "bash -lc 'echo on $ENVMGR_AWAY'", "csh -c 'echo on $ENVMGR_AWAY'"):
-                start = time.monotonic()
-                done = cluster.exec("login", ["ssh", "c1", command], user="alice")
-                assert time.monotonic() - start < 4
-                assert (done.stdout.split()[::3], done.stderr) == (["on", "hung"], "")
+            start = time.monotonic()
+            done = cluster.exec("login", ["ssh", "c1", "bash -lc 'echo on $ENVMGR_AWAY'"], user="alice")
+            assert time.monotonic() - start < 4
+            assert (done.stdout.split()[::3], done.stderr) == (["on", "hung"], "")
             done = cluster.sh("login", "srun -w c1 /bin/bash -c 'echo on $ENVMGR_AWAY'", "alice")
             assert done.stdout.split()[::3] == ["on", "hung"]
         cluster.wait_idle()

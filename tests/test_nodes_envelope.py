@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-
 from pathlib import Path
 
 import pytest
@@ -236,7 +235,7 @@ def test_unwrap_undoes_a_terminals_line_ends_and_keeps_the_scripts_own() -> None
         (answer(b"x", nonce="feedbeef"), f"the answer of another run (feedbeef, asked by {NONCE})"),
         (answer(b"x" * 5000, limit=4096), "the answer is longer than 4,096 bytes"),
         (answer(b"x" * (5 << 20), limit=4 << 20), "the answer is longer than 4 MB"),
-        (end_mark(NONCE) + b"0:99--\n", "no answer among 38 bytes of output, which begin \"--envmgr:0123456789abcdef:end:…\""),
+        (end_mark(NONCE) + b"0:99--\n", 'no answer among 38 bytes of output, which begin "--envmgr:0123456789abcdef:end:…"'),
     ],
 )  # fmt: skip
 def test_unwrap_says_what_is_wrong_in_one_line(output: bytes, reason: str) -> None:

@@ -211,23 +211,29 @@ def test_ansible_groups_of_the_real_program(tmp_path: Path, monkeypatch: pytest.
         assert "missing.ini" in str(caught.value)
 
 
+SAYS_NOT = "error[groups-unreadable]: `{}` does not say which nodes there are\n  {}"
+NO_ANSIBLE = (
+    "error[groups-unreadable]: `ansible-inventory` is not installed here\n\n"
+    "hint: pip install 'envmgr[ansible]', or name the nodes"
+)
+ANSIBLE_FAILS = SAYS_NOT.format(
+    "ansible-inventory", "`{bin}/ansible-inventory --list` failed: exit status 4\n  ERROR! no inventory"
+)
+ANSIBLE_BABBLES = SAYS_NOT.format("ansible-inventory", "its output: Expecting value: line 1 column 1 (char 0)")
+SINFO_FAILS = SAYS_NOT.format(
+    "sinfo", "`{bin}/sinfo -h -o %R|%N` failed: exit status 1\n  Unable to contact slurm controller"
+)
+
+
 @pytest.mark.parametrize(
     ("texts", "expression", "message"),
     [
-        ({}, "@ansible:gpu", "error[groups-unreadable]: `ansible-inventory` is not installed here\n\n"
-         "hint: pip install 'envmgr[ansible]', or name the nodes"),
-        ({"ansible_inventory": "echo 'ERROR! no inventory' >&2; exit 4"}, "@ansible:gpu",
-         "error[groups-unreadable]: `ansible-inventory` does not say which nodes there are\n"
-         "  `{bin}/ansible-inventory --list` failed: exit status 4\n  ERROR! no inventory"),
-        ({"ansible_inventory": "echo nonsense"}, "@ansible:gpu",
-         "error[groups-unreadable]: `ansible-inventory` does not say which nodes there are\n"
-         "  its output: Expecting value: line 1 column 1 (char 0)"),
-        ({"sinfo": "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1"}, "@slurm:all",
-         "error[groups-unreadable]: `sinfo` does not say which nodes there are\n"
-         "  `{bin}/sinfo -h -o %R|%N` failed: exit status 1\n"
-         "  slurm_load_partitions: Unable to contact slurm controller"),
+        ({}, "@ansible:gpu", NO_ANSIBLE),
+        ({"ansible_inventory": "echo 'ERROR! no inventory' >&2; exit 4"}, "@ansible:gpu", ANSIBLE_FAILS),
+        ({"ansible_inventory": "echo nonsense"}, "@ansible:gpu", ANSIBLE_BABBLES),
+        ({"sinfo": "echo 'Unable to contact slurm controller' >&2; exit 1"}, "@slurm:all", SINFO_FAILS),
     ],
-)  # fmt: skip
+)
 def test_groups_unreadable_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: dict[str, str], expression: str, message: str
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import envmgr
 
 ROOT = Path(__file__).parents[1]
-DATA = ("modulefiles", "recipes", "easyconfigs")
+DATA = ("modulefiles", "recipes", "easyconfigs", "nodesetup")
 
 
 def pip(*argv: str | Path) -> None:

@@ -26,9 +26,15 @@ def unmunge(credential: str, runner: Runner) -> str:
     except CommandError as error:
         return error.message
     said = re.search(r"^STATUS:\s*(.+?)(?: \(\d+\))?$", done.stdout, re.MULTILINE)
-    if said is None:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        return (
-            re.sub(r"^unmunge: (Error: )?", "", lines[0]) if lines else f"unmunge ended with status {done.returncode}"
-        )
-    return "" if said[1].startswith(_OURS) else said[1].lower()
+    if said is not None:
+        return "" if said[1].startswith(_OURS) else _lower(said[1])
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return (
+        _lower(re.sub(r"^unmunge: (Error: )?", "", lines[0]))
+        if lines
+        else f"unmunge ended with status {done.returncode}"
+    )
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

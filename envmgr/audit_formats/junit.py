@@ -27,8 +27,9 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 def result_text(result: AuditResult) -> str:
     checks = dict.fromkeys([*result.checks, *(f.check for f in result.findings)])
-    missing = _missing(result)
-    suites = [_suite(check, list(_cases(check, result, missing)), result.finished) for check in checks]
+    nodes = expand(result.nodes)
+    missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
+    suites = [_suite(c, list(_cases(c, result.findings, nodes, missing)), result.finished) for c in checks]
     if result.exit_code == 3:
         suites.insert(0, _could_not(_why_not(result), "", result.finished))
     return _document(suites, result.seconds)
@@ -39,15 +40,17 @@ def error_text(error: EnvmgrError, *, now: float) -> str:
     return _document([_could_not(f"{error.reference}: {error.message}", error.render(), now)], 0)
 
 
-def _cases(check: str, result: AuditResult, missing: frozenset[str]) -> Iterable[ET.Element]:
+def _cases(
+    check: str, all_findings: Iterable[Finding], all_nodes: Iterable[str], missing: frozenset[str]
+) -> Iterable[ET.Element]:
     by_nodes: dict[str, list[Finding]] = {}
-    for finding in result.findings:
+    for finding in all_findings:
         if finding.check == check:
             by_nodes.setdefault(finding.nodes, []).append(finding)
     for nodes, findings in by_nodes.items():
         yield _case(check, nodes or "here", findings)
     told = {node for nodes in by_nodes for node in expand(nodes)}
-    well = [node for node in expand(result.nodes) if node not in told]
+    well = [node for node in all_nodes if node not in told]
     if answered := [node for node in well if node not in missing]:
         yield _case(check, fold(answered), ())
     if silent := [node for node in well if node in missing]:
@@ -78,12 +81,6 @@ def _lines(finding: Finding) -> Iterable[str]:
     yield f"{finding.severity}[{finding.check}] {finding.nodes or 'here'}: {finding.where}"
     rows = {"found": finding.found, "expected": finding.expected, "hint": finding.hint}
     yield from (f"  {name:<9} {text}" for name, text in rows.items() if text)
-
-
-def _missing(result: AuditResult) -> frozenset[str]:
-    """Nodes that answered in no way at all."""
-    answered = {node for asked in result.asked for node in expand(asked.answered)}
-    return frozenset(expand(result.nodes)) - answered
 
 
 def _why_not(result: AuditResult) -> str:

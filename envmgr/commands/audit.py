@@ -111,7 +111,8 @@ def explain(check: str) -> ExplainResult:
 
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:
-    return {name.replace("_", "-"): get_check(name) for name in names} if names else all_checks()
+    """The named ones or all; that every node answers is always looked at: silence is no agreement."""
+    return {name.replace("_", "-"): get_check(name) for name in ("nodes", *names)} if names else all_checks()
 
 
 def _with_times(site: Site, node_timeout: float | None, deadline: float | None) -> Site:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from envmgr.commands import Context, logged
+from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_wanted, plan_for
 from envmgr.errors import EnvmgrError, InputError
@@ -19,7 +20,10 @@ from envmgr.smoke import SmokeOutcome
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """`generation` is None when nothing was published; `built` are the entries whose install was made in this run."""
+    """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
+
+    `gate` is what the last audit's facts say against the entries, where it did not stop the build.
+    """
 
     schema: ClassVar[str] = "envmgr.build/1"
     steps: tuple[Step, ...]
@@ -31,6 +35,7 @@ class BuildResult:
     generation: int | None
     parent: int | None
     log: str | None
+    gate: tuple[str, ...] = ()
 
 
 def build(
@@ -41,11 +46,12 @@ def build(
     dry_run: bool = False,
     publish: bool = True,
     jobs: int = 1,
+    gate: bool | None = None,
 ) -> BuildResult:
     """Build and publish the named entries and what they depend on.
 
     `jobs` is how many installs are made side by side. One failure keeps `current` as it is; other installs are finished
-    and kept, and reused by the next run.
+    and kept, and reused by the next run. `gate` asks the last audit if the nodes can run them; None is as the site says.
 
     Raises:
         InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
@@ -58,8 +64,11 @@ def build(
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
+    fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
+    requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
+    said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
     if dry_run or plan.nothing_to_do or (not publish and not plan.to_build):
-        return BuildResult(plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None)
+        return BuildResult(plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None, said)
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
     can_write(ctx.site)
@@ -71,11 +80,11 @@ def build(
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
         if not publish:
-            return BuildResult(plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log))
+            return BuildResult(plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said)
         facts = {name: e.facts for name, e in ensured.items()}
         published, tests = publish_wanted(inner, wanted, plan, facts, fresh=built, reason=f"build {' '.join(names)}")
     return BuildResult(
-        plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log)
+        plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log), said
     )
 
 

@@ -1,7 +1,8 @@
-"""`envmgr test` and `envmgr verify`: does what is published still work, and is it still what was built?"""
+"""`envmgr test`, here or on nodes, and `envmgr verify`: does what is published still work, and is it still what was built?"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,6 +12,8 @@ from envmgr.finding import Finding
 from envmgr.generation import GenerationRecord, published_spec, read_specs
 from envmgr.lmod import find_lmod
 from envmgr.names import parse_entry
+from envmgr.nodes import fold, resolve_nodes
+from envmgr.nodesmoke import Missing, NodeOutcome, Way, choose_account, look_at_prefix, run_on_nodes
 from envmgr.realise import verify_install
 from envmgr.smoke import SmokeOutcome, run_smoke_tests
 
@@ -24,6 +27,27 @@ class TestResult:
     @property
     def exit_code(self) -> int:
         return 1 if any(t.status == "failed" for t in self.tests) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTestResult:
+    """`tests` as on one machine, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is wall-clock."""
+
+    schema: ClassVar[str] = "envmgr.test/1"
+    generation: int
+    tests: tuple[NodeOutcome, ...]
+    nodes: str
+    count: int
+    via: Way
+    user: str
+    missing: tuple[Missing, ...]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        if any(t.status == "failed" for t in self.tests):
+            return 1
+        return 3 if self.missing else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +74,43 @@ def test_entries(ctx: Context, names: Sequence[str]) -> TestResult:
         spec = published_spec(specs[name]).spec
         outcomes += run_smoke_tests(spec, folder / "modules", folder / "lmodrc.lua", lmod, ctx.runner, ctx.reporter)
     return TestResult(current.number, tuple(outcomes))
+
+
+def test_on_nodes(
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    nodes: str | None,
+    via: Way | None,
+    user: str | None,
+    deadline: float | None,
+) -> NodeTestResult:
+    """Run the smoke tests of published entries on `nodes` (None: all groups), as an ordinary user, through the published modules.
+
+    `deadline` is wall-clock seconds for everything, the site's if None.
+
+    Raises:
+        InputError: `test-user`; unknown nodes or entries.
+        EnvmgrError: `mount-lost` where the prefix hangs here.
+    """
+    began = time.monotonic()
+    way: Way = via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
+    account = choose_account(ctx.site, way, user)
+    chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
+    look_at_prefix(ctx.site, ctx.runner)
+    current, chosen = _chosen(ctx, names)
+    folder = ctx.prefix.generation(current.number)
+    specs = read_specs(ctx.prefix, current.number)
+    tests, missing = run_on_nodes(
+        chosen_nodes, [published_spec(specs[name]).spec for name in dict.fromkeys(chosen)],
+        folder / "modules", folder / "lmodrc.lua",
+        site=ctx.site, via=way, account=account, lmod=find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner),
+        runner=ctx.runner, reporter=ctx.reporter, deadline=deadline or ctx.site.transport.deadline,
+    )  # fmt: skip
+    return NodeTestResult(
+        current.number, tests, fold(chosen_nodes), len(chosen_nodes), way, account.user, missing,
+        round(time.monotonic() - began, 3),
+    )  # fmt: skip
 
 
 def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:

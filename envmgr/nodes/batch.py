@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from envmgr.errors import InputError
 from envmgr.nodes import slurm
 from envmgr.nodes.envelope import Answer, end_mark, marked, unwrap, wrap
-from envmgr.nodes.fanout import Fan, reply_now
+from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import check_names
 from envmgr.nodes.tools import tool, tool_env
@@ -157,9 +157,9 @@ class _Jobs:
 
     def run(self) -> None:
         tool("sbatch")
-        self._states = slurm.node_states(self._runner)
+        self._states, broken = slurm.states_or_reason(self._runner, self._deadline)
         for node in list(self._waiting):
-            if gone := slurm.why_not(self._states, node):
+            if gone := broken or slurm.why_not(self._states, node):
                 self._waiting.remove(node)
                 self._on_reply(reply_now(node, "unreachable", gone))
         try:
@@ -262,7 +262,9 @@ class _Jobs:
 
     def _collect(self, job: _Job) -> None:
         limit = self._limit + _AROUND
-        sent = wrap(_COLLECT.format(nonce=self.nonce), self.nonce, limit=limit, timeout=self._timeout, hard=False)
+        sent = wrap(
+            _COLLECT.format(nonce=self.nonce), self.nonce, limit=limit, timeout=self._timeout + NODES_OWN, hard=False
+        )
         argv = (
             *self._prefix, tool("srun"), "--quiet", f"--jobid={job.number}", "--overlap", "-N1", "-n1", "-w", job.node,
             "--export=NONE", "--chdir=/", "--mpi=none", "/bin/sh", "-s",

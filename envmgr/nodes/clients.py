@@ -28,7 +28,8 @@ _ERRORS = 1 << 13  # bytes kept of stderr: its end
 _LINGER = 0.5  # seconds a process may live on after its answer, or after its output ended
 _POLITE = 1.0  # seconds between SIGTERM and SIGKILL for a `gentle` one
 
-Ending = Literal["exit", "overflow", "timeout", "deadline", "dropped"]
+# `dropped`: the loop itself ends, with an exception.
+Ending = Literal["exit", "overflow", "timeout", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Client(EngineClient):  # type: ignore[misc]
         self.started = time.monotonic()
         self.whole_at: float | None = None
         self._on_end = on_end
+        self._told = False
         self._taken = 0
         self._sent = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,12 +130,15 @@ class Client(EngineClient):  # type: ignore[misc]
 
     def end(self, ending: Ending) -> None:
         self.ending = ending
+        self._told = True
         self.abort()
 
     def _close(self, abort: bool, timeout: bool) -> None:  # noqa: ARG002 - ClusterShell's signature
         """The engine has let go of it: see that the process ends, and tell. Never waits long."""
         process = self._process
         assert process is not None
+        if abort and not self._told:
+            self.ending = "dropped"
         self._drain()
         if not abort:
             with suppress(subprocess.TimeoutExpired):

@@ -22,6 +22,7 @@ from envmgr.site import Site
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop
 
+NODES_OWN = 5.0  # seconds after us that a node itself ends what nobody waits for any more
 _AROUND = 1 << 20  # bytes that a node may print beside its answer: banners
 
 
@@ -61,12 +62,11 @@ def ask_nodes(
     nonce = scratch_nonce or secrets.token_hex(8)
     node_limit = site.transport.node_timeout if timeout is None else timeout
     whole_limit = site.transport.deadline if deadline is None else deadline
-    sent = wrap(script, nonce, limit=limit, timeout=min(node_limit, whole_limit), hard=via == "ssh").encode(
-        "utf-8", "surrogateescape"
-    )
+    most = min(node_limit, whole_limit) + NODES_OWN
+    sent = wrap(script, nonce, limit=limit, timeout=most, hard=via == "ssh").encode("utf-8", "surrogateescape")
     way: Way
     if via == "slurm":
-        way = slurm.SlurmWay(site, runner, nonce, user=user, timeout=node_limit)
+        way = slurm.SlurmWay(site, runner, nonce, user=user, timeout=node_limit, deadline=whole_limit)
     else:
         way = SshWay(site, user=user, fresh=fresh or len(todo) > site.transport.fanout)
     fan = Fan(site, runner, on_reply, nonce, deadline=whole_limit)
@@ -168,13 +168,8 @@ class Fan:
         self._on_reply = on_reply
         self._deadline = deadline
         self._start = time.monotonic()
-        self._quiet = False
         self._over: list[Client] = []
         self._retried: set[str] = set()
-
-    @property
-    def seconds_left(self) -> float:
-        return self._deadline - (time.monotonic() - self._start)
 
     def ask(self, nodes: Sequence[str], call: Callable[[str], Call | Reply], way: Way) -> None:
         """Until every node has its reply. Raises Interrupted; what `on_reply` raises comes through, with all ended."""
@@ -194,21 +189,15 @@ class Fan:
                 "command-missing", "cannot run a command for every node", context=str(error),
                 hint="a smaller `transport.fanout` in site.yaml needs fewer processes and files",
             ) from None  # fmt: skip
-        finally:
-            self._quiet = True
         for client in self._over:
-            self._on_reply(self._judge(client, "deadline"))
+            self._on_reply(self._judge(client))
         for node in self.todo:
             self._on_reply(reply_now(node, "unreachable", f"not asked: the deadline of {self._deadline:g} s was over"))
 
     def _tick(self) -> None:
-        try:
-            self._runner.raise_if_cancelled()
-            if self.seconds_left <= 0:
-                raise _DeadlineOver  # noqa: TRY301
-        except BaseException:
-            self._quiet = True
-            raise
+        self._runner.raise_if_cancelled()
+        if time.monotonic() - self._start > self._deadline:
+            raise _DeadlineOver
         now = time.monotonic()
         for client in [*self.running.values(), *self.aside]:
             client.look(now)
@@ -217,7 +206,7 @@ class Fan:
         self._stop_when_done()
 
     def fill(self) -> None:
-        while self.todo and len(self.running) < self.width and not self._quiet:
+        while self.todo and len(self.running) < self.width:
             made = self._call(self.todo[0])
             self.todo.popleft()
             if isinstance(made, Reply):
@@ -234,7 +223,7 @@ class Fan:
 
         def ended(client: Client) -> None:
             self.aside.remove(client)
-            if not self._quiet:
+            if client.ending != "dropped":
                 on_end(client)
 
         self.aside.append(self._loop.start(call, ended))
@@ -242,7 +231,7 @@ class Fan:
     def _ended(self, client: Client) -> None:
         node = client.call.node
         self.running.pop(node, None)
-        if self._quiet:
+        if client.ending == "dropped":
             self._over.append(client)
             return
         if client.ending == "exit" and node not in self._retried and (argv := self._way.again(client)) is not None:
@@ -251,7 +240,7 @@ class Fan:
             self._retried.add(node)
             self.running[node] = self._loop.start(replace(client.call, argv=argv), self._ended)
             return
-        self._on_reply(self._judge(client, client.ending))
+        self._on_reply(self._judge(client))
         self.fill()
         self._stop_when_done()
 
@@ -259,18 +248,18 @@ class Fan:
         if not (self.running or self.aside or self.todo or self.more):
             self._loop.stop()
 
-    def _judge(self, client: Client, ending: str) -> Reply:
+    def _judge(self, client: Client) -> Reply:
         answer = unwrap(client.output, self.nonce)
         if answer.status == "answered":
             return _reply(client, "answered", answer.reason, answer.text)
         started = begun(client.output, self.nonce)
         took = client.ended - client.began
-        if ending == "overflow":
+        if client.ending == "overflow":
             what = "its answer has no end" if started else "no answer among it"
             return _reply(client, "silent", f"cut off after {size(len(client.output))} of output: {what}")
-        if ending in {"timeout", "deadline"}:
+        if client.ending in {"timeout", "dropped"}:
             half = "no answer" if answer.reason.startswith(("no answer", "half an answer: 0 ")) else answer.reason
-            over = f": the deadline of {self._deadline:g} s was over" if ending == "deadline" else ""
+            over = f": the deadline of {self._deadline:g} s was over" if client.ending == "dropped" else ""
             return _reply(client, "silent", f"{half} in {client.call.timeout if not over else took:.3g} s{over}")
         return _reply(client, *self._way.explain(client, answer, begun=started))
 

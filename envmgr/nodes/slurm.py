@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.nodes.reply import Status
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.run import Runner
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from envmgr.nodes.clients import Client
     from envmgr.nodes.envelope import Answer
 
-_ASK = 30.0  # seconds that sinfo, squeue or scancel may take
+_ASK = 20.0  # seconds that sinfo may take
+_CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
 # Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES.
 _GONE = re.compile(r"(down|drain|fail|error|unknown|power|reboot|future|perfctrs).*", re.IGNORECASE)
 
@@ -33,15 +34,24 @@ def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
     return all(shutil.which(name, path=path) is not None for name in ("srun", "sbatch", "sinfo"))
 
 
-def node_states(runner: Runner) -> dict[str, tuple[str, str]]:
+def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str, str]]:
     """node -> (state, reason; "" for none), by one `sinfo`. A node of several partitions comes once.
 
     Raises EnvmgrError when sinfo is missing or fails.
     """
     argv = [tool("sinfo"), "-h", "-N", "-o", "%N|%T|%E"]
-    lines = runner.run(argv, env=tool_env(), timeout=_ASK).stdout.splitlines()
+    lines = runner.run(argv, env=tool_env(), timeout=timeout).stdout.splitlines()
     found = [line.split("|", 2) for line in lines if line.count("|") >= 2]
     return {node.strip(): (state.strip(), "" if why.strip() == "none" else why.strip()) for node, state, why in found}
+
+
+def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[str, str]], str]:
+    """As `node_states`; where Slurm does not say, why no node can be asked. EnvmgrError `command-missing`."""
+    try:
+        return node_states(runner, timeout=min(timeout, _ASK)), ""
+    except CommandError as error:
+        said = reason(error.stderr.encode())
+        return {}, f"Slurm: {said or error.message}"
 
 
 def why_not(states: Mapping[str, tuple[str, str]], node: str) -> str:
@@ -71,29 +81,32 @@ def cancel_jobs(nonce: str) -> None:
     """No job and no step of this run stays, also when we were interrupted."""
     with suppress(EnvmgrError):
         Runner().run(  # one of its own: the caller's may be cancelled
-            [tool("scancel"), "--quiet", f"--name={job_name(nonce)}"], env=tool_env(), timeout=_ASK, check=False
+            [tool("scancel"), "--quiet", f"--name={job_name(nonce)}"], env=tool_env(), timeout=_CANCEL, check=False
         )
 
 
 class SlurmWay:
     """One `srun` per node: with one for all of them, a dead node fails it for everybody."""
 
-    def __init__(self, site: Site, runner: Runner, nonce: str, *, user: str | None, timeout: float) -> None:
+    def __init__(
+        self, site: Site, runner: Runner, nonce: str, *, user: str | None, timeout: float, deadline: float
+    ) -> None:
         self.env = tool_env()
         self._site = site
         self._runner = runner
         self._nonce = nonce
         self._patience = max(1, math.ceil(site.transport.connect_timeout))
-        self._timeout = timeout
+        self._timeout, self._deadline = timeout, deadline
         self._states: dict[str, tuple[str, str]] = {}
+        self._broken = ""
         self._prefix = as_user(user, self.env)
 
     def prepare(self, nodes: Sequence[str]) -> None:  # noqa: ARG002 - one question for all
         tool("srun")
-        self._states = node_states(self._runner)
+        self._states, self._broken = states_or_reason(self._runner, self._deadline)
 
     def argv(self, node: str) -> tuple[str, ...] | str:
-        if gone := why_not(self._states, node):
+        if gone := self._broken or why_not(self._states, node):
             return gone
         return (
             *self._prefix, tool("srun"), "--quiet", "-N1", "-n1", "-w", node,
@@ -123,7 +136,7 @@ class SlurmWay:
 def reason(errors: bytes) -> str:
     """Slurm's first error in plain words; what follows it is its consequence."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    said = [re.sub(r"^(srun|sbatch): (error: )?", "", line) for line in lines]
+    said = [re.sub(r"^(srun|sbatch|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]
     wrong = [text for text, line in zip(said, lines, strict=True) if "error:" in line]
     return (wrong or said or [""])[0]
 
@@ -135,6 +148,6 @@ def as_user(user: str | None, env: dict[str, str]) -> tuple[str, ...]:
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        raise EnvmgrError("command-missing", f"the user `{user}` does not exist here") from None
+        raise InputError("unknown-user", f"the user `{user}` does not exist here") from None
     env |= {"HOME": entry.pw_dir, "USER": user, "LOGNAME": user}
     return (tool("runuser"), "-u", user, "--")

@@ -42,9 +42,9 @@ class Done:
 class Cluster:
     """`nodes` compute nodes, a login node and a file server; everything of it in `folder`, which must not exist.
 
-    `share` is how the prefix reaches the nodes: `bind` has no cache and cannot hang, `sshfs` is read-only (the login
-    node has the server's disk), `nfs` is a real NFSv3 server with attributes cached 3 s. `mount_options` is for the client, as words (`-A 1 -E 1` of
-    nfsfuse.c, `-o dcache_timeout=5` of sshfs), or for the bind mount (`nosuid`).
+    `share` is how the prefix reaches the nodes: `bind` has no cache and cannot hang; `sshfs` is read-only (the login node
+    has the server's disk); `nfs` is a real NFSv3 server, with attributes cached 3 s. `mount_options` is for the client, as
+    words (`-A 1 -E 1` of nfsfuse.c, `-o dcache_timeout=5` of sshfs), or for the bind mount (`nosuid`).
     The cluster lives as long as its owner, the process that called `up`, unless `detached`.
     """
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 # hangs in the kernel cannot be killed, and `timeout` and `wait` hang with it. FILE is made from "$0", the probe's own file.
 APART = r"""
 apart() {
-  apart_left=$(($1 * 20))
+  apart_left=$(($1 * 50))
   apart_file=$2
   shift 2
   rm -f "$apart_file.rc"
@@ -21,7 +21,7 @@ apart() {
       kill "$apart_child" 2>/dev/null
       return 124
     fi
-    sleep 0.05
+    sleep 0.02
     apart_left=$((apart_left - 1))
   done
   read -r apart_status <"$apart_file.rc"

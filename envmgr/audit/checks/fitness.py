@@ -159,7 +159,7 @@ def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
             found.setdefault(_outcome(entry, requires, each), []).extend(each.nodes)
         if missing:
             found.setdefault(_UNKNOWN, []).extend(missing)
-        ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+        ordered = sorted(found.items(), key=lambda item: (-len(item[1]), not item[0][0], item[0]))
         rows += [MatrixRow(entry, fold(nodes), fit, reasons) for (fit, reasons), nodes in ordered]
     return tuple(rows)
 

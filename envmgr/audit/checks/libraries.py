@@ -101,14 +101,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 lacking.setdefault(library, []).extend(group.nodes)
                 needed_by.setdefault(library, files.split(" ", 1)[0])
         together: dict[tuple[str, ...], list[str]] = {}
-        for library, nodes in lacking.items():
-            together.setdefault(tuple(nodes), []).append(library)
-        for nodes, libraries in together.items():
-            others = [node for node in looked.nodes if node not in nodes]
+        for library, without in lacking.items():
+            together.setdefault(tuple(without), []).append(library)
+        for lacking_nodes, libraries in together.items():
+            others = [node for node in looked.nodes if node not in lacking_nodes]
             yield Finding(
                 "libraries", "error" if others else "warning", entry, short(f"no {', '.join(libraries)}"),
                 f"what {needed_by[libraries[0]]} needs{f', as on {fold(others)}' if others else ''}",
-                f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install", fold(nodes),
+                f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install", fold(lacking_nodes),
             )  # fmt: skip
 
 

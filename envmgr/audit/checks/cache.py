@@ -1,0 +1,133 @@
+"""Lmod's cache of the published generation is on every node, byte for byte, and Lmod uses it.
+
+Without the cache Lmod reads every modulefile at each command, which is slow on a network file system; with another cache it
+lists and loads what is not published. So its files are compared with the generation's record by sha256; none may be older
+than the cache's time stamp (Lmod then ignores it) and none may be there that was not published (Lmod prefers a compiled one).
+In the ordinary user's login shell Lmod must name this cache (through the generation's lmodrc.lua, which the check rc-files
+looks at), must not ignore caches, and must load by it (LMOD_CACHED_LOADS). Other caches that Lmod names are compared between
+nodes: an old one hides new modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Published, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+# Lmod compares whole seconds. Source: Lmod's src/Cache.lua, l_readCacheFile.
+_PREFIX = r"""
+if cd "$generation/spider" 2>/dev/null; then
+  for cache_file in *; do
+    [ ! -f "$cache_file" ] || printf '%s %s\n' "$(sum <"$cache_file" 2>/dev/null)" "$cache_file"
+  done | lines cache.files
+  cache_stamp=$(stat -c %Y timestamp 2>/dev/null)
+  for cache_file in spiderT*; do
+    [ "$(stat -c %Y "$cache_file" 2>/dev/null || echo 0)" -ge "${cache_stamp:-0}" ] || printf '%s\n' "$cache_file"
+  done | lines cache.outdated
+  cd /
+else
+  put cache.files ""
+fi
+"""
+
+_LOGIN = (
+    LMOD_CONFIG
+    + r"""
+if [ -n "${LMOD_CMD-}" ] && lmod_config; then
+  put cache.ignored "$(lmod_value configT.spdr_ignore)"
+  put cache.loads "$(lmod_value configT.spdr_loads)"
+  printf '%s\n' "$lmod_config" | sed -n 's/^cache\.[0-9]*\.1=//p' | LC_ALL=C sort -u | lines cache.folders
+  case :${MODULEPATH-}: in *":$generation/modules:"* | *":$generation/modules/:"*) put cache.ours yes ;; esac
+  case "
+$lmod_config
+" in *"=$generation/lmodrc.lua
+"*) put cache.named yes ;; esac
+fi
+"""
+)
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:
+    return {"prefix": _PREFIX, "login": _LOGIN} if plan.number is not None else {}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    published = evidence.published
+    if published is None:
+        return
+    current = f"generations/{published.record.number:04d}"
+    fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
+    # Where the record itself is another, that is told by the check of generations.
+    copies = (published.record_sha256, None)
+    yield from _files(fleet.only(lambda facts: facts.get("generation.record") in copies), published)
+    yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
+    yield from _others(evidence.shells, evidence)
+
+
+def _files(fleet: Fleet, published: Published) -> Iterator[Finding]:
+    wanted = {path: sha256 for path, sha256 in published.record.files.items() if path.startswith("spider/")}
+    fleet = fleet.only(lambda facts: "cache.files" in facts)
+    paths = {path for group in fleet.groups for path in _found(group.facts)}
+    for path in sorted({*wanted, *paths} if wanted else ()):
+        where = f"{path} of generation {published.record.number}"
+        for found, nodes in fleet.by(lambda facts, path=path: _found(facts).get(path, "-")).items():  # type: ignore[misc]
+            if found == wanted.get(path, "-"):
+                continue
+            expected = f"sha256 {wanted[path][:12]}, as published" if path in wanted else "only what was published"
+            said = "is not there" if found == "-" else f"other content ({found[:12]})" if found else "cannot be read"
+            hint = "is it a copy of the prefix? else `envmgr publish` makes a new generation, with a cache of its own"
+            yield Finding(
+                "cache", "error", where, said if path in wanted else "was not published", expected, hint, fold(nodes)
+            )  # fmt: skip
+    for names, nodes in fleet.by_value("cache.outdated").items():
+        yield Finding(
+            "cache", "warning", f"spider of generation {published.record.number}",
+            f"older than its time stamp, so Lmod ignores it: {', '.join(names.splitlines())}", "times as published",
+            "a copy that did not keep times? `rsync -a` and `cp -p` keep them", fold(nodes),
+        )  # fmt: skip
+
+
+def _found(facts: Facts) -> dict[str, str]:
+    lines = (line.partition(" ") for line in facts.get("cache.files", "").splitlines() if line)
+    return {f"spider/{name}": sha256 for sha256, _, name in lines}
+
+
+def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Finding]:
+    """Where the generation is in MODULEPATH and its rc file was read; else that is told by other checks."""
+    fleet = fleet.only(lambda facts: facts.get("cache.ours") == "yes" and facts.get("cache.named") == "yes")
+    who = f"{evidence.plan.user}'s login shell"
+    unused = fleet.only(lambda facts: folder not in facts.get("cache.folders", "").splitlines())
+    if unused.nodes:
+        yield Finding(
+            "cache", "warning", who, f"Lmod does not use {folder}", "the published generation's cache",
+            "on the node: `module --config` lists the rc files and the caches", fold(unused.nodes),
+        )  # fmt: skip
+    which = "which start-up file sets it? compare /etc/profile.d and /etc/environment"
+    for key, right, name in (("cache.ignored", "no", "LMOD_IGNORE_CACHE"), ("cache.loads", "yes", "LMOD_CACHED_LOADS")):
+        for value, nodes in fleet.by_value(key).items():
+            if value != right:
+                yield Finding("cache", "warning", who, f"{name} is {value}", right, which, fold(nodes))
+
+
+def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Caches outside the generations, node against node."""
+    fleet = fleet.only(lambda facts: "cache.loads" in facts)
+    generations = f"{evidence.site.prefix}/generations/"
+    folders = {f for group in fleet.groups for f in _folders(group.facts) if not f.startswith(generations)}
+    for folder in sorted(folders):
+        values = fleet.by(lambda facts, folder=folder: "yes" if folder in _folders(facts) else "no")  # type: ignore[misc]
+        right, *others = values
+        for value in others:
+            found = f"Lmod {'also uses' if value == 'yes' else 'does not use'} the cache {folder}"
+            yield Finding(
+                "cache", "warning", f"{evidence.plan.user}'s login shell", found,
+                f"{'that one too' if right == 'yes' else 'not that one'}, as on {fold(values[right])}",
+                "`module --config` lists the rc files: one of them names it in scDescriptT", fold(values[value]),
+            )  # fmt: skip
+
+
+def _folders(facts: Facts) -> list[str]:
+    return facts.get("cache.folders", "").splitlines()

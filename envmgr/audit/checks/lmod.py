@@ -1,0 +1,222 @@
+"""Lmod itself is the same on every node: its version, its Lua, its configuration, its SitePackage.lua.
+
+Asked in the ordinary user's login shell, of Lmod's own `--config_json` and of the LMOD_* variables of that shell. The version
+must be the one that made the published generation's cache; another one may write and read caches in another way, and
+resolves versions by other rules. Settings are compared between nodes that have the same version, by the names of the
+variables that set them; what differs between healthy nodes (host name, terminal, home) is left out, and so is what other
+checks look at: the rc files and the caches. SitePackage.lua and lmod_config.lua are compared by their content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._folding import drift, short
+from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+# Left out of the settings: what belongs to the machine, the terminal or the home, and what is told on its own.
+_LOGIN = (
+    LMOD_CONFIG
+    + r"""
+if [ -n "${LMOD_CMD-}" ]; then
+  if lmod_config; then
+    put lmod.version "$(lmod_value configT.lmodV)"
+    put lmod.lua "$(lmod_value configT.luaV)"
+    printf '%s\n' "$lmod_config" | sed -n 's/^configT\.//p' | sed 's/^\(tcl_version=[0-9]*\.[0-9]*\).*/\1/' |
+      grep -v -E '^(uname|os_name|shell|lua_term_A|lang|usrCacheDir|lmodV|luaV|rc|modRC|numSC|spdr_ignore|spdr_loads)=' |
+      lines lmod.settings
+    for lmod_key in sitePkg lmod_cfg nag z01_admin; do
+      lmod_file=$(lmod_value "configT.$lmod_key")
+      [ ! -f "$lmod_file" ] || printf '%s %s %s\n' "$lmod_key" "$(sum <"$lmod_file" 2>/dev/null)" "$lmod_file"
+    done | lines lmod.files
+  else
+    put lmod.broken "$(printf '%s\n' "$lmod_said" | grep . | head -n 2 | cut -c1-300)"
+  fi
+  awk 'BEGIN { for (name in ENVIRON) if (name ~ /^LMOD_/) print name "=" ENVIRON[name] }' | LC_ALL=C sort | grep -v -E \
+    '^LMOD_(CMD|DIR|PKG|ROOT|RC|VERSION|CACHED_LOADS|IGNORE_CACHE|MODULERCFILE|MODULERC|sys|arch|FAMILY_.*|SETTARG_.*|FULL_SETTARG.*)=' |
+    lines lmod.variables
+fi
+"""
+)
+
+# The name in --config_json -> the variable that sets it. Source: Lmod's src/Configuration.lua, 8.6.19 and 9.x.
+_VARIABLES = {
+    "allowRoot": "LMOD_ALLOW_ROOT_USE",
+    "allowTCL": "LMOD_ALLOW_TCL_MFILES",
+    "autoSwap": "LMOD_AUTO_SWAP",
+    "avail_style": "LMOD_AVAIL_STYLE",
+    "case": "LMOD_CASE_INDEPENDENT_SORTING",
+    "colorize": "LMOD_COLORIZE",
+    "configDir": "LMOD_CONFIG_DIR",
+    "disable1N": "LMOD_DISABLE_SAME_NAME_AUTOSWAP",
+    "disp_av_ext": "LMOD_AVAIL_EXTENSIONS",
+    "dotConfOnly": "LMOD_USE_DOT_CONFIG_ONLY",
+    "dot_files": "LMOD_USE_DOT_FILES",
+    "dsConflicts": "LMOD_DOWNSTREAM_CONFLICTS",
+    "dupPaths": "LMOD_DUPLICATE_PATHS",
+    "dynamicC": "LMOD_DYNAMIC_SPIDER_CACHE",
+    "exactMatch": "LMOD_EXACT_MATCH",
+    "expMCmd": "LMOD_EXPORT_MODULE",
+    "extendDflt": "LMOD_EXTENDED_DEFAULT",
+    "fastTCL": "LMOD_FAST_TCL_INTERP",
+    "fileIgnPatt": "LMOD_FILE_IGNORE_PATTERNS",
+    "hiddenItalic": "LMOD_HIDDEN_ITALIC",
+    "ksh_support": "LMOD_KSH_SUPPORT",
+    "lang_site": "LMOD_SITE_MSG_FILE",
+    "ld_lib_path": "LMOD_LD_LIBRARY_PATH",
+    "ld_preload": "LMOD_LD_PRELOAD",
+    "lfsV": "the LuaFileSystem version",
+    "lmod_cfg": "LMOD_CONFIG_LOCATION",
+    "lua_cpath": "the LUA_CPATH built in",
+    "lua_path": "the LUA_PATH built in",
+    "lua_term": "lua-term",
+    "mAutoHndl": "MODULES_AUTO_HANDLING",
+    "mpath_av": "LMOD_MPATH_AVAIL",
+    "mpath_init": "LMOD_MODULEPATH_INIT",
+    "mpath_root": "MODULEPATH_ROOT",
+    "nag": "LMOD_ADMIN_FILE",
+    "pager": "LMOD_PAGER",
+    "pager_opts": "LMOD_PAGER_OPTS",
+    "path_hash": "LMOD_HASHSUM_PATH",
+    "path_lua": "the path of Lua",
+    "pin_v": "LMOD_PIN_VERSIONS",
+    "pkg": "the Pkg class",
+    "prefix": "Lmod's prefix",
+    "prefix_site": "SITE_CONTROLLED_PREFIX",
+    "prpnd_blk": "LMOD_PREPEND_BLOCK",
+    "redirect": "LMOD_REDIRECT",
+    "settarg": "LMOD_SETTARG_FULL_SUPPORT",
+    "siteName": "LMOD_SITE_NAME",
+    "sitePkgPrepend": "LMOD_SITEPACKAGE_PREPEND",
+    "sysDfltM": "LMOD_SYSTEM_DEFAULT_MODULES",
+    "sysName": "LMOD_SYSTEM_NAME",
+    "syshost": "LMOD_SYSHOST",
+    "tcl_version": "the Tcl version",
+    "terse_decorate": "LMOD_TERSE_DECORATIONS",
+    "tm_ancient": "LMOD_ANCIENT_TIME",
+    "tm_short": "LMOD_SHORT_TIME",
+    "tm_threshold": "LMOD_THRESHOLD",
+    "tmod_find1st": "LMOD_TMOD_FIND_FIRST",
+    "tmod_rule": "LMOD_TMOD_PATH_RULE",
+    "tracing": "LMOD_TRACING",
+}
+_NOT_SET = "not set"
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"login": _LOGIN}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    for said, nodes in evidence.shells.by_value("lmod.broken").items():
+        yield Finding(
+            "lmod", "error", "Lmod", f"does not tell its configuration: {short(said) or 'it says nothing'}", "an Lmod that works",
+            "on the node: `module --config`", fold(nodes),
+        )  # fmt: skip
+    fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
+    yield from _versions(fleet, evidence)
+    for version in fleet.by(_full_version):
+        alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
+        yield from _settings(alike)
+        yield from _files(alike)
+
+
+def _full_version(facts: Facts) -> str:
+    lua = facts.get("lmod.lua", "")
+    return facts.get("lmod.version", "") + (f" ({lua})" if lua else "")
+
+
+def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    published = evidence.published
+    maker = published.record.tools.get("lmod", "") if published is not None else ""
+    versions = fleet.by_value("lmod.version")
+    right = maker or next(iter(versions), "")
+    on = {version: fold(nodes) for version, nodes in versions.items()}
+    for text, nodes in fleet.by(_full_version).items():
+        version = text.partition(" ")[0]
+        if version == right:
+            continue
+        expected = f"{right}, as on {on[right]}" if right in on else f"{right}, which made the published generation's cache"
+        hint = "install the same Lmod on every node"
+        if maker and right not in on:
+            hint += "; if this is the new one, publish once more on a host that has it"
+        yield Finding("lmod", "warning", "version", f"Lmod {text}", expected, hint, fold(nodes))
+    for version in versions:
+        alike = fleet.only(lambda facts, version=version: facts.get("lmod.version") == version)  # type: ignore[misc]
+        yield from drift(
+            "lmod", "Lua", alike, "lmod.lua", hint="install the same Lua and Lmod on every node", say=lambda lua: lua or "unknown"
+        )  # fmt: skip
+
+
+def _settings(fleet: Fleet) -> Iterator[Finding]:
+    """What differs between nodes of one version, by name."""
+    for name in sorted({name for group in fleet.groups for name in _settings_of(group.facts)}):
+        values = fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
+        right, *others = values
+        for value in others:
+            yield Finding(
+                "lmod", "warning", "settings", f"{name} is {short(value)}", f"{short(right)}, as on {fold(values[right])}",
+                "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod", fold(values[value]),
+            )  # fmt: skip
+
+
+def _settings_of(facts: Facts) -> dict[str, str]:
+    """variable -> value: as Lmod takes it where it tells, else as the shell has it."""
+    found = {}
+    for line in facts.get("lmod.variables", "").splitlines():
+        name, _, value = line.partition("=")
+        found[name] = value or _NOT_SET
+    for line in facts.get("lmod.settings", "").splitlines():
+        name, _, value = line.partition("=")
+        if name not in _FILES:
+            known = _VARIABLES.get(name, name)
+            found[known] = _NOT_SET if value in ("", "<empty>") else value
+    return found
+
+
+# What is compared by its content; a path that differs alone is Lmod lying elsewhere.
+_FILES = {
+    "sitePkg": "SitePackage.lua",
+    "lmod_cfg": "lmod_config.lua",
+    "nag": "Lmod's list of messages",
+    "z01_admin": "Lmod's list of messages",
+}
+
+
+def _files(fleet: Fleet) -> Iterator[Finding]:
+    for what in dict.fromkeys(_FILES.values()):
+        values = fleet.by(lambda facts, what=what: _files_of(facts).get(what, ("", ""))[0])  # type: ignore[misc]
+        right, *others = values
+        for value in others:
+            paths = fleet.by(lambda facts, what=what, value=value: _path_of(facts, what, value))  # type: ignore[misc]
+            for path, nodes in paths.items():
+                yield Finding(
+                    "lmod", "error" if what != "Lmod's list of messages" else "warning", what,
+                    f"another one ({value[:12]}): {path}" if value else "the standard one" if what == "SitePackage.lua" else "none",
+                    f"{_shown(what, right)}, as on {fold(values[right])}",
+                    "copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder" if what == "SitePackage.lua"
+                    else "copy it to every node, or remove it", fold(nodes),
+                )  # fmt: skip
+
+
+def _shown(what: str, value: str) -> str:
+    if value:
+        return f"sha256 {value[:12]}"
+    return "the standard one" if what == "SitePackage.lua" else "none"
+
+
+def _path_of(facts: Facts, what: str, value: str) -> str | None:
+    found, path = _files_of(facts).get(what, ("", ""))
+    return path if found == value else None
+
+
+def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:
+    """what -> (sha256, path). Lmod's own SitePackage.lua is told as `standard`, which is no file."""
+    found = {}
+    for line in facts.get("lmod.files", "").splitlines():
+        key, sha256, path = line.split(" ", 2)
+        found[_FILES[key]] = (sha256, path)
+    return found

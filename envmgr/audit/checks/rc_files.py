@@ -1,0 +1,128 @@
+"""The same rc files on every node: those that Lmod reads at its start, and the modulerc files.
+
+Lmod reads, in this order: its own init/lmodrc.lua, lmodrc.lua in the folder beside it, in /etc/lmod and in /etc, then
+~/.lmodrc.lua (told by the check user-files), then what LMOD_RC names. Each may name further caches. The published
+generation's lmodrc.lua must be among them, with the published content: it names the cache. modulerc files
+(LMOD_MODULERCFILE, and .modulerc, .modulerc.lua and .version in MODULEPATH's folders outside the prefix) set defaults and
+hide modules. A file that one node reads and another does not, or reads with other content, is a finding. Lmod's own
+init/lmodrc.lua is compared between nodes with the same version of Lmod only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+
+# Lines `SHA256 PATH`, in the order in which Lmod reads them.
+_LOGIN = (
+    LMOD_CONFIG
+    + r"""
+rc_real() { (command cd -P -- "${1%/*}" 2>/dev/null && printf '%s/%s\n' "$PWD" "${1##*/}") || printf '%s\n' "$1"; }
+rc_line() { printf '%s %s\n' "$(sum <"$1" 2>/dev/null)" "$2"; }
+if [ -n "${LMOD_CMD-}" ] && lmod_config; then
+  rc_own=$(rc_real "${LMOD_CMD%/*}/../init/lmodrc.lua")
+  put rc_files.lmod "$(lmod_value configT.lmodV)"
+  printf '%s\n' "$lmod_config" | sed -n 's/^rcfileA\.\([0-9]*\)=/\1 /p' | LC_ALL=C sort -n | while read -r rc_number rc_file; do
+    case $(rc_real "$rc_file") in
+      "$HOME/.lmodrc.lua" | "$(rc_real "$HOME/.lmodrc.lua")") ;;
+      "$rc_own") rc_line "$rc_own" init/lmodrc.lua ;;
+      *)
+        case $rc_file in
+          */libexec/../../*) rc_line "$rc_file" "$(rc_real "$rc_file")" ;;
+          *) rc_line "$rc_file" "$rc_file" ;;
+        esac
+        ;;
+    esac
+  done | lines rc_files.read
+  put rc_files.variable "${LMOD_RC-}"
+  {
+    lmod_value configT.modRC | tr : '\n'
+    printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep . | LC_ALL=C sort -u | while read -r rc_folder; do
+      case $rc_folder in
+        "$prefix"/*) ;;
+        *) printf '%s\n' "$rc_folder/.modulerc.lua" "$rc_folder/.modulerc" "$rc_folder/.version" ;;
+      esac
+    done
+  } | while read -r rc_file; do
+    [ ! -f "$rc_file" ] || rc_line "$rc_file" "$rc_file"
+  done | lines rc_files.modulerc
+  case :${MODULEPATH-}: in *":$generation/modules:"* | *":$generation/modules/:"*) put rc_files.ours yes ;; esac
+fi
+"""
+)
+_OWN = "init/lmodrc.lua"
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:
+    return {"login": _LOGIN if plan.number is not None else "generation=/none\n" + _LOGIN}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
+    ours = ""
+    if evidence.published is not None:
+        ours = f"{evidence.site.prefix}/generations/{evidence.published.record.number:04d}/lmodrc.lua"
+        yield from _ours(ours, fleet, evidence.published.record.files.get("lmodrc.lua", ""))
+    hint = "remove it, or put the same on every node"
+    other_rc = _paths(fleet, "rc_files.read", lambda path: path not in (ours, _OWN) and not _of_prefix(path, evidence))
+    yield from _compared(other_rc, "rc_files.read", fleet, "Lmod reads it on this node only", hint)
+    for version in fleet.by_value("rc_files.lmod"):
+        alike = fleet.only(lambda facts, version=version: facts["rc_files.lmod"] == version)  # type: ignore[misc]
+        yield from _compared([_OWN], "rc_files.read", alike, "", f"install Lmod {version} once more: the file is Lmod's own")
+    modulerc = _paths(fleet, "rc_files.modulerc", lambda path: True)
+    yield from _compared(
+        modulerc, "rc_files.modulerc", fleet, "it sets defaults, or hides modules, on this node only",
+        f"{hint}; LMOD_MODULERCFILE may name it",
+    )  # fmt: skip
+
+
+def _of_prefix(path: str, evidence: Evidence) -> bool:
+    """An rc file of another generation: a shell that is pinned to it, which is told by the check of contexts."""
+    return path.startswith(f"{evidence.site.prefix}/generations/")
+
+
+def _ours(path: str, fleet: Fleet, sha256: str) -> Iterator[Finding]:
+    fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
+    unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
+    for value, nodes in unread.by_value("rc_files.variable", default="").items():
+        yield Finding(
+            "rc-files", "warning", path, f"Lmod does not read it: LMOD_RC is {value or 'not set'}", "LMOD_RC names it",
+            f"`envmgr node-setup --apply --nodes {fold(nodes)}`", fold(nodes),
+        )  # fmt: skip
+    for found, nodes in fleet.by(lambda facts: _files(facts, "rc_files.read").get(path)).items():
+        if sha256 and found != sha256:
+            yield Finding(
+                "rc-files", "error", path, _content(found), f"sha256 {sha256[:12]}, as published",
+                "the node has a copy of the prefix, not the prefix: mount it", fold(nodes),
+            )  # fmt: skip
+
+
+def _paths(fleet: Fleet, key: str, wanted: Callable[[str], bool]) -> list[str]:
+    return sorted({path for group in fleet.groups for path in _files(group.facts, key) if wanted(path)})
+
+
+def _compared(paths: list[str], key: str, fleet: Fleet, alone: str, hint: str) -> Iterator[Finding]:
+    """For each path: not there, or there with one content, as on most nodes."""
+    for path in paths:
+        values = fleet.by(lambda facts, path=path: _files(facts, key).get(path, "-"))  # type: ignore[misc]
+        right, *others = values or ["-"]
+        for value in others:
+            found = "not read" if value == "-" else alone if right == "-" else _content(value)
+            expected = "not there" if right == "-" else "read" if value == "-" else f"content {right[:12]}"
+            yield Finding(
+                "rc-files", "warning", path, found, f"{expected}, as on {fold(values[right])}", hint, fold(values[value])
+            )  # fmt: skip
+
+
+def _content(sha256: str) -> str:
+    return f"other content ({sha256[:12]})" if sha256 else "it cannot be read"
+
+
+def _files(facts: Facts, key: str) -> dict[str, str]:
+    """path -> sha256, in the order in which they are read."""
+    lines = (line.partition(" ") for line in facts.get(key, "").splitlines())
+    return {path: sha256 for sha256, _, path in lines}

@@ -1,0 +1,124 @@
+"""What the users' own files change: `conda init`, a stale cache of Lmod's, ~/.lmodrc.lua and ~/.modulerc.
+
+Looked at in login shells, for root and for the ordinary user. A `conda init` (or `mamba init`) block in a start-up file, the
+user's or the system's, puts conda's own python first in every new shell: before that of the modules which are loaded
+already, in a job for example. Where `auto_activate_base: false` is in ~/.condarc it puts only the conda command there, which
+is a note. Lmod writes a cache of its own into the home (~/.lmod.d/.cache, ~/.cache/lmod since 8.7) when reading the modules
+took long, and believes it for a day: where it is older than the modules it is about, new modules are hidden from that
+user. ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.audit.shell import context_key
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+
+# Lines `KIND FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. A cache in use is one
+# that Lmod takes (l_readCacheFile of its src/Cache.lua): younger than LMOD_ANCIENT_TIME, and newer than a system cache of the
+# same folder.
+_CONTEXT = (
+    LMOD_CONFIG
+    + r"""
+user_files_conda() {
+  conda_kind=conda
+  ! grep -q -s -E '^ *auto_activate(_base)? *: *([Ff]alse|no|off)' "$HOME/.condarc" "$HOME/.conda/.condarc" || conda_kind=conda-off
+  for file in "$HOME"/.bashrc "$HOME"/.bash_profile "$HOME"/.bash_login "$HOME"/.profile "$HOME"/.zshrc "$HOME"/.zprofile \
+    "$HOME"/.zshenv "$HOME"/.cshrc "$HOME"/.tcshrc "$HOME"/.login /etc/profile /etc/bash.bashrc /etc/bashrc /etc/csh.cshrc \
+    /etc/zshrc /etc/zsh/zshrc /etc/profile.d/*.sh /etc/profile.d/*.csh; do
+    if grep -q -s '^# >>> conda initialize >>>' "$file"; then
+      printf '%s %s\n' "$conda_kind" "$file"
+    elif grep -q -s '^# >>> mamba initialize >>>' "$file"; then
+      printf 'mamba %s\n' "$file"
+    fi
+  done
+}
+user_files_cache() {
+  folder=$HOME/.lmod.d/.cache
+  ! grep -q -s '\.cache/lmod' "${LMOD_CMD%/*}/myGlobals.lua" || folder=$HOME/.cache/lmod
+  [ -d "$folder" ] && [ ! -e "$folder/invalidated" ] && [ -z "${LMOD_IGNORE_CACHE-}" ] || return 0
+  for file in "$folder"/spiderT*.lua; do
+    [ -s "$file" ] || continue
+    case $file in *.old.lua) continue ;; esac
+    made=$(stat -c %Y "$file")
+    [ "$(($(date +%s) - made))" -lt "${LMOD_ANCIENT_TIME:-86400}" ] || continue
+    printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep . | while read -r modules; do
+      grep -q -F "[\"$modules\"]" "$file" && [ -n "$(find "$modules/" -newer "$file" 2>/dev/null | head -n 1)" ] || continue
+      ! user_files_covered "$modules" "$made" || continue
+      printf 'cache %s|%s\n' "$file" "$modules"
+    done
+  done
+}
+user_files_covered() {
+  lmod_config || return 1
+  printf '%s\n' "$lmod_config" | sed -n 's/^cache\.[0-9]*\.1=//p' | while read -r system; do
+    grep -q -s -F "[\"$1\"]" "$system/spiderT.lua" && [ "$(stat -c %Y "$system/spiderT.lua")" -ge "$2" ] && echo yes
+  done | grep -q yes
+}
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
+  (
+    IFS=' 	
+'
+    user_files_conda
+    for file in "$HOME/.lmodrc.lua" "$HOME/.modulerc" "$HOME/.modulerc.lua"; do
+      [ ! -f "$file" ] || printf 'own %s\n' "$file"
+    done
+    [ -z "${LMOD_CMD-}" ] || user_files_cache
+  ) 2>/dev/null | while read -r kind file; do
+    case $file in
+      "${HOME%/}"/*) file="~/${file#"${HOME%/}/"}" ;;
+    esac
+    printf '%s %s\n' "$kind" "$file"
+  done | lines user_files
+fi
+"""
+)
+
+
+def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+    return {"context": _CONTEXT}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    """One finding a file, however many contexts told of it."""
+    found: dict[Finding, dict[str, None]] = {}
+    for context, account, fleet in evidence.contexts():
+        user = evidence.plan.user if account == "user" else "root"
+        for lines, nodes in fleet.by_value(f"{context_key(context, account)}user_files").items():
+            for line in lines.splitlines():
+                found.setdefault(_finding(line, user), {}).update(dict.fromkeys(nodes))
+    for finding, of in found.items():
+        yield _on(finding, tuple(of))
+
+
+def _on(finding: Finding, nodes: tuple[str, ...]) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, nodes=fold(nodes))
+
+
+def _finding(line: str, user: str) -> Finding:
+    kind, _, file = line.partition(" ")
+    file, _, modules = file.partition("|")
+    where = f"~{user}/{file[2:]}" if file.startswith("~/") else file
+    if kind == "cache":
+        folder = where.rpartition("/")[0]
+        return Finding(
+            "user-files", "warning", where, f"{user}'s own cache, which Lmod uses, is older than the modules in {modules}",
+            "no cache, or a newer one", f"`rm -r {folder}` as {user}; a system cache of these modules would keep Lmod from it",
+        )  # fmt: skip
+    if kind == "own":
+        return Finding("user-files", "note", where, f"changes what Lmod does for {user}", "no such file", f"is it meant? else remove it, as {user}")
+    severity: Severity = "note" if kind == "conda-off" else "warning"
+    tool = "mamba" if kind == "mamba" else "conda"
+    found = f"a `{tool} init` block: conda's python comes before that of modules in new shells"
+    if kind == "conda-off":
+        found = "a `conda init` block; base is not activated by itself"
+    undo = "`conda init --reverse`" if tool == "conda" else "`mamba shell deinit`"
+    if file.startswith("~/"):
+        return Finding("user-files", severity, where, found, "no such block", f"{undo} as {user}")
+    return Finding("user-files", severity, where, found, "no such block", f"{undo[:-1]} --system` as root" if tool == "conda" else f"{undo} as root")

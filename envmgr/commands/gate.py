@@ -1,0 +1,146 @@
+"""The gate of `envmgr build`: can the nodes that the last audit saw run what is about to be built?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from envmgr.commands import Context
+from envmgr.errors import EnvmgrError
+from envmgr.fitness import FleetFacts, NodeFacts, facts_file, numbers, read_node_facts, unfit, without_gpu
+from envmgr.nodes import fold
+from envmgr.recipe import Requires
+from envmgr.target import CPU_ORDER
+
+Mode = Literal["off", "warn", "refuse"]
+
+OLD_DAYS = 30.0
+_NO_GROUP = "in no group"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """Nodes (folded) of one group that cannot run an entry, and why."""
+
+    entry: str
+    group: str
+    nodes: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.entry}, {self.group}: {self.reason} ({self.nodes})"
+
+
+def choose_mode(asked: bool | None, policy: Mode) -> Mode:
+    """`--gate` without a policy refuses."""
+    if asked is None:
+        return policy
+    return "off" if not asked else "refuse" if policy == "off" else policy
+
+
+def pass_gate(ctx: Context, requirements: Mapping[str, Requires], mode: Mode) -> tuple[str, ...]:
+    """Say what speaks against building the entries; returns it, a line each.
+
+    Raises EnvmgrError `gate-no-facts`, `gate-unfit` and `node-facts-damaged` where the mode is to refuse.
+    """
+    if mode == "off" or not requirements:
+        return ()
+    warnings: tuple[str, ...] = ()
+    try:
+        fleet = _known_facts(ctx)
+        warnings = (*_old(fleet), *_nowhere(requirements, fleet))
+        _require_fit(requirements, fleet)
+    except EnvmgrError as error:
+        if mode == "refuse":
+            raise
+        warnings = tuple(dict.fromkeys((error.message, *error.context, *warnings)))
+    for warning in warnings:
+        ctx.reporter.say(f"warning: {warning}")
+    return warnings
+
+
+def _known_facts(ctx: Context) -> FleetFacts:
+    fleet = read_node_facts(ctx.prefix)
+    if fleet is None or not fleet.seen:
+        raise EnvmgrError(
+            "gate-no-facts", "no audit has told yet what the nodes can run", context=f"nothing in {facts_file(ctx.prefix)}",
+            hint="`envmgr audit`, then build; `--no-gate` builds without asking",
+        )  # fmt: skip
+    return fleet
+
+
+def _require_fit(requirements: Mapping[str, Requires], fleet: FleetFacts) -> None:
+    found = unfit_nodes(requirements, fleet)
+    if found:
+        entries = ", ".join(dict.fromkeys(item.entry for item in found))
+        since = time.strftime("%Y-%m-%d", time.gmtime(min(seen.time for seen in fleet.seen)))
+        raise EnvmgrError(
+            "gate-unfit", f"not every node can run {entries}",
+            context=[*map(str, found), f"lowest common denominator: {common_denominator(fleet)}", f"audited since {since}", *_old(fleet)],
+            hint="require less, or mend the nodes and `envmgr audit`; `--no-gate` builds all the same",
+        )  # fmt: skip
+
+
+def unfit_nodes(requirements: Mapping[str, Requires], fleet: FleetFacts) -> tuple[Unfit, ...]:
+    """By entry, group of the site and reason."""
+    known = fleet.by_node()
+    groups = {name: [n for n in nodes if n in known] for name, nodes in fleet.groups.items()}
+    grouped = {node for nodes in groups.values() for node in nodes}
+    groups[_NO_GROUP] = [node for node in known if node not in grouped]
+    found = []
+    for entry, requires in requirements.items():
+        reasons = {node: unfit(requires, facts) for node, facts in known.items()}
+        for group, nodes in groups.items():
+            by_reason: dict[str, list[str]] = {}
+            for node in nodes:
+                for reason in reasons[node]:
+                    by_reason.setdefault(reason, []).append(node)
+            found += [Unfit(entry, group, fold(bad), reason) for reason, bad in by_reason.items()]
+    return tuple(found)
+
+
+def common_denominator(fleet: FleetFacts) -> str:
+    """The least of everything, with the nodes that have no more: what an entry may require to run wherever it can."""
+    known = fleet.by_node()
+    parts = []
+    for name, value, order in _ASPECTS:
+        values = {node: found for node, facts in known.items() for found in [value(facts)] if found}
+        if values:
+            least = min(values.values(), key=order)
+            parts.append(f"{name} {least} ({fold(node for node, found in values.items() if found == least)})")
+    return ", ".join(parts)
+
+
+def _least_capability(facts: NodeFacts) -> str:
+    return min((capability for _, capability in facts.gpus if capability), key=numbers, default="")
+
+
+_ASPECTS: tuple[tuple[str, Callable[[NodeFacts], str], Callable[[str], tuple[int, ...]]], ...] = (
+    ("driver", lambda facts: facts.driver, numbers),
+    ("compute capability", _least_capability, numbers),
+    ("glibc", lambda facts: facts.glibc, numbers),
+    ("CPU level", lambda facts: facts.cpu_level, lambda level: (CPU_ORDER.get(level, 0),)),
+)
+
+
+def _nowhere(requirements: Mapping[str, Requires], fleet: FleetFacts) -> tuple[str, ...]:
+    """Where no node has a GPU nothing is refused: modules load there, too. But it is said."""
+    known = fleet.by_node().values()
+    return tuple(
+        f"{entry} needs a GPU, and no node that the last audit saw has an NVIDIA driver"
+        for entry, requires in requirements.items()
+        if known and all(without_gpu(requires, facts) for facts in known)
+    )
+
+
+def _old(fleet: FleetFacts) -> tuple[str, ...]:
+    now = time.time()
+    old = [seen for seen in fleet.seen if now - seen.time > OLD_DAYS * 86400]
+    if not old:
+        return ()
+    days = round((now - min(seen.time for seen in old)) / 86400)
+    return (
+        f"{fold(n for seen in old for n in seen.nodes)}: last audited up to {days} days ago; `envmgr audit` looks again",
+    )

@@ -1,0 +1,286 @@
+"""Smoke tests on nodes: each entry's own commands where its users will run them, as an ordinary user; equal ends folded."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from envmgr.audit.expect import look_here
+from envmgr.audit.model import Evidence, Facts, Plan, Stage
+from envmgr.audit.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.finding import Finding
+from envmgr.lmod import Lmod
+from envmgr.modulespec import ModuleSpec
+from envmgr.nodes import Reply, ask_nodes, fold
+from envmgr.nodesmoke.script import Job, jobs_of, node_script, seconds_of
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.smoke import SKIPS, SmokeOutcome, detail_of, ending, no_end
+
+Way = Literal["ssh", "slurm"]
+
+_AROUND = 8.0  # seconds that a node needs after the last test's time is over, at most
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutcome(SmokeOutcome):
+    """How one test ended on `nodes` (folded), alike on all. `seconds` is the slowest node's time, `fastest` the fastest's."""
+
+    nodes: str
+    fastest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Nodes (folded) of which not everything is known.
+
+    `silent` and `unreachable` are as in `Reply`; `hung`: the prefix does not answer, or a test cannot be ended; `unfit`: no
+    test can be run there; `late`: not all tests were run.
+    """
+
+    nodes: str
+    status: Literal["silent", "unreachable", "hung", "unfit", "late"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who runs the tests, and as whom the nodes are asked (None: as the site says)."""
+
+    user: str
+    login: str | None
+
+
+def choose_account(site: Site, via: Way, named: str | None) -> Account:
+    """The ordinary user: `named`, else `audit.user`, else the build user, where we may become others; else the connecting one.
+
+    Raises:
+        InputError: `test-user` for root, and for somebody whom we cannot become.
+        InputError: `unknown-user` for a step's user who does not exist here.
+    """
+    if named == "root":
+        raise InputError(
+            "test-user", "smoke tests are not run as root", context="--user root", hint="name an ordinary user"
+        )
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    ordinary = named or site.audit.user or site.build_user or "nobody"
+    if via == "slurm":
+        if os.geteuid() != 0:
+            if named not in {None, me}:
+                raise InputError("test-user", f"only root can start a Slurm step of {named}", context=f"you are {me}")
+            return Account(me, None)
+        try:
+            pwd.getpwnam(ordinary)
+        except KeyError:
+            raise InputError("unknown-user", f"the user `{ordinary}` does not exist here") from None
+        return Account(ordinary, ordinary)
+    login = site.transport.user or me
+    if login == "root" or site.transport.become:
+        return Account(ordinary, None)
+    return Account(named or login, named)
+
+
+def look_at_prefix(site: Site, runner: Runner) -> None:
+    """EnvmgrError `mount-lost` where this host's prefix hangs, before anything of ours hangs on it."""
+    if look_here([], _plan(site, ""), runner)["gate"] == "hung":
+        raise EnvmgrError(
+            "mount-lost",
+            f"{site.prefix} does not answer on this host",
+            hint="mount it again, or test from another host",
+        )
+
+
+def run_on_nodes(
+    nodes: Sequence[str],
+    specs: Sequence[ModuleSpec],
+    modules: Path,
+    lmodrc: Path,
+    *,
+    site: Site,
+    via: Way,
+    account: Account,
+    lmod: Lmod,
+    runner: Runner,
+    reporter: Reporter,
+    deadline: float,
+) -> tuple[tuple[NodeOutcome, ...], tuple[Missing, ...]]:
+    """Every test of every entry on every node; one node's tests run one after the other.
+
+    A node is told to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
+    node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
+    """
+    end = time.monotonic() + deadline
+    jobs = jobs_of(specs, modules, lmodrc, lmod)
+    folding = _Folding(jobs, deadline)
+    fit = list(nodes)
+    if via == "slurm" and site.transport.via != "slurm":
+        gate = join_probes([], _plan(site, account.user), stages=())
+        with reporter.stage("look", total=len(nodes), unit="nodes") as stage:
+            looked: dict[str, Reply] = {}
+
+            def look(reply: Reply) -> None:
+                looked[reply.node] = reply
+                stage.update(len(looked), detail=reply.node)
+
+            ask_nodes(
+                nodes, gate, site=site, via="ssh", runner=runner, on_reply=look,
+                timeout=min(site.transport.node_timeout, GATE_SECONDS + _AROUND), deadline=deadline,
+            )  # fmt: skip
+        fit = [node for node in nodes if folding.admit(looked[node])]
+    left = max(1.0, end - time.monotonic())
+    seconds = max(1.0, min(seconds_of(jobs), left - _AROUND))
+    whole = seconds + GATE_SECONDS + _AROUND
+    part = _Part(node_script(jobs, seconds=seconds))
+    script = join_probes([part], _plan(_waiting(site, seconds + _AROUND), account.user), stages=("prefix",))
+    with reporter.stage("tests", total=len(fit), unit="nodes") as stage:
+
+        def take(reply: Reply) -> None:
+            folding.take(reply)
+            stage.update(folding.taken, detail=reply.node)
+
+        ask_nodes(
+            fit, script, site=site, via=via, runner=runner, on_reply=take, timeout=whole, deadline=left,
+            user=account.login, fresh=True,
+        )  # fmt: skip
+    return folding.outcomes(), folding.missing()
+
+
+def _plan(site: Site, user: str) -> Plan:
+    return Plan(site, user, None, (), {}, "")
+
+
+def _waiting(site: Site, seconds: float) -> Site:
+    """The site with a `node_timeout` that lets a probe's part take `seconds`: see `join_probes`."""
+    timeout = (seconds + GATE_SECONDS) / 0.8 + 1
+    return site.model_copy(update={"transport": site.transport.model_copy(update={"node_timeout": timeout})})
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The tests as a part of a probe: it looks at the prefix first, and leaves behind what hangs."""
+
+    script: str
+
+    def probe(self, _plan: Plan) -> Mapping[Stage, str]:
+        return {"prefix": self.script}
+
+    def judge(self, _evidence: Evidence) -> Iterable[Finding]:
+        return ()
+
+
+@dataclass(slots=True)
+class _Folding:
+    """Takes replies as they come; what is kept of a node is how its tests ended."""
+
+    jobs: Sequence[Job]
+    deadline: float
+    taken: int = 0
+    _ends: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = field(default_factory=dict)
+    _missing: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def admit(self, reply: Reply) -> bool:
+        """Whether the node may get a Slurm step, by its answer over ssh."""
+        if reply.status != "answered":
+            self._miss(reply.node, reply.status, f"no step was started: over ssh first: {reply.reason}")
+            return False
+        return self._gate(reply.node, read_answer(reply.text)[0], "no step was started: ")
+
+    def take(self, reply: Reply) -> None:
+        self.taken += 1
+        if reply.status != "answered":
+            self._miss(reply.node, reply.status, reply.reason)
+            return
+        facts, own, _ = read_answer(reply.text)
+        if not self._gate(reply.node, facts, ""):
+            return
+        if unfit := facts.get("unfit"):
+            self._miss(reply.node, "unfit", unfit)
+            return
+        unknown: list[Job] = []
+        stuck = ""
+        for job in self.jobs:
+            if (how := _how(job, facts, own)) is not None:
+                seconds = _milliseconds(own.get(f"{job.key}.ms", "")) / 1000
+                self._ends.setdefault(job.key, {}).setdefault(how, []).append((reply.node, seconds))
+            elif by := facts.get(f"{job.key}.stuck"):
+                what = "the prefix does not answer" if by == "prefix" else "a process of it outlives SIGKILL"
+                stuck = f"{_name(job)}: {what}"
+            else:
+                unknown.append(job)
+        rest = ", ".join(map(_name, unknown[:3])) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
+        if stuck:
+            self._miss(reply.node, "hung", stuck + (f"; not run: {rest}" if rest else ""))
+        elif rest:
+            self._miss(reply.node, "late", f"the deadline of {self.deadline:g} s was over before the end of {rest}")
+
+    def _gate(self, node: str, facts: Facts, before: str) -> bool:
+        gate = facts.get("gate", "")
+        if gate == "hung":
+            self._miss(node, "hung", f"{before}the prefix does not answer")
+        elif gate != "ok":
+            self._miss(
+                node, "unfit", before + (f"the prefix cannot be used: {gate}" if gate else "no sense in its answer")
+            )
+        return gate == "ok"
+
+    def _miss(self, node: str, status: str, reason: str) -> None:
+        self._missing.setdefault((status, reason), []).append(node)
+
+    def outcomes(self) -> tuple[NodeOutcome, ...]:
+        """By test; of one test the commonest end first."""
+        found = []
+        for job in self.jobs:
+            for (status, detail), ended in sorted(
+                self._ends.get(job.key, {}).items(), key=lambda i: (-len(i[1]), i[0])
+            ):
+                times = [seconds for _, seconds in ended]
+                found.append(
+                    NodeOutcome(
+                        job.entry, job.test.name, status, detail, max(times),  # type: ignore[arg-type]
+                        fold(node for node, _ in ended), min(times),
+                    )
+                )  # fmt: skip
+        return tuple(found)
+
+    def missing(self) -> tuple[Missing, ...]:
+        return tuple(
+            Missing(fold(nodes), status, reason)  # type: ignore[arg-type]
+            for (status, reason), nodes in sorted(self._missing.items())
+        )
+
+
+def _name(job: Job) -> str:
+    return f"{job.entry} `{job.test.name}`"
+
+
+def _how(job: Job, facts: Facts, own: Facts) -> tuple[str, str] | None:
+    """Status and detail of one test; None where it was not run to its end."""
+    if skip := facts.get(f"{job.key}.skip"):
+        return "skipped", SKIPS.get(skip, skip)
+    status = facts.get(f"{job.key}.rc", "")
+    if status == "timeout":
+        end = no_end(job.test)
+    elif status.isdigit():
+        end = ending(int(status))
+    else:
+        return None
+    return ("failed" if end else "passed"), detail_of(_plain(job, facts.get(f"{job.key}.out", ""), own), end)
+
+
+def _plain(job: Job, output: str, own: Facts) -> str:
+    """Without what differs from node to node for no reason of the test: so that equal failures fold."""
+    if scratch := own.get("scratch"):
+        folder = f"{scratch}/{job.key}"
+        output = output.replace(f"{folder}/test.sh", "test.sh").replace(f"{folder}/home", "$HOME")
+    return output.replace(f"envmgr: on {own.get('host')}: ", "envmgr: ")
+
+
+def _milliseconds(text: str) -> int:
+    return int(text) if text.isdigit() else 0

@@ -95,7 +95,7 @@ def test_old_copy_of_the_prefix(audited: Audited) -> None:
 def test_node_whose_cache_has_not_seen_a_publish_yet_is_waited_for(audited: Audited) -> None:
     cluster = audited.cluster
     remount = "sed -i \"s/^MOUNT_OPTIONS=.*/MOUNT_OPTIONS='{}'/\" /etc/cluster-share && cluster-share remount"
-    assert cluster.sh("c1", remount.format("-A 10 -E 10")).returncode == 0
+    assert cluster.sh("c1", remount.format("-A 10 -E 10 -L")).returncode == 0
     cluster.write_site(mount={"attribute_cache": 10})
     try:
         audited.envmgr("remove", "hello/1.0")

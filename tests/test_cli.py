@@ -27,7 +27,7 @@ TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.
 
 # Verbs that read. Whoever adds a verb puts it here, or gives it --dry-run.
 READING = {
-    "site check", "list", "show", "catalog check", "history", "diff", "test", "verify", "shell-init",
+    "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "verify", "shell-init",
 }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def test_every_verb_has_a_format() -> None:
 
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
-    assert CHANGING == ["build", "copy", "gc", "init", "lock", "publish", "remove", "rollback"]
+    assert CHANGING == ["build", "copy", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback"]
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
 
@@ -135,6 +135,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "gc": [],
         "init": ["new"],
         "lock": ["app/1.0"],
+        "node-setup": ["--apply", "--here"],
         "publish": [],
         "remove": ["app/1.0"],
         "rollback": [],

@@ -181,7 +181,7 @@ def test_module_that_a_node_lacks_is_a_failed_test(lab: Cluster) -> None:
     assert found["clean", "failed", "c2"] == f"envmgr: Lmod is not there: cannot read {init}\nexit status 97"
     assert found["clean", "passed", "c1"] == ""
     keys = {"schema", "generation", "tests", "nodes", "count", "via", "user", "missing", "seconds"}
-    assert (done.code, done.data["schema"], done.data.keys()) == (1, "envmgr.test/1", keys)
+    assert (done.code, done.data["schema"], done.data.keys()) == (1, "envmgr.test-nodes/1", keys)
 
 
 def test_dead_node_is_told_and_gets_no_step(lab: Cluster) -> None:

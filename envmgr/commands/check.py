@@ -31,9 +31,9 @@ class TestResult:
 
 @dataclass(frozen=True, slots=True)
 class NodeTestResult:
-    """`tests` as on one machine, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is wall-clock."""
+    """`tests` as `TestResult` has them, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is wall-clock."""
 
-    schema: ClassVar[str] = "envmgr.test/1"
+    schema: ClassVar[str] = "envmgr.test-nodes/1"
     generation: int
     tests: tuple[NodeOutcome, ...]
     nodes: str

@@ -30,7 +30,7 @@ from tests.cluster.disguises import (
 
 __all__ = [
     "V2_FLAGS", "V3_FLAGS", "V4_FLAGS", "banner", "changed_host_key", "dead_node", "fake_cpu", "fake_driver", "frozen_node",
-    "hung", "old_copy", "other_lmod", "read_only", "server_hung", "shadowed_file", "slow_link", "slurmd_stopped",
+    "hung", "old_copy", "other_lmod", "read_only", "restart_sshd", "server_hung", "shadowed_file", "slow_link", "slurmd_stopped",
     "sshd_stopped", "unmounted",
 ]  # fmt: skip
 
@@ -181,10 +181,10 @@ def changed_host_key(cluster: Cluster, node: str) -> Iterator[None]:
     text = do(cluster, node, f"ssh-keygen -q -t ed25519 -N '' -f {new}; cat {new}; rm {new} {new}.pub")
     try:
         with shadowed_file(cluster, node, "/etc/ssh/ssh_host_ed25519_key", text):
-            _restart_sshd(cluster, node)
+            restart_sshd(cluster, node)
             yield
     finally:
-        _restart_sshd(cluster, node)
+        restart_sshd(cluster, node)
 
 
 @contextmanager
@@ -203,10 +203,10 @@ def banner(cluster: Cluster, node: str, text: str = "Welcome to the cluster!\n")
             for path in files:
                 stack.enter_context(prefixed(cluster, node, path, "cat /run/banner\n"))
             stack.enter_context(prefixed(cluster, node, Path("/etc/ssh/sshd_config"), "Banner /run/banner\n"))
-            _restart_sshd(cluster, node)
+            restart_sshd(cluster, node)
             yield
     finally:
-        _restart_sshd(cluster, node)
+        restart_sshd(cluster, node)
         do(cluster, node, "rm /run/banner")
 
 
@@ -245,7 +245,7 @@ def _resume(cluster: Cluster, node: str) -> None:
         cluster.wait_idle()
 
 
-def _restart_sshd(cluster: Cluster, node: str) -> None:
+def restart_sshd(cluster: Cluster, node: str) -> None:
     """So that it reads its files anew."""
     _stop(cluster, node, "/run/sshd.pid")
     do(cluster, node, "/usr/sbin/sshd")

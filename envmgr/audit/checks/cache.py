@@ -50,6 +50,9 @@ fi
 )
 
 
+_NO = ("no", "false", "")  # as versions of Lmod say it
+
+
 def probe(plan: Plan) -> Mapping[Stage, str]:
     return {"prefix": _PREFIX, "login": _LOGIN} if plan.number is not None else {}
 
@@ -106,10 +109,13 @@ def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Finding]:
             "on the node: `module --config` lists the rc files and the caches", fold(unused.nodes),
         )  # fmt: skip
     which = "which start-up file sets it? compare /etc/profile.d and /etc/environment"
-    for key, right, name in (("cache.ignored", "no", "LMOD_IGNORE_CACHE"), ("cache.loads", "yes", "LMOD_CACHED_LOADS")):
+    for key, wanted, name in (
+        ("cache.ignored", _NO, "LMOD_IGNORE_CACHE"),
+        ("cache.loads", ("yes",), "LMOD_CACHED_LOADS"),
+    ):
         for value, nodes in fleet.by_value(key).items():
-            if value != right:
-                yield Finding("cache", "warning", who, f"{name} is {value}", right, which, fold(nodes))
+            if value not in wanted:
+                yield Finding("cache", "warning", who, f"{name} is {value or 'not set'}", wanted[0], which, fold(nodes))
 
 
 def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -42,6 +42,11 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for eve
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_all(evidence))
+    if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
+        yield _finding(
+            "note", "root", f"not looked at: the audit logs in as {evidence.plan.user}", "root's shells, too",
+            "`transport: {user: root}`, or `become: sudo -n`, in site.yaml", evidence.ways["ssh"].nodes,
+        )  # fmt: skip
 
 
 def _all(evidence: Evidence) -> Iterator[Finding]:

@@ -21,9 +21,9 @@ from envmgr.finding import Finding
 from envmgr.nodes import fold
 
 _LINES = 40  # of an entry's missing libraries that are told
-_SPARE = 3  # seconds that are left to the other checks of the stage
 
-# $1: sample or full; then ENTRY ROOT pairs. /bin/sh is there so that ldd says which file it speaks of also for a single one.
+# $1: sample or full; $2: seconds it may take; then ENTRY ROOT pairs. It looks at the clock itself: nobody can end all of its
+# processes without ending the probe. /bin/sh is there so that ldd says which file it speaks of also for a single one.
 _LOOK = r"""
 spread() {
   awk '{ line[NR] = $0 } END { n = NR < 12 ? NR : 12; for (i = 0; i < n; i++) print line[int(i * NR / n) + 1] }'
@@ -37,25 +37,31 @@ choose() {
   fi
 }
 how=$1
-shift
-while [ $# -gt 0 ]; do
+end=$(($(date +%s) + $2))
+shift 2
+while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
   if cd "$2" 2>/dev/null; then
-    missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 500 ldd /bin/sh 2>&1 | awk '
+    missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
+      [ "$(date +%s)" -lt "$0" ] || exit 255
+      exec ldd /bin/sh "$@"' "$end" 2>&1 | awk '
       /^[^[:space:]].*:$/ { file = substr($0, 1, length($0) - 1); sub(/^\.\//, "", file); next }
       / => not found/ { print $1, file }
       match($0, /version .[A-Za-z0-9_.]+. not found/) {
         version = substr($0, RSTART + 9, RLENGTH - 20)
         print version, file
       }' | LC_ALL=C sort -u)
-    within=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | while read -r library; do
-      [ -z "$library" ] || [ -z "$(find . -name "$library" | head -n 1)" ] || printf '%s ' "$library"
-    done)
+    within=
+    others=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | grep -v -E '^(lib(cuda|nvcuvid|nvidia-)|$)')
+    if [ -n "$others" ]; then # one walk for all of them, and none for what only the driver has
+      within=$(find . -name '*.so*' | sed 's|.*/||' | grep -F -x -e "$others" | LC_ALL=C sort -u | tr '\n' ' ')
+    fi
     printf '%s\n' "$missing" | awk -v key="@libraries.missing.$1" -v within=" $within" -v most=@MOST@ '
       NF && !index(within, " " $1 " ") && told++ < most { print key "|" $0 }'
-    echo "@libraries.looked.$1=yes"
+    [ "$(date +%s)" -ge "$end" ] || echo "@libraries.looked.$1=yes"
   fi
   shift 2
 done
+[ "$(date +%s)" -lt "$end" ] || echo "@libraries.end=no end"
 """
 
 _PREFIX = r"""
@@ -75,14 +81,17 @@ def probe(plan: Plan) -> Mapping[Stage, str]:
     entries = [entry for entry in plan.samples if entry in plan.roots]
     if how == "none" or not entries:
         return {}
-    words = shlex.join([how, *(word for entry in entries for word in (entry, plan.roots[entry]))])
+    words = shlex.join(
+        [how, str(_seconds(plan) - 1), *(word for entry in entries for word in (entry, plan.roots[entry]))]
+    )
     look = shlex.quote(_LOOK.replace("@MOST@", str(_LINES)))
     text = _PREFIX.replace("@SECONDS@", str(_seconds(plan))).replace("@WORDS@", words).replace("@LOOK@", look)
     return {"prefix": APART + text}
 
 
 def _seconds(plan: Plan) -> int:
-    return max(2, int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS - _SPARE)
+    """Half of what all that reads the prefix may take: other checks have their turn after this one."""
+    return max(2, (int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS) // 2)
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

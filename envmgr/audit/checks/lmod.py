@@ -139,7 +139,9 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         version = text.partition(" ")[0]
         if version == right:
             continue
-        expected = f"{right}, as on {on[right]}" if right in on else f"{right}, which made the published generation's cache"
+        expected = (
+            f"{right}, as on {on[right]}" if right in on else f"{right}, which made the published generation's cache"
+        )
         hint = "install the same Lmod on every node"
         if maker and right not in on:
             hint += "; if this is the new one, publish once more on a host that has it"

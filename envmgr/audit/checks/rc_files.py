@@ -72,8 +72,10 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _compared(other_rc, "rc_files.read", fleet, "Lmod reads it on this node only", hint)
     for version in fleet.by_value("rc_files.lmod"):
         alike = fleet.only(lambda facts, version=version: facts["rc_files.lmod"] == version)  # type: ignore[misc]
-        yield from _compared([_OWN], "rc_files.read", alike, "", f"install Lmod {version} once more: the file is Lmod's own")
-    modulerc = _paths(fleet, "rc_files.modulerc", lambda path: True)
+        yield from _compared(
+            [_OWN], "rc_files.read", alike, "", f"install Lmod {version} once more: the file is Lmod's own"
+        )
+    modulerc = _paths(fleet, "rc_files.modulerc", bool)
     yield from _compared(
         modulerc, "rc_files.modulerc", fleet, "it sets defaults, or hides modules, on this node only",
         f"{hint}; LMOD_MODULERCFILE may name it",

@@ -11,6 +11,7 @@ user. ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from envmgr.audit.checks._lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence, Plan, Stage
@@ -61,8 +62,7 @@ user_files_covered() {
 }
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
   (
-    IFS=' 	
-'
+    unset IFS
     user_files_conda
     for file in "$HOME/.lmodrc.lua" "$HOME/.modulerc" "$HOME/.modulerc.lua"; do
       [ ! -f "$file" ] || printf 'own %s\n' "$file"
@@ -92,33 +92,27 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             for line in lines.splitlines():
                 found.setdefault(_finding(line, user), {}).update(dict.fromkeys(nodes))
     for finding, of in found.items():
-        yield _on(finding, tuple(of))
-
-
-def _on(finding: Finding, nodes: tuple[str, ...]) -> Finding:
-    from dataclasses import replace
-
-    return replace(finding, nodes=fold(nodes))
+        yield replace(finding, nodes=fold(tuple(of)))
 
 
 def _finding(line: str, user: str) -> Finding:
+    """Of a line of the probe; its nodes are filled in later."""
     kind, _, file = line.partition(" ")
     file, _, modules = file.partition("|")
-    where = f"~{user}/{file[2:]}" if file.startswith("~/") else file
+    mine = file.startswith("~/")
+    where = f"~{user}/{file[2:]}" if mine else file
     if kind == "cache":
-        folder = where.rpartition("/")[0]
-        return Finding(
-            "user-files", "warning", where, f"{user}'s own cache, which Lmod uses, is older than the modules in {modules}",
-            "no cache, or a newer one", f"`rm -r {folder}` as {user}; a system cache of these modules would keep Lmod from it",
-        )  # fmt: skip
+        found = f"Lmod uses this cache of {user}'s own, and it is older than the modules in {modules}"
+        hint = f"`rm -r {where.rpartition('/')[0]}`; a system cache of these modules would keep Lmod from writing it"
+        return Finding("user-files", "warning", where, found, "no cache, or a newer one", hint)
     if kind == "own":
-        return Finding("user-files", "note", where, f"changes what Lmod does for {user}", "no such file", f"is it meant? else remove it, as {user}")
-    severity: Severity = "note" if kind == "conda-off" else "warning"
+        found = f"changes what Lmod does for {user}"
+        return Finding("user-files", "note", where, found, "no such file", "is it meant? else move it away")
+    severity: Severity = "warning"
     tool = "mamba" if kind == "mamba" else "conda"
-    found = f"a `{tool} init` block: conda's python comes before that of modules in new shells"
+    found = f"a `{tool} init` block: in new shells conda's python comes before that of modules"
     if kind == "conda-off":
-        found = "a `conda init` block; base is not activated by itself"
-    undo = "`conda init --reverse`" if tool == "conda" else "`mamba shell deinit`"
-    if file.startswith("~/"):
-        return Finding("user-files", severity, where, found, "no such block", f"{undo} as {user}")
-    return Finding("user-files", severity, where, found, "no such block", f"{undo[:-1]} --system` as root" if tool == "conda" else f"{undo} as root")
+        severity, found = "note", "a `conda init` block; .condarc says not to activate base"
+    undo = "mamba shell deinit" if kind == "mamba" else "conda init --reverse" + ("" if mine else " --system")
+    hint = f"`{undo}` as {user if mine else 'root'}"
+    return Finding("user-files", severity, where, found, "no such block", hint)

@@ -23,6 +23,12 @@ def show_audit(result: AuditResult) -> None:
     for finding in result.findings:
         out()
         _finding(finding)
+    if result.matrix:
+        out()
+        table(
+            [[row.entry, "yes" if row.fit else "no", row.nodes, ", ".join(row.reasons)] for row in result.matrix],
+            header=["entry", "runs", "nodes", "why"],
+        )
     out()
     out(_summary(result))
 

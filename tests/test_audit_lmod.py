@@ -94,7 +94,7 @@ def test_healthy_nodes_have_no_findings(check: str) -> None:
 @pytest.mark.parametrize("check", NAMES)
 def test_nodes_without_lmod_are_not_judged_here(check: str) -> None:
     silent = {key: None for key in HEALTHY if key.startswith(("lmod.", "rc_files.", "cache.ignored", "cache.loads"))}
-    silent |= {key: None for key in ("cache.ours", "cache.named", "cache.folders")}
+    silent |= dict.fromkeys(("cache.ours", "cache.named", "cache.folders"))
     assert told(check, {"c1": {}, "c2": {}, "c3": silent}) == []
 
 
@@ -111,8 +111,10 @@ def test_lmod_of_another_version_and_its_settings_are_not_compared() -> None:
 
 def test_lmod_that_made_the_cache_is_on_no_node() -> None:
     assert told("lmod", {"c1": {}, "c2": {}}, lmod="8.7.60") == [
-        "warning c[1-2]: version: Lmod 8.6.19 (Lua 5.3) | 8.7.60, which made the published generation's cache "
-        "| install the same Lmod on every node; if this is the new one, publish once more on a host that has it"
+        (
+            "warning c[1-2]: version: Lmod 8.6.19 (Lua 5.3) | 8.7.60, which made the published generation's cache "
+            "| install the same Lmod on every node; if this is the new one, publish once more on a host that has it"
+        )
     ]
 
 
@@ -151,8 +153,10 @@ def test_lmod_site_package_is_compared_by_its_content() -> None:
 def test_lmod_that_cannot_start() -> None:
     broken = {key: None for key in HEALTHY if key.startswith("lmod.")}
     assert told("lmod", {"c1": {}, "c2": {**broken, "lmod.broken": "/etc/lmodrc.lua:1: unexpected symbol"}}) == [
-        "error c2: Lmod: does not tell its configuration: /etc/lmodrc.lua:1: unexpected symbol | an Lmod that works "
-        "| on the node: `module --config`"
+        (
+            "error c2: Lmod: does not tell its configuration: /etc/lmodrc.lua:1: unexpected symbol | an Lmod that works "
+            "| on the node: `module --config`"
+        )
     ]
 
 
@@ -174,8 +178,10 @@ def test_rc_files_of_lmod_itself_are_compared_within_a_version() -> None:
     other = {"rc_files.read": HEALTHY["rc_files.read"].replace("1" * 64, "9" * 64)}
     assert told("rc-files", {"c1": {}, "c2": {}, "c3": {**other, "rc_files.lmod": "8.7.19"}}) == []
     assert told("rc-files", {"c1": {}, "c2": {}, "c3": other}) == [
-        "warning c3: init/lmodrc.lua: other content (999999999999) | content 111111111111, as on c[1-2] "
-        "| install Lmod 8.6.19 once more: the file is Lmod's own"
+        (
+            "warning c3: init/lmodrc.lua: other content (999999999999) | content 111111111111, as on c[1-2] "
+            "| install Lmod 8.6.19 once more: the file is Lmod's own"
+        )
     ]
 
 
@@ -187,15 +193,19 @@ def test_rc_files_without_the_generations_own() -> None:
     assert told("rc-files", {"c1": {}, "c2": {**unread, "rc_files.ours": None}}) == []  # no generation in MODULEPATH
     copy = {"rc_files.read": HEALTHY["rc_files.read"].replace("a" * 64, "9" * 64)}
     assert told("rc-files", {"c1": {}, "c2": copy}) == [
-        f"error c2: {RC}: other content (999999999999) | sha256 aaaaaaaaaaaa, as published "
-        "| the node has a copy of the prefix, not the prefix: mount it"
+        (
+            f"error c2: {RC}: other content (999999999999) | sha256 aaaaaaaaaaaa, as published "
+            "| the node has a copy of the prefix, not the prefix: mount it"
+        )
     ]
 
 
 def test_rc_files_modulerc_on_one_node() -> None:
     assert told("rc-files", {"c1": {}, "c2": {"rc_files.modulerc": f"{'4' * 64} /opt/rc.lua"}, "c3": {}}) == [
-        "warning c2: /opt/rc.lua: it sets defaults, or hides modules, on this node only | not there, as on c[1,3] "
-        "| remove it, or put the same on every node; LMOD_MODULERCFILE may name it"
+        (
+            "warning c2: /opt/rc.lua: it sets defaults, or hides modules, on this node only | not there, as on c[1,3] "
+            "| remove it, or put the same on every node; LMOD_MODULERCFILE may name it"
+        )
     ]
 
 
@@ -216,8 +226,10 @@ def test_cache_that_is_not_the_published_one() -> None:
 
 def test_cache_older_than_its_time_stamp() -> None:
     assert told("cache", {"c1": {}, "c2": {"cache.outdated": "spiderT.lua\nspiderT.luac_5.3"}}) == [
-        "warning c2: spider of generation 7: older than its time stamp, so Lmod ignores it: spiderT.lua, spiderT.luac_5.3 "
-        "| times as published | a copy that did not keep times? `rsync -a` and `cp -p` keep them"
+        (
+            "warning c2: spider of generation 7: older than its time stamp, so Lmod ignores it: spiderT.lua, spiderT.luac_5.3 "
+            "| times as published | a copy that did not keep times? `rsync -a` and `cp -p` keep them"
+        )
     ]
 
 
@@ -230,8 +242,10 @@ def test_cache_that_lmod_does_not_use() -> None:
         "c4": {"cache.ignored": "false"},
     }
     assert told("cache", answers) == [
-        f"warning c3: {who}: Lmod does not use {SPIDER} | the published generation's cache "
-        "| on the node: `module --config` lists the rc files and the caches",
+        (
+            f"warning c3: {who}: Lmod does not use {SPIDER} | the published generation's cache "
+            "| on the node: `module --config` lists the rc files and the caches"
+        ),
         f"warning c1: {who}: LMOD_IGNORE_CACHE is yes | no | {hint}",
         f"warning c2: {who}: LMOD_CACHED_LOADS is no | yes | {hint}",
     ]
@@ -259,14 +273,18 @@ def test_user_files_of_every_kind_are_told_once_a_file() -> None:
         "user-files", {"c1": {}, "c2": both, "c3": {"ctx.bash-login.root.user_files": "conda-off ~/.bashrc"}}
     ) == [
         f"warning c2: /etc/profile.d/conda.sh: a `conda init` {block} | `conda init --reverse --system` as root",
-        "note c3: ~root/.bashrc: a `conda init` block; .condarc says not to activate base | no such block "
-        "| `conda init --reverse` as root",
+        (
+            "note c3: ~root/.bashrc: a `conda init` block; .condarc says not to activate base | no such block "
+            "| `conda init --reverse` as root"
+        ),
         f"warning c2: ~alice/.bashrc: a `conda init` {block} | `conda init --reverse` as alice",
         f"warning c2: ~alice/.zshrc: a `mamba init` {block} | `mamba shell deinit` as alice",
         "note c2: ~alice/.modulerc: changes what Lmod does for alice | no such file | is it meant? else move it away",
-        "warning c2: ~alice/.lmod.d/.cache/spiderT.lua: Lmod uses this cache of alice's own, and it is older than the modules "
-        "in /opt/mods | no cache, or a newer one | `rm -r ~alice/.lmod.d/.cache`; a system cache of these modules would keep "
-        "Lmod from writing it",
+        (
+            "warning c2: ~alice/.lmod.d/.cache/spiderT.lua: Lmod uses this cache of alice's own, and it is older than the modules "
+            "in /opt/mods | no cache, or a newer one | `rm -r ~alice/.lmod.d/.cache`; a system cache of these modules would keep "
+            "Lmod from writing it"
+        ),
     ]
 
 
@@ -346,14 +364,14 @@ def scene(cluster: Cluster) -> Iterator[Scene]:
 
 @contextmanager
 def file_on(scene: Scene, node: str, path: str, text: str, *, user: str = "root") -> Iterator[None]:
-    """A file that was not there, in a folder that may not have been there."""
-    scene.cluster.sh(node, f"mkdir -p $(dirname {path}) && cat >{path}", user=user, stdin=text, check=True)
+    """A file that was not there, and its folder if that was not there."""
+    folder = str(Path(path).parent)
+    made = scene.cluster.sh(node, f"[ -d {folder} ] || {{ mkdir {folder}; echo {folder}; }}", check=True).stdout.strip()
+    scene.cluster.sh(node, f"cat >{path}", user=user, stdin=text, check=True)
     try:
         yield
     finally:
-        scene.cluster.sh(
-            node, f"rm {path}; rmdir -p --ignore-fail-on-non-empty $(dirname {path})", user=user, check=True
-        )
+        scene.cluster.sh(node, f"rm {path}; [ -z '{made}' ] || rmdir {folder}", check=True)
 
 
 @contextmanager
@@ -382,7 +400,7 @@ def test_other_lmod_and_other_settings_and_another_site_package(scene: Scene) ->
     ):
         assert scene.told() == [
             "lmod warning c3: version: Lmod 8.7.19 (Lua 5.3) | 8.6.19, as on c[1-2]",
-            "lmod warning c2: settings: LMOD_PIN_VERSIONS is no | yes, as on c1",
+            "lmod warning c1: settings: LMOD_PIN_VERSIONS is yes | no, as on c2",
             "lmod warning c2: settings: LMOD_SYSTEM_DEFAULT_MODULES is not set | hello, as on c1",
         ]
     with (
@@ -487,7 +505,9 @@ def test_stale_cache_of_a_user_that_hides_a_new_module(scene: Scene) -> None:
     assert on_every_node == []
     assert seen == "2"  # the folder's heading or name, and the old module: not the new one
     assert found == [
-        f"user-files warning c2: {cache.replace('/home/alice', '~alice')}: Lmod uses this cache of alice's own, and it is older "
-        "than the modules in /etc/lmod/modules | no cache, or a newer one"
+        (
+            f"user-files warning c2: {cache.replace('/home/alice', '~alice')}: Lmod uses this cache of alice's own, and it is older "
+            "than the modules in /etc/lmod/modules | no cache, or a newer one"
+        )
     ]
     assert too_old == []

@@ -19,6 +19,7 @@ from envmgr.apart import run_apart
 from envmgr.audit.contexts import choose_contexts
 from envmgr.audit.expect import choose_samples, look_here, read_published
 from envmgr.audit.model import Account, Check, Evidence, Facts, Fleet, Group, Plan, Published, ShellContext
+from envmgr.audit.munge import unmunge
 from envmgr.audit.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding
@@ -97,6 +98,8 @@ def gather(
         controller=controller,
         slurm=_slurm_states(runner, reporter, asked="slurm" in ways),
         writable=_writable(site, runner),
+        unmunge=lambda credential: unmunge(credential, runner),
+        groups=_groups(site, runner, reporter),
     )
 
 
@@ -138,7 +141,8 @@ def _with_published(
     if lmod is not None:
         command = lmod.commands / "lmod"
         loads = expected_effects(command, folder / "modules", folder / "lmodrc.lua", samples, runner, timeout=60)
-    return replace(plan, number=published.record.number, samples=samples, loads=loads)
+    roots = {name: published.specs[name].root for name in samples}
+    return replace(plan, number=published.record.number, samples=samples, loads=loads, roots=roots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +330,17 @@ def _slurm_states(runner: Runner, reporter: Reporter, *, asked: bool) -> Mapping
         return node_states(runner)
     except EnvmgrError as error:
         reporter.say(f"warning: Slurm's view of the nodes is missing: {error.message}")
+        return {}
+
+
+def _groups(site: Site, runner: Runner, reporter: Reporter) -> Mapping[str, tuple[str, ...]]:
+    """Nodes were named or found already: groups that cannot be read are a smaller loss than the audit."""
+    from envmgr.nodes import node_groups
+
+    try:
+        return node_groups(site, runner)
+    except EnvmgrError as error:
+        reporter.say(f"warning: nodes are not compared within groups: {error.message}")
         return {}
 
 

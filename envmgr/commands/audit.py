@@ -9,10 +9,12 @@ from typing import ClassVar
 
 from envmgr.audit import Request, Via, gather, judge
 from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.checks.fitness import MatrixRow, matrix, observed
 from envmgr.audit.model import Check, Evidence, Fleet
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding
+from envmgr.fitness import save_node_facts
 from envmgr.lmod import Lmod, find_lmod
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.site import Site
@@ -42,6 +44,7 @@ class AuditResult:
     accounts: tuple[str, ...]
     checks: tuple[str, ...]
     findings: tuple[Finding, ...]
+    matrix: tuple[MatrixRow, ...]
     finished: float
     seconds: float
 
@@ -89,6 +92,8 @@ def audit(
     )
     evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
     findings = judge(evidence, chosen)
+    if "fitness" in chosen:
+        _keep_facts(ctx, evidence)
     published = evidence.published
     return AuditResult(
         generation=published.record.number if published else None,
@@ -100,9 +105,21 @@ def audit(
         accounts=_accounts(evidence),
         checks=tuple(chosen),
         findings=findings,
+        matrix=matrix(evidence) if "fitness" in chosen else (),
         finished=time.time(),
         seconds=time.monotonic() - began,
     )
+
+
+def _keep_facts(ctx: Context, evidence: Evidence) -> None:
+    """For `build --gate`. An audit by somebody who may not write there is as good, and says so."""
+    if evidence.controller.get("gate") != "ok":
+        return
+    reason = save_node_facts(
+        ctx.site, observed(evidence), evidence.groups, time.time(), check=ctx.runner.raise_if_cancelled
+    )
+    if reason:
+        ctx.reporter.say(f"what nodes can run was not kept for `build --gate`: {reason}")
 
 
 def explain(check: str) -> ExplainResult:

@@ -96,7 +96,7 @@ def gather(
         look=look,
         here=here,
         controller=controller,
-        slurm=_slurm_states(runner, reporter, asked="slurm" in ways),
+        slurm=_slurm_states(runner, reporter, end, asked="slurm" in ways),
         writable=_writable(site, runner),
         unmunge=lambda credential: unmunge(credential, runner),
         groups=_groups(site, runner, reporter),
@@ -320,14 +320,14 @@ def _look_around_here(script: str, asked: Sequence[str], site: Site, runner: Run
     return folding.fleet()
 
 
-def _slurm_states(runner: Runner, reporter: Reporter, *, asked: bool) -> Mapping[str, tuple[str, str]]:
+def _slurm_states(runner: Runner, reporter: Reporter, end: float, *, asked: bool) -> Mapping[str, tuple[str, str]]:
     """Slurm's view of its nodes, where there is Slurm; one that is down is told by the jobs that could not be sent."""
     from envmgr.nodes import node_states, slurm_here
 
     if not asked and not slurm_here():
         return {}
     try:
-        return node_states(runner)
+        return node_states(runner, timeout=max(2.0, min(20.0, end - time.monotonic())))
     except EnvmgrError as error:
         reporter.say(f"warning: Slurm's view of the nodes is missing: {error.message}")
         return {}

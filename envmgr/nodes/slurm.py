@@ -35,7 +35,7 @@ def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str, str]]:
-    """node -> (state, reason; "" for none), by one `sinfo`. A node of several partitions comes once.
+    """node -> (state, reason; "" for none), by one `sinfo` within `timeout` seconds. A node of several partitions comes once.
 
     Raises EnvmgrError when sinfo is missing or fails.
     """

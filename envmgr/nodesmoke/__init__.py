@@ -131,7 +131,7 @@ def run_on_nodes(
 
             ask_nodes(
                 nodes, gate, site=site, via="ssh", runner=runner, on_reply=look,
-                timeout=min(site.transport.node_timeout, GATE_SECONDS + _AROUND), deadline=deadline,
+                timeout=min(site.transport.node_timeout, GATE_SECONDS + _AROUND), deadline=deadline, fresh=True,
             )  # fmt: skip
         fit = [node for node in nodes if folding.admit(looked[node])]
     left = max(1.0, end - time.monotonic())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -53,6 +54,12 @@ def _places(where: Iterable[str]) -> str:
     for name, of_name in accounts.items():
         names.setdefault(", ".join(of_name), []).append(name)
     return "; ".join(", ".join(of) + (f" ({who})" if who else "") for who, of in names.items())
+
+
+def elements(path: str) -> list[str]:
+    """MODULEPATH as Lmod takes it: no empty parts, no repetitions, no trailing slashes."""
+    parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
+    return list(dict.fromkeys(parts))
 
 
 def short(text: str, limit: int = 160) -> str:

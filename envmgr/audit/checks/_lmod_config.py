@@ -23,7 +23,9 @@ lmod_config() {
       until not escape
       local inner = text:sub(at + 1, last - 1)
       at = last + 1
-      return (inner:gsub("\\([nrt])", " "):gsub("\\([^u])", "%1"))
+      return (inner:gsub("\\(.)", function(escaped)
+        return ({ n = " ", r = " ", t = " ", u = "\\u" })[escaped] or escaped
+      end))
     end
     local function value(name)
       local open = text:sub(at, at)

@@ -109,13 +109,15 @@ def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Finding]:
             "on the node: `module --config` lists the rc files and the caches", fold(unused.nodes),
         )  # fmt: skip
     which = "which start-up file sets it? compare /etc/profile.d and /etc/environment"
-    for key, wanted, name in (
-        ("cache.ignored", _NO, "LMOD_IGNORE_CACHE"),
-        ("cache.loads", ("yes",), "LMOD_CACHED_LOADS"),
-    ):
-        for value, nodes in fleet.by_value(key).items():
-            if value not in wanted:
-                yield Finding("cache", "warning", who, f"{name} is {value or 'not set'}", wanted[0], which, fold(nodes))
+    for value, nodes in fleet.by_value("cache.ignored").items():
+        if value not in _NO:
+            yield Finding("cache", "warning", who, f"LMOD_IGNORE_CACHE is {value}", "no", which, fold(nodes))
+    believing = fleet.only(lambda facts: facts.get("cache.ignored") in _NO)  # where it is ignored, Lmod says no to both
+    for value, nodes in believing.by_value("cache.loads").items():
+        if value != "yes":
+            yield Finding(
+                "cache", "warning", who, f"LMOD_CACHED_LOADS is {value or 'not set'}", "yes", which, fold(nodes)
+            )
 
 
 def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import joined, short
+from envmgr.audit.checks._folding import elements, joined, short
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, ShellContext, Stage
 from envmgr.audit.shell import context_key
 from envmgr.finding import Finding, Severity
@@ -147,12 +147,6 @@ def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterato
             severity, where, f'a start-up file prints "{text}"', "nothing on stdout",
             "print only where `[ -t 1 ]`: in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files", nodes,
         )  # fmt: skip
-
-
-def elements(path: str) -> list[str]:
-    """MODULEPATH as Lmod takes it: no empty parts, no repetitions, no trailing slashes."""
-    parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
-    return list(dict.fromkeys(parts))
 
 
 def _generation_numbers(facts: Facts, key: str, evidence: Evidence) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import short
+from envmgr.audit.checks._folding import elements, short
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -23,6 +23,7 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   here=$(mktemp -d) && trap 'rm -rf "$here"' EXIT
   ask -t --show_hidden avail >"$here/avail"
   ask -t --show_hidden --ignore_cache avail >"$here/plain"
+  put resolution.modulepath "$MODULEPATH"
   lines resolution.avail <"$here/avail"
   diff "$here/avail" "$here/plain" | grep '^[<>]' | head -n 20 | lines resolution.cache_differs
   ask -t -d avail | lines resolution.defaults
@@ -100,12 +101,13 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    """What `module avail` lists in other folders than the prefix's, node against node."""
+    """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH."""
     folders: dict[str, dict[str, set[str]]] = {}
     for group in fleet.groups:
-        for folder, names in listed(group.facts["resolution.avail"]).items():
+        names = listed(group.facts["resolution.avail"])
+        for folder in elements(group.facts.get("resolution.modulepath", "")):
             if not folder.startswith(f"{evidence.site.prefix}/"):
-                folders.setdefault(folder, {})[fold(group.nodes)] = names
+                folders.setdefault(folder, {})[fold(group.nodes)] = names.get(folder, set())
     for folder, by_nodes in folders.items():
         everywhere = set.intersection(*by_nodes.values())
         having: dict[str, list[str]] = {}

@@ -28,15 +28,11 @@ _CONTEXT = (
 user_files_conda() {
   conda_kind=conda
   ! grep -q -s -E '^ *auto_activate(_base)? *: *([Ff]alse|no|off)' "$HOME/.condarc" "$HOME/.conda/.condarc" || conda_kind=conda-off
-  for file in "$HOME"/.bashrc "$HOME"/.bash_profile "$HOME"/.bash_login "$HOME"/.profile "$HOME"/.zshrc "$HOME"/.zprofile \
+  set -- "$HOME"/.bashrc "$HOME"/.bash_profile "$HOME"/.bash_login "$HOME"/.profile "$HOME"/.zshrc "$HOME"/.zprofile \
     "$HOME"/.zshenv "$HOME"/.cshrc "$HOME"/.tcshrc "$HOME"/.login /etc/profile /etc/bash.bashrc /etc/bashrc /etc/csh.cshrc \
-    /etc/zshrc /etc/zsh/zshrc /etc/profile.d/*.sh /etc/profile.d/*.csh; do
-    if grep -q -s '^# >>> conda initialize >>>' "$file"; then
-      printf '%s %s\n' "$conda_kind" "$file"
-    elif grep -q -s '^# >>> mamba initialize >>>' "$file"; then
-      printf 'mamba %s\n' "$file"
-    fi
-  done
+    /etc/zshrc /etc/zsh/zshrc /etc/profile.d/*.sh /etc/profile.d/*.csh
+  grep -l -s '^# >>> conda initialize >>>' "$@" | sed "s|^|$conda_kind |"
+  grep -l -s '^# >>> mamba initialize >>>' "$@" | sed 's|^|mamba |'
 }
 user_files_cache() {
   folder=$HOME/.lmod.d/.cache
@@ -48,7 +44,7 @@ user_files_cache() {
     made=$(stat -c %Y "$file")
     [ "$(($(date +%s) - made))" -lt "${LMOD_ANCIENT_TIME:-86400}" ] || continue
     printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep . | while read -r modules; do
-      grep -q -F "[\"$modules\"]" "$file" && [ -n "$(find "$modules/" -newer "$file" 2>/dev/null | head -n 1)" ] || continue
+      grep -q -F "[\"$modules\"]" "$file" && [ -n "$(find "$modules/" ! -type d -cnewer "$file" 2>/dev/null | head -n 1)" ] || continue
       ! user_files_covered "$modules" "$made" || continue
       printf 'cache %s|%s\n' "$file" "$modules"
     done

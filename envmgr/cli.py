@@ -196,7 +196,9 @@ def build(
     ] = None,
     gate: Annotated[
         bool | None,
-        typer.Option("--gate/--no-gate", help="Ask the last audit if all nodes can run it; else as policies.gate says."),
+        typer.Option(
+            "--gate/--no-gate", help="Ask the last audit if all nodes can run it; else as policies.gate says."
+        ),
     ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,

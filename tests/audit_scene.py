@@ -54,7 +54,9 @@ class Audited:
     def task_prolog(self) -> None:
         """The line that slurm.conf needs, everywhere."""
         for node in ("login", *self.cluster.compute):
-            self.cluster.sh(node, f"grep -q TaskProlog /etc/slurm/slurm.conf || echo {SLURM_LINE} >>/etc/slurm/slurm.conf")
+            self.cluster.sh(
+                node, f"grep -q TaskProlog /etc/slurm/slurm.conf || echo {SLURM_LINE} >>/etc/slurm/slurm.conf"
+            )
         self.cluster.exec("login", ["scontrol", "reconfigure"], check=True)
         self.cluster.wait_idle()
 

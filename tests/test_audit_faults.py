@@ -12,7 +12,7 @@ import pytest
 
 from tests.audit_scene import Audited
 from tests.cluster import faults
-from tests.cluster.disguises import prefixed
+from tests.cluster.disguises import do, prefixed
 
 pytestmark = pytest.mark.xdist_group("audited")
 PREFIX = "/cluster/sw"
@@ -281,8 +281,20 @@ def test_node_without_node_setup(audited: Audited) -> None:
 
 
 def test_user_that_a_node_does_not_know(audited: Audited) -> None:
-    with faults.shadowed_file(audited.cluster, "c2", "/etc/passwd", "root:x:0:0::/root:/bin/bash\n"):
+    accounts = do(audited.cluster, "c2", "grep -v ^alice: /etc/passwd")
+    with faults.shadowed_file(audited.cluster, "c2", "/etc/passwd", accounts):
         found = audited.findings("--check", "contexts", code=1)
     assert found == [
         ("error", "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice")
     ]
+
+
+def test_entries_hidden_by_an_rc_file_of_every_node(audited: Audited) -> None:
+    """Nothing differs between nodes, and `module avail` says nothing."""
+    with ExitStack() as stack:
+        for node in audited.cluster.compute:
+            stack.enter_context(file_on(audited, node, "/etc/lmod/hide.lua", 'hide_version("hello/1.0")\n'))
+            line = "export LMOD_MODULERCFILE=/etc/lmod/hide.lua\n"
+            stack.enter_context(file_on(audited, node, "/etc/profile.d/hide.sh", line))
+        found = audited.findings("--check", "resolution", code=1)
+    assert found == [("error", "resolution", "c[1-3]", "hello/1.0", "it is hidden")]

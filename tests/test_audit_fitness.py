@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import fitness, libraries
-from envmgr.audit.checks._libraries import missing_libraries
 from envmgr.audit.checks.fitness import MatrixRow, matrix, node_facts, observed
+from envmgr.audit.missing import missing_libraries
 from envmgr.audit.model import Plan
 from envmgr.audit.shell import join_probes, read_answer
 from envmgr.fitness import NodeFacts, level_flags

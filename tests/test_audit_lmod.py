@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.checks._lmod_config import LMOD_CONFIG
 from envmgr.audit.contexts import CONTEXTS
+from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Account, Evidence, Fleet, Group, Plan, Published, ShellContext
 from envmgr.audit.shell import join_probes, read_answer
 from envmgr.generation import GenerationRecord

@@ -103,6 +103,15 @@ put account "$(id -un)"
 """
 
 
+# A file of its own: csh has no `.`, and takes no script in an argument with line breaks.
+_CSH = """\
+cat >"$tmp/context.csh" <<'ENVMGR_END'
+if ( "`alias module`" != "" ) setenv ENVMGR_ALIAS yes
+exec /bin/sh "$1"
+ENVMGR_END
+"""
+
+
 def join_probes(
     checks: Iterable[Check], plan: Plan, *, stages: Sequence[Stage] = ("node", "prefix", "context", "login")
 ) -> str:
@@ -181,26 +190,21 @@ def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> t
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
         "bash-login": f"/bin/bash -l {file}",
         "sh": f'/bin/sh -c \'[ ! -r "$1" ] || . "$1"; . "$0"\' {file} "$init/sh"',
-        "csh": 'csh -c \'if ( "`alias module`" != "" ) setenv ENVMGR_ALIAS yes\nexec /bin/sh "$1"\' csh ' + file,
+        "csh": f'csh "$tmp/context.csh" {file}',
     }[context.shell]
-    if context.shell == "csh":
-        command = f'csh "$tmp/context.csh" {file}'
     name = shlex.quote(_name(account, plan))
     run = command if context.way == "slurm" else f"as {name} {command}"
     start = f"start {job} {run}\n"
+    tell = f"tell {key} {job}; {_noise(key, job)}\n"
+    if context.way == "slurm":
+        return start, tell
     if context.shell == "csh":
-        text = 'if ( "`alias module`" != "" ) setenv ENVMGR_ALIAS yes\nexec /bin/sh "$1"\n'
-        start = f"cat >\"$tmp/context.csh\" <<'ENVMGR_END'\n{text}ENVMGR_END\n{start}"
-        return (
-            f"if command -v csh >/dev/null; then\n{start}else put {key}end absent; fi\n",
-            f'if [ -e "$tmp/{job}.out" ]; then tell {key} {job}; {_noise(key, job)}fi\n',
-        )
-    if context.way == "ssh" and account == "user":
+        start = f"if command -v csh >/dev/null; then\n{_CSH}{start}else put {key}end absent; fi\n"
+    if account == "user":
         start = (
             f'if getent passwd {name} >/dev/null; then\n{start}else put {key}end "there is no user {plan.user}"; fi\n'
         )
-        return start, f'if [ -e "$tmp/{job}.out" ]; then tell {key} {job}; {_noise(key, job)}fi\n'
-    return start, f"tell {key} {job}; {_noise(key, job)}\n"
+    return start, f'if [ -e "$tmp/{job}.out" ]; then {tell}fi\n'
 
 
 def _noise(key: str, job: str) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._apart import APART
 from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.audit.shell_apart import APART
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 

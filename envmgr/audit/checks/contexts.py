@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import elements, joined, short
+from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, ShellContext, Stage
 from envmgr.audit.shell import context_key
 from envmgr.finding import Finding, Severity
@@ -56,7 +56,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         for end, nodes in fleet.by_value(f"{key}end").items():
             if end != "absent":
                 yield _finding(
-                    "error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context), nodes
+                    "error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context, end), nodes
                 )
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         yield from _module_command(key, where, probed, evidence)
@@ -159,7 +159,9 @@ def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
     return [p for p in elements(facts.get(f"{key}modulepath", "")) if not p.startswith(f"{evidence.site.prefix}/")]
 
 
-def _by_hand(context: ShellContext) -> str:
+def _by_hand(context: ShellContext, end: str) -> str:
+    if end.startswith("there is no user"):
+        return "give all nodes the same accounts; another user to look at is `audit: {user: …}` in site.yaml"
     commands = {"bash-login": "bash -l", "bash": "bash -c true", "csh": "csh -c true", "sh": "sh -c true"}
     return f"try `{commands[context.shell]}` as that user on the node"
 

@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from envmgr.audit.checks._apart import APART
-from envmgr.audit.checks._folding import joined, short
-from envmgr.audit.checks._libraries import missing_libraries
+from envmgr.audit.folding import joined, short
+from envmgr.audit.missing import missing_libraries
 from envmgr.audit.model import Evidence, Facts, Fleet, Group, Plan, Stage
+from envmgr.audit.shell_apart import APART
 from envmgr.cuda import MINIMUM_DRIVER
 from envmgr.finding import Finding
 from envmgr.fitness import NodeFacts, cpu_level, level_flags, unfit, without_gpu

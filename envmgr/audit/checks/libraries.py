@@ -12,11 +12,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._apart import APART
-from envmgr.audit.checks._folding import short
-from envmgr.audit.checks._libraries import missing_libraries
+from envmgr.audit.folding import short
+from envmgr.audit.missing import missing_libraries
 from envmgr.audit.model import Evidence, Plan, Stage
 from envmgr.audit.shell import GATE_SECONDS
+from envmgr.audit.shell_apart import APART
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import drift, short
-from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.folding import drift, short
+from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import short
 from envmgr.audit.effect import EFFECT
+from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold

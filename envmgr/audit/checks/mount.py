@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import drift
+from envmgr.audit.folding import drift
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.audit.shell import GATE_SECONDS
 from envmgr.finding import Finding

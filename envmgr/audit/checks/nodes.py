@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import joined
+from envmgr.audit.folding import joined
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold

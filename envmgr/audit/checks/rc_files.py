@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.checks._folding import elements, short
+from envmgr.audit.folding import elements, short
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -26,6 +26,8 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   put resolution.modulepath "$MODULEPATH"
   lines resolution.avail <"$here/avail"
   diff "$here/avail" "$here/plain" | grep '^[<>]' | head -n 20 | lines resolution.cache_differs
+  ask -t avail >"$here/visible"
+  grep -v -x -F -f "$here/visible" "$here/avail" | lines resolution.hidden
   ask -t -d avail | lines resolution.defaults
   for entry in $samples; do
     path=$(ask --location show "$entry" | grep .)
@@ -70,6 +72,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "resolution", "error", "default versions", short(names or "none"), f"{short(right)}, as on {fold(defaults[right])}",
             "which .modulerc, or LMOD_MODULERCFILE, sets others?", fold(defaults[names]),
         )  # fmt: skip
+    yield from _hidden(fleet, evidence)
     yield from _elsewhere(fleet, evidence)
     for entry in evidence.plan.samples:
         yield from _sample(entry, fleet, evidence)
@@ -98,6 +101,26 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     for (entry, place), nodes in shadowed.items():
         yield Finding("resolution", "error", entry, f"taken from {place}", ours, _BUILD, fold(nodes))
+
+
+def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Entries that `module avail` hides although they were not published hidden, or the reverse."""
+    published = evidence.published
+    assert published is not None
+    meant = {name for name, spec in published.specs.items() if spec.hidden}
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for group in fleet.groups:
+        listed_here = set(first_places(group.facts["resolution.avail"]))
+        hidden = set(group.facts.get("resolution.hidden", "").split())
+        for entry in sorted(listed_here & published.specs.keys() & (hidden ^ meant)):
+            found, expected = ("hidden", "listed") if entry in hidden else ("listed", "hidden")
+            wrong.setdefault((entry, found + "|" + expected), []).extend(group.nodes)
+    for (entry, words), nodes in wrong.items():
+        found, _, expected = words.partition("|")
+        yield Finding(
+            "resolution", "error", entry, f"it is {found}", f"{expected}, as published",
+            "`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua", fold(nodes),
+        )  # fmt: skip
 
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

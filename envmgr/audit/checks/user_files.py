@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.checks._lmod_config import LMOD_CONFIG
+from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence, Plan, Stage
 from envmgr.audit.shell import context_key
 from envmgr.finding import Finding, Severity

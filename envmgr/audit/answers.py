@@ -1,0 +1,56 @@
+"""Answers as they come: one copy of what several nodes said, so that memory follows diversity and not node count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from envmgr.audit.model import Facts, Fleet, Group
+from envmgr.audit.shell import read_answer
+from envmgr.nodes import Reply
+
+
+class Folding:
+    """Takes replies as they come and keeps one copy of what several nodes said: memory follows diversity."""
+
+    def __init__(self, nodes: Sequence[str]) -> None:
+        self._order = {node: number for number, node in enumerate(nodes)}
+        self._facts: dict[str, Facts] = {}
+        self._nodes: dict[str, list[str]] = {}
+        self._own: dict[str, Facts] = {}
+        self._replies: dict[str, Reply] = {}
+
+    def __call__(self, reply: Reply) -> None:
+        self._replies[reply.node] = replace(reply, text="")
+        if reply.status != "answered":
+            return
+        facts, own, text = read_answer(reply.text)
+        self._own[reply.node] = own
+        if text not in self._nodes:
+            self._facts[text] = facts
+            self._nodes[text] = []
+        self._nodes[text].append(reply.node)
+
+    def counting(self, update: Callable[[int], None]) -> Callable[[Reply], None]:
+        def take(reply: Reply) -> None:
+            self(reply)
+            update(len(self._replies))
+
+        return take
+
+    def forget(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            self._replies.pop(node, None)
+            for of_text in self._nodes.values():
+                if node in of_text:
+                    of_text.remove(node)
+
+    def fleet(self) -> Fleet:
+        groups = [
+            Group(self._facts[text], tuple(sorted(nodes, key=self._order.__getitem__)))
+            for text, nodes in self._nodes.items() if nodes
+        ]  # fmt: skip
+        groups.sort(key=lambda group: self._order[group.nodes[0]])
+        missing = [r for r in self._replies.values() if r.status != "answered"]
+        missing.sort(key=lambda r: self._order[r.node])
+        return Fleet(tuple(groups), self._own, self._replies, tuple(missing))

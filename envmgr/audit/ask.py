@@ -1,0 +1,138 @@
+"""Asks nodes: over ssh, again where a mount may not have shown the last publish yet, and by real batch jobs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from envmgr.audit.answers import Folding
+from envmgr.audit.model import Check, Fleet, Plan, Published, ShellContext
+from envmgr.audit.shell import join_probes
+from envmgr.nodes import Reply
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+
+_LIMIT = 4 << 20  # bytes of one node's answer
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Asks and folds. `parts` are the checks; `end` is when everything must be over, by time.monotonic()."""
+
+    site: Site
+    runner: Runner
+    reporter: Reporter
+    parts: Sequence[Check]
+    end: float
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.end - time.monotonic()
+
+    def ssh(self, nodes: Sequence[str], script: str, published: Published | None, *, label: str = "ssh") -> Fleet:
+        """Every node's answer; those that see an older generation are asked again once their mount must show the new one."""
+        folding = Folding(nodes)
+        self._ask(nodes, script, folding, label)
+        if published is not None:
+            while stale := self._stale(folding.fleet(), published):
+                wait, again = stale
+                if wait > self.left:
+                    break
+                with self.reporter.stage(f"attribute cache of {len(again)} nodes"):
+                    self.sleep(wait)
+                folding.forget(again)
+                self._ask(again, script, folding, f"{label}, again")
+        return folding.fleet()
+
+    def _stale(self, fleet: Fleet, published: Published) -> tuple[float, tuple[str, ...]] | None:
+        """Seconds to wait, and for which nodes: only those that had not yet to see the publish when they were asked."""
+        from envmgr.audit.checks.generation import attribute_cache, is_stale
+
+        waits, nodes = [0.0], []
+        for group in fleet.groups:
+            if not is_stale(group.facts, published.record.number):
+                continue
+            visible = published.since + attribute_cache(group.facts, self.site.mount.attribute_cache) + 0.5
+            early = [n for n in group.nodes if fleet.replies[n].began < visible]
+            if early:
+                nodes += early
+                waits.append(visible - time.time())
+        return (max(waits), tuple(nodes)) if nodes else None
+
+    def sleep(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.runner.raise_if_cancelled()
+            time.sleep(min(0.1, left))
+
+    def _ask(self, nodes: Sequence[str], script: str, folding: Folding, label: str) -> None:
+        from envmgr.nodes import ask_nodes
+
+        with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage:
+            ask_nodes(
+                nodes, script, site=self.site, via="ssh", runner=self.runner, on_reply=folding.counting(stage.update),
+                deadline=max(1.0, self.left), limit=_LIMIT, fresh=True,
+            )  # fmt: skip
+
+    def slurm(
+        self, nodes: Sequence[str], clean: Fleet | None, plan: Plan,
+        contexts: Sequence[ShellContext], *, whole: bool,
+    ) -> dict[str, Fleet]:  # fmt: skip
+        """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries every check."""
+        fit = set(clean.sound.nodes) if clean is not None else set(nodes)
+        kinds: list[tuple[str, Literal["ALL", "NONE"]]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
+        chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
+        now = time.time()
+        foldings = {}
+        for way, _ in chosen:
+            foldings[way] = Folding(nodes)
+            for node in nodes:
+                if node not in fit:
+                    reason = _why_not(node, clean)
+                    foldings[way](Reply(node, "unreachable", "", reason, now, now))
+        with self.reporter.stage("jobs", total=len(fit) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
+            waiting = [
+                pool.submit(
+                    self._batch,
+                    [node for node in nodes if node in fit],
+                    plan,
+                    contexts,
+                    export,
+                    foldings[way],
+                    whole=whole,
+                )
+                for way, export in chosen
+            ]
+            for future in waiting:
+                future.result()
+        return {way: folding.fleet() for way, folding in foldings.items()}
+
+    def _batch(
+        self, nodes: Sequence[str], plan: Plan, contexts: Sequence[ShellContext],
+        export: Literal["ALL", "NONE"], folding: Folding, *, whole: bool,
+    ) -> None:  # fmt: skip
+        from envmgr.nodes import batch_on_nodes
+
+        if not nodes:
+            return
+        mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
+        full = whole and export == "ALL"
+        script = join_probes(self.parts, mine) if full else join_probes(self.parts, mine, stages=("context",))
+        batch_on_nodes(
+            nodes, script, site=self.site, runner=self.runner, on_reply=folding, export=export,
+            user=plan.user if os.geteuid() == 0 else None, timeout=self.site.transport.node_timeout,
+            deadline=max(1.0, self.left), limit=_LIMIT,
+        )  # fmt: skip
+
+
+def _why_not(node: str, clean: Fleet | None) -> str:
+    missing = {r.node: r for r in clean.missing} if clean is not None else {}
+    if node in missing:
+        return f"no job was sent: it did not answer over ssh first ({missing[node].reason})"
+    return "no job was sent: its prefix does not answer, and a job stuck on it would drain the node"

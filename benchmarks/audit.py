@@ -178,7 +178,7 @@ def _sides(cluster: Cluster, nodes: str) -> tuple[Callable[..., Done], Callable[
     cluster.write("login", "/root/probe.sh", _probe(cluster))
     command = ssh.command(Transport(connect_timeout=10), "NODE", user=None, socket=None)
     options, script = shlex.join(command[1 : command.index("--")]), command[-1]
-    clush = [Path(sys.executable).with_name("clush"), "-q", "-b", "-f", str(FANOUT), "-o", options, "-w", nodes, script]
+    clush = [Path(sys.executable).with_name("clush"), "-q", "-f", str(FANOUT), "-o", options, "-w", nodes, script]
     return (
         lambda status=0: _run(cluster, _AUDIT, status=status),
         lambda: _run(cluster, clush, status=0, stdin="/root/probe.sh"),

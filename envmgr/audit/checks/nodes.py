@@ -64,6 +64,8 @@ _HINTS = (
 def _hint(way: str, reason: str, nodes: str, node: str) -> str:
     if "Communication" in reason or "not respond" in reason:
         return f"on {node}: `systemctl restart slurmd`"
+    if "no job was sent" in reason:
+        return "another finding tells why"
     if way != "ssh":
         return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
     for pattern, hint in _HINTS:

@@ -1,25 +1,31 @@
-"""`python -m benchmarks [RUNS]`: every claim on speed, both sides in this one run. Exit 1 when one does not hold."""
+"""`python -m benchmarks [RUNS] [NAME…]`: every claim on speed, both sides in this one run. Exit 1 when one does not hold.
+
+NAME is a file of this folder; all without.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from benchmarks import install, modules, startup
+from benchmarks import audit, install, modules, startup
 from tests.standin.channel import cached_channel
 from tests.standin.server import serve
 
 
 def main() -> int:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    runs = next((int(word) for word in sys.argv[1:] if word.isdigit()), 5)
+    named = [word for word in sys.argv[1:] if not word.isdigit()]
     channel = cached_channel(Path(__file__).parent.parent / "tests" / ".cache")
     ok = True
     with serve(channel.folder) as server:
-        for measure in (
-            lambda: startup.claims(server.url, runs),
-            lambda: install.claims(server.url, runs),
-            modules.claims,
-        ):
+        measures = {
+            "startup": lambda: startup.claims(server.url, runs),
+            "install": lambda: install.claims(server.url, runs),
+            "modules": modules.claims,
+            "audit": lambda: audit.claims(runs),
+        }
+        for measure in (measures[name] for name in named or measures):
             for claim in measure():
                 print(claim.line(), flush=True)
                 ok = ok and claim.holds

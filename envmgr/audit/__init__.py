@@ -21,6 +21,7 @@ from envmgr.audit.answers import Folding
 from envmgr.audit.ask import Asker
 from envmgr.audit.checks.generation import attribute_cache
 from envmgr.audit.contexts import choose_contexts
+from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, look_here, read_published
 from envmgr.audit.model import Account, Check, Evidence, Facts, Fleet, Plan, Published, ShellContext, Way
 from envmgr.audit.munge import unmunge
@@ -61,7 +62,7 @@ def gather(
     init = str(lmod.package / "init") if lmod else ""
     plan = Plan(site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts)
     asker = Asker(site, runner, reporter, list(checks.values()), time.monotonic() + request.deadline)
-    controller = look_here(asker.parts, plan, runner)
+    controller = look_here(plan, runner)
     published = read_published(Prefix(site.prefix)) if controller["gate"] == "ok" else None
     evidence = _gather(request, ways, plan, published, controller, lmod, asker)
     if published is not None and _is_newer(evidence.mounts, published):  # our own mount may be the one that is late
@@ -78,7 +79,7 @@ def _gather(
 ) -> Evidence:  # fmt: skip
     site, runner = asker.site, asker.runner
     if published is not None:
-        plan = _with_published(plan, published, request.modules, lmod, runner)
+        plan = _with_published(plan, published, request.modules)
     over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
     in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
     found: dict[str, Fleet] = {}
@@ -86,13 +87,17 @@ def _gather(
     asked: list[tuple[ShellContext, Account, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
     if "ssh" in ways:
         script = join_probes(asker.parts, replace(plan, contexts=over_ssh))
-        with ThreadPoolExecutor(1) as pool:
+        with ThreadPoolExecutor(2) as pool:  # while nodes answer
             looking = pool.submit(_look_around_here, script, request.nodes, site, runner)
+            loading = pool.submit(_loads_here, plan, lmod, runner)
             found["ssh"] = asker.ssh(request.nodes, script, published)
             here = looking.result()
+            plan = replace(plan, loads=loading.result())
     elif site.transport.via != "slurm":  # ssh is there: look, before a job is stuck on a mount and drains its node
         script = join_probes(asker.parts, replace(plan, contexts=()), stages=("node",))
         look = asker.ssh(request.nodes, script, None, label="looking first, over ssh")
+    if "ssh" not in ways:
+        plan = replace(plan, loads=_loads_here(plan, lmod, runner))
     if "slurm" in ways:
         found |= asker.slurm(request.nodes, found.get("ssh", look), plan, in_jobs, whole="ssh" not in ways)
         asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
@@ -147,19 +152,19 @@ def _accounts(site: Site) -> tuple[str, tuple[Account, ...]]:
     return login, ("user",)
 
 
-def _with_published(
-    plan: Plan, published: Published, modules: Sequence[str], lmod: Lmod | None, runner: Runner
-) -> Plan:
-    from envmgr.audit.effect import expected_effects
-
+def _with_published(plan: Plan, published: Published, modules: Sequence[str]) -> Plan:
     samples = choose_samples(modules, published)
-    folder = Prefix(plan.site.prefix).generation(published.record.number)
-    loads: Mapping[str, str] = {}
-    if lmod is not None:
-        command = lmod.commands / "lmod"
-        loads = expected_effects(command, folder / "modules", folder / "lmodrc.lua", samples, runner, timeout=60)
     roots = {name: published.specs[name].root for name in samples}
-    return replace(plan, number=published.record.number, samples=samples, loads=loads, roots=roots)
+    return replace(plan, number=published.record.number, samples=samples, roots=roots)
+
+
+def _loads_here(plan: Plan, lmod: Lmod | None, runner: Runner) -> Mapping[str, str]:
+    """What loading the sampled entries gives on this host."""
+    if lmod is None or plan.number is None:
+        return {}
+    folder = Prefix(plan.site.prefix).generation(plan.number)
+    command = lmod.commands / "lmod"
+    return expected_effects(command, folder / "modules", folder / "lmodrc.lua", plan.samples, runner)
 
 
 def _look_around_here(script: str, asked: Sequence[str], site: Site, runner: Runner) -> Fleet | None:

@@ -6,8 +6,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.errors import CommandError, EnvmgrError
+from envmgr.apart import run_apart
 from envmgr.run import Runner
+
+_SECONDS = 20.0  # for one entry; the prefix may begin to hang
 
 # effect LMOD MODULEPATH LMOD_RC ENTRY: the environment after `module load`, a line a variable, without what Lmod keeps
 # for itself and what differs between accounts. Status 1, and Lmod's words on stderr, where it cannot be loaded.
@@ -22,19 +24,13 @@ effect() {
 """
 
 
-def expected_effects(
-    lmod: Path, modules: Path, lmodrc: Path, entries: Sequence[str], runner: Runner, *, timeout: float
-) -> dict[str, str]:
-    """entry -> what loading it here gives; an entry that cannot be loaded here is left out. `timeout` is seconds."""
+def expected_effects(lmod: Path, modules: Path, lmodrc: Path, entries: Sequence[str], runner: Runner) -> dict[str, str]:
+    """entry -> what loading it here gives; an entry that cannot be loaded here is left out."""
     found = {}
     for entry in entries:
         words = " ".join(shlex.quote(str(word)) for word in (lmod, modules, lmodrc, entry))
         script = f"{EFFECT}\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && effect {words}"
-        try:
-            done = runner.run(["/bin/sh", "-c", script], timeout=timeout)
-        except (CommandError, EnvmgrError) as error:
-            if not isinstance(error, CommandError):
-                raise
-            continue
-        found[entry] = done.stdout
+        done = run_apart(["/bin/sh", "-c", script], seconds=_SECONDS, check=runner.raise_if_cancelled)
+        if done.returncode == 0:
+            found[entry] = done.output
     return found

@@ -24,12 +24,10 @@ case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   scratch=$(mktemp) said=$(mktemp) env=$(mktemp)
   trap 'rm -f "$scratch" "$said" "$env"; rm -rf "${here-}"' EXIT
-  for pair in $loads; do
-    entry=${pair%=*}
+  for entry in $samples; do
     if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$env" 2>"$said"; then
-      found=$(sum <"$env")
-      put "loading.sha256.$entry" "$found"
-      [ "$found" = "${pair##*=}" ] || head -n 100 "$env" | cut -c1-2000 | lines "loading.env.$entry"
+      put "loading.sha256.$entry" "$(sum <"$env")"
+      head -n 100 "$env" | cut -c1-2000 | lines "loading.env.$entry"
     else
       grep . "$said" | head -n 5 | lines "loading.failed.$entry"
     fi
@@ -40,10 +38,7 @@ fi
 
 
 def probe(plan: Plan) -> Mapping[Stage, str]:
-    if plan.number is None or not plan.samples:
-        return {}
-    pairs = " ".join(f"{entry}={_sum(plan.loads[entry]) if entry in plan.loads else ''}" for entry in plan.samples)
-    return {"login": f"loads='{pairs}'\n{_LOGIN}"}
+    return {"login": _LOGIN} if plan.number is not None and plan.samples else {}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ THREE = "c[1-3]"
 THOUSAND = "127.0.[1-4].[1-250]"
 DEAD = "10.99.0.[1-128]"
 FANOUT = 64
-TIMEOUT = 2  # seconds, to connect to a dead node
+TIMEOUT = 5  # seconds, to connect to a dead node
 ANSWER = 20_000  # bytes
 MEMORY = 300  # MB
 
@@ -67,9 +67,11 @@ main()
 _NODE = r"""#!/bin/sh
 nonce=$(sed -n "s/^printf .*:begin--.*' //p; /^printf .*:end:/q")
 [ -z "$nonce" ] || printf '\n--envmgr:%s:begin--\n' "$nonce"
+set -- $SSH_CONNECTION
+printf '@~host=%s\n' "$3"
 date '+@~began=%s.%N%n@~clock.later=%s.%N'
 if [ -e /etc/simulated/all-different ]; then
-    set -- $SSH_CONNECTION # a MODULEPATH of its own for every node
+    # a MODULEPATH of its own for every node
     sed "s|/etc/lmod/modules|/etc/lmod/$3|" /etc/simulated/answer
 else
     cat /etc/simulated/answer
@@ -202,7 +204,7 @@ def _probe(cluster: Cluster) -> str:
 def _simulate(cluster: Cluster) -> None:
     """1,000 nodes of the login node's sshd, which answer as c1 does."""
     told = cluster.exec("c1", ["/bin/sh", "-s"], stdin=_probe(cluster), check=True).stdout.splitlines(keepends=True)
-    answer = "".join(line for line in told if not line.startswith(("@~began=", "@~clock.later=")))
+    answer = "".join(line for line in told if not line.startswith(("@~began=", "@~clock.later=", "@~host=")))
     answer += "".join(f"@filled.{number}={'x' * 80}\n" for number in range((ANSWER - len(answer)) // 90))
     cluster.write("login", "/etc/simulated/answer", answer)
     cluster.write("login", "/etc/simulated/node", _NODE, 0o755)

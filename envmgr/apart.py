@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from envmgr.run import clean_env
 
-_POLL = 0.02  # seconds
+_POLL = 0.005  # seconds
 
 
 @dataclass(frozen=True, slots=True)

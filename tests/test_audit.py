@@ -17,7 +17,7 @@ from envmgr.audit.contexts import CONTEXTS, choose_contexts
 from envmgr.audit.expect import choose_samples
 from envmgr.audit.folding import elements, joined
 from envmgr.audit.model import Evidence, Plan, Published
-from envmgr.audit.shell import join_probes, read_answer
+from envmgr.audit.shell import join_probes, printable, read_answer
 from envmgr.errors import InputError
 from envmgr.finding import Finding
 from envmgr.generation import PublishedEntry
@@ -35,7 +35,8 @@ def test_read_answer_gives_back_what_was_told(values: dict[str, str], blocks: di
     said = [f"@{key}={value}" for key, value in values.items()]
     said += [f"@b/{key}|{line}" for key, lines in blocks.items() for line in lines]
     facts, own, _ = read_answer("\n".join(["some noise", *said, "@broken"]))
-    assert facts == values | {f"b/{key}": "\n".join(lines) for key, lines in blocks.items()}
+    told = values | {f"b/{key}": "\n".join(lines) for key, lines in blocks.items()}
+    assert facts == {key: printable(value) for key, value in told.items()}
     assert own == {}
 
 

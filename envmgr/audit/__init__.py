@@ -29,7 +29,7 @@ from envmgr.audit.shell import GATE_SECONDS, join_probes
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding
 from envmgr.lmod import Lmod
-from envmgr.nodes import Reply
+from envmgr.nodes import Reply, expand, fold
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -63,11 +63,11 @@ def gather(
     plan = Plan(site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts)
     asker = Asker(site, runner, reporter, list(checks.values()), time.monotonic() + request.deadline)
     controller = look_here(plan, runner)
-    published = read_published(Prefix(site.prefix)) if controller["gate"] == "ok" else None
+    published = read_published(Prefix(site.prefix), runner) if controller["gate"] == "ok" else None
     evidence = _gather(request, ways, plan, published, controller, lmod, asker)
     if published is not None and _is_newer(evidence.mounts, published):  # our own mount may be the one that is late
         asker.sleep(min(attribute_cache(controller, site.mount.attribute_cache), asker.left / 2))
-        again = read_published(Prefix(site.prefix))
+        again = read_published(Prefix(site.prefix), runner)
         if again is not None and again.record.number != published.record.number:
             evidence = _gather(request, ways, plan, again, controller, lmod, asker)
     return evidence
@@ -87,16 +87,19 @@ def _gather(
     asked: list[tuple[ShellContext, Account, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
     if "ssh" in ways:
         script = join_probes(asker.parts, replace(plan, contexts=over_ssh))
-        with ThreadPoolExecutor(2) as pool:  # while nodes answer
+        with ThreadPoolExecutor(3) as pool:  # while nodes answer
+            whole = pool.submit(look_here, plan, runner, asker.parts)
             looking = pool.submit(_look_around_here, script, request.nodes, site, runner)
             loading = pool.submit(_loads_here, plan, lmod, runner)
             found["ssh"] = asker.ssh(request.nodes, script, published)
             here = looking.result()
+            controller = {**controller, **whole.result()}
             plan = replace(plan, loads=loading.result())
     elif site.transport.via != "slurm":  # ssh is there: look, before a job is stuck on a mount and drains its node
         script = join_probes(asker.parts, replace(plan, contexts=()), stages=("node",))
         look = asker.ssh(request.nodes, script, None, label="looking first, over ssh")
     if "ssh" not in ways:
+        controller = {**controller, **look_here(plan, runner, asker.parts)}
         plan = replace(plan, loads=_loads_here(plan, lmod, runner))
     if "slurm" in ways:
         found |= asker.slurm(request.nodes, found.get("ssh", look), plan, in_jobs, whole="ssh" not in ways)
@@ -113,6 +116,7 @@ def _gather(
         controller=controller,
         slurm=_slurm_states(asker, asked="slurm" in ways),
         writable=_writable(site, runner),
+        addresses=_addresses,
         unmunge=lambda credential: unmunge(credential, runner),
         groups=_groups(site, runner, asker.reporter),
     )
@@ -130,17 +134,36 @@ def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...
     order = {"error": 0, "warning": 1, "note": 2}
     findings = [finding for check in checks.values() for finding in check.judge(evidence)]
     findings += _not_here(evidence)
+    nodes: dict[Finding, list[str]] = {}
+    for finding in findings:  # one, for nodes whose answers differ in something else
+        nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
+    findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
     return tuple(sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found)))
 
 
 def _not_here(evidence: Evidence) -> Iterable[Finding]:
-    if evidence.published is None:
-        gate = evidence.controller.get("gate", "hung")
-        found = "does not answer" if gate == "hung" else gate
-        yield Finding(
-            "generation", "error", str(evidence.site.prefix), f"this host cannot read the published generation: {found}",
-            "a published generation to compare with", "mount the prefix here, or audit from a host that has it",
-        )  # fmt: skip
+    if evidence.published is not None:
+        return
+    prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
+    expected = "a published generation to compare with"
+    if gate.startswith("no link"):
+        found, hint = (
+            f"nothing is published there: {gate}",
+            "`envmgr build ENTRY` publishes; or is it not mounted here?",
+        )
+    else:
+        found = (
+            f"this host cannot read the published generation: {'does not answer' if gate in ('hung', 'ok') else gate}"
+        )
+        hint = "mount the prefix here, or audit from a host that has it"
+    yield Finding("generation", "error", prefix, found, expected, hint)
+
+
+def _addresses(node: str) -> frozenset[str]:
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError):
+        return frozenset()
 
 
 def _accounts(site: Site) -> tuple[str, tuple[Account, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from envmgr.audit.model import Facts, Fleet, Group
-from envmgr.audit.shell import read_answer
+from envmgr.audit.shell import printable, read_lines, split_answer
 from envmgr.nodes import Reply
 
 
@@ -21,13 +21,13 @@ class Folding:
         self._replies: dict[str, Reply] = {}
 
     def __call__(self, reply: Reply) -> None:
-        self._replies[reply.node] = replace(reply, text="")
+        self._replies[reply.node] = replace(reply, text="", reason=printable(reply.reason)[:300])
         if reply.status != "answered":
             return
-        facts, own, text = read_answer(reply.text)
-        self._own[reply.node] = own
+        own, text = split_answer(reply.text)
+        self._own[reply.node] = read_lines(own)
         if text not in self._nodes:
-            self._facts[text] = facts
+            self._facts[text] = read_lines(text.split("\n"))
             self._nodes[text] = []
         self._nodes[text].append(reply.node)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from envmgr.apart import run_apart
 from envmgr.audit.checks import get_check
-from envmgr.audit.model import Facts, Plan, Published
+from envmgr.audit.model import Check, Facts, Plan, Published
 from envmgr.audit.shell import GATE_SECONDS, join_probes, read_answer
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.generation import RECORD, complete_numbers, published_spec, read_current, read_specs
 from envmgr.names import nearest
 from envmgr.run import Runner
@@ -19,28 +21,54 @@ from envmgr.store import Prefix
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
 
 
-def look_here(plan: Plan, runner: Runner) -> Facts:
-    """How this host has the prefix, by the same probe as on nodes. `gate` is `ok` where it answers; it never hangs."""
-    script = join_probes([get_check("mount")], replace(plan, contexts=()), stages=("node",))
+def look_here(plan: Plan, runner: Runner, parts: Sequence[Check] = ()) -> Facts:
+    """How this host has the prefix, by the same probe as on nodes. `gate` is `ok` where it answers; it never hangs.
+
+    Without `parts` it is a short look, at the mount alone.
+    """
+    script = join_probes(parts or [get_check("mount")], replace(plan, contexts=()), stages=("node",))
     done = run_apart(["/bin/sh", "-s"], stdin=script, seconds=GATE_SECONDS + 10, check=runner.raise_if_cancelled)
     facts, _, _ = read_answer(done.output)
     return {"gate": "hung", **facts}
 
 
-def read_published(prefix: Prefix) -> Published | None:
-    """The current generation; None before the first publish. Only for a prefix that was seen to answer."""
-    record = read_current(prefix)
-    if record is None:
-        return None
-    raw = read_specs(prefix, record.number)
-    text = (prefix.generation(record.number) / RECORD).read_bytes()
-    return Published(
-        record=record,
-        record_sha256=hashlib.sha256(text).hexdigest(),
-        specs={name: published_spec(item).spec for name, item in raw.items()},
-        kept=tuple(complete_numbers(prefix)),
-        since=prefix.current.lstat().st_mtime,
-    )
+# Copies what tells of the published generation, in one process that can be left behind; placeholders stand for the others.
+_COPY = """\
+cd "$1" && target=$(readlink current) && mkdir -p "$2/$target" && stat -c %Y current >"$2/since" || exit 1
+cp "$target/generation.json" "$target/modules.json" "$2/$target/" && ln -s "$target" "$2/current" || exit 1
+for record in generations/*/generation.json; do
+  mkdir -p "$2/${record%/*}" && { [ -e "$2/$record" ] || : >"$2/$record"; } || exit 1
+done
+"""
+_SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
+
+
+def read_published(prefix: Prefix, runner: Runner) -> Published | None:
+    """The current generation; None where it cannot be read in time. Never hangs.
+
+    Raises EnvmgrError `current-damaged`, `generation-damaged`.
+    """
+    with tempfile.TemporaryDirectory(prefix="envmgr-published-") as folder:
+        copy = ["/bin/sh", "-c", _COPY, "sh", str(prefix.root), folder]
+        if run_apart(copy, seconds=_SECONDS, check=runner.raise_if_cancelled).returncode != 0:
+            return None
+        here = Prefix(Path(folder))
+        try:
+            record = read_current(here)
+            raw = read_specs(here, record.number) if record else {}
+        except EnvmgrError as error:
+            error.message = error.message.replace(folder, str(prefix.root))
+            error.context = tuple(line.replace(folder, str(prefix.root)) for line in error.context)
+            raise
+        if record is None:
+            return None
+        return Published(
+            record=record,
+            record_sha256=hashlib.sha256((here.generation(record.number) / RECORD).read_bytes()).hexdigest(),
+            specs={name: published_spec(item).spec for name, item in raw.items()},
+            kept=tuple(complete_numbers(here)),
+            since=float((Path(folder) / "since").read_text()),
+        )
 
 
 def choose_samples(names: Sequence[str], published: Published) -> tuple[str, ...]:

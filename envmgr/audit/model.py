@@ -87,7 +87,9 @@ class Fleet:
     @property
     def sound(self) -> Fleet:
         """Without nodes whose prefix does not answer: what else is wrong there has that one cause."""
-        return self.only(lambda facts: facts.get("gate") == "ok")
+        return self.only(
+            lambda facts: facts.get("gate") == "ok" and not facts.get("prefix.end", "").startswith("no end")
+        )
 
     def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
         return Fleet(tuple(g for g in self.groups if wanted(g.facts)), self.own, self.replies, self.missing)
@@ -127,7 +129,8 @@ class Evidence:
     short look over ssh before jobs are sent, where ssh was not asked for more. `here` is
     this host, asked without a connection, where it is a login node of the site: jobs inherit from its shells.
 
-    `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it.
+    `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it;
+    `addresses` are those that a node's name has here.
     `published` is None where the controller could not read it; `slurm` is node -> (state, reason) as Slurm sees it.
     `groups` are the site's node groups with their nodes.
     """
@@ -143,6 +146,7 @@ class Evidence:
     controller: Facts = field(default_factory=dict)
     slurm: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     writable: frozenset[str] | None = None
+    addresses: Callable[[str], frozenset[str]] = lambda _node: frozenset()
     unmunge: Callable[[str], str] = lambda _credential: ""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -174,6 +178,7 @@ class Check(Protocol):
     """A module under `checks/`. Its docstring is what `audit --explain` prints."""
 
     __doc__: str | None
+    __name__: str
 
     def probe(self, plan: Plan) -> Mapping[Stage, str]:
         """POSIX shell text by stage; it tells facts by `put KEY VALUE`, `own KEY VALUE` and `lines KEY`."""

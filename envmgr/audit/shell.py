@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from envmgr.audit.model import Account, Check, Facts, Plan, ShellContext, Stage
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
 
-# An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own.
+# An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
+# behind a user's start-up files puts `mark` after the `@`, so that nothing which those print is taken for a fact.
 _LIBRARY = r"""
 put() {
   case $2 in
     *"
-"*) printf '@%s=%s\n' "$1" "$(printf '%s' "$2" | tr '\n' ' ')" ;;
-    *) printf '@%s=%s\n' "$1" "$2" ;;
+"*) printf '@%s%s=%s\n' "$mark" "$1" "$(printf '%s' "$2" | tr '\n' ' ')" ;;
+    *) printf '@%s%s=%s\n' "$mark" "$1" "$2" ;;
   esac
 }
 own() { put "~$1" "$2"; }
-lines() { LC_ALL=C awk -v key="$1" '{ print "@" key "|" $0 }'; }
+lines() { LC_ALL=C awk -v key="$mark$1" '{ print "@" key "|" $0 }'; }
 sum() { sha256sum | cut -d' ' -f1; }
 as() {
   account=$1
   shift
-  home=$(getent passwd "$account" | cut -d: -f6)
-  if [ "$(id -u)" = 0 ] && [ "$account" != root ]; then
-    set -- setpriv --reuid "$account" --regid "$(id -g "$account")" --init-groups "$@"
+  IFS=: read -r _ _ uid gid _ home _ <<END
+$(grep "^$account:" "$who")
+END
+  if [ "$(id -u)" = 0 ] && [ "${uid:-0}" != 0 ]; then
+    set -- setpriv --reuid "$uid" --regid "$gid" --init-groups "$@"
   fi
+  set -f
   exec env -i HOME="${home:-/}" USER="$account" LOGNAME="$account" SHELL=/bin/bash LANG=C.UTF-8 \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     $(sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null) \
@@ -40,24 +44,28 @@ as() {
 }
 """
 
-# `as` ends in exec, hence the subshells. start NAME COMMAND…: apart, so that it can be left behind. join SECONDS NAME…: wait for some. tell PREFIX NAME: its facts.
+# `as` ends in exec, hence the subshells. start NAME COMMAND…: apart, so that it can be left behind; what it writes is
+# bounded. join SECONDS NAME…: wait for some. tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS.
 _JOBS = r"""
 start() {
   job=$1
   shift
   (
+    ulimit -f 16384
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
     echo $? >"$tmp/$job.rc~"
     mv "$tmp/$job.rc~" "$tmp/$job.rc"
   ) </dev/null >/dev/null 2>&1 &
 }
 join() {
-  left=$(($1 * 20))
+  left=$(($1 * 100))
+  step=1
   shift
   for job in "$@"; do
     while [ ! -e "$tmp/$job.rc" ] && [ "$left" -gt 0 ]; do
-      sleep 0.05
-      left=$((left - 1))
+      sleep "0.0$step"
+      left=$((left - step))
+      [ "$step" -ge 5 ] || step=$((step + (left % 2)))
     done
   done
 }
@@ -67,19 +75,25 @@ tell() {
     put "$end" "no end in $limit s"
     return
   fi
-  sed -n "s|^@~|@~$1|p; s|^@\([^~]\)|@$1\1|p" "$tmp/$2.out"
+  sed -n -E "s/^@$3(~?)(${4:-.})/@\1$1\2/p" "$tmp/$2.out" | grep -v -E "^@${1}done="
   if read -r rc <"$tmp/$2.rc" && [ "$rc" != 0 ]; then
     put "$end" "exit status $rc: $(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)"
+  elif ! grep -q "^@$3done=yes" "$tmp/$2.out"; then
+    put "$end" "the shell ended before the probe in it: \`exit\` or \`exec\` in a start-up file?"
   fi
 }
 """
 
-# Touching `current` makes autofs mount what is not there yet.
+# Touching `current` makes autofs mount what is not there yet. Names come from an attribute cache for a while; opening a file
+# asks the server.
 _GATE = r"""
 said=$(ls -d "$prefix/." 2>&1 >/dev/null)
 if [ -n "$said" ]; then
   put gate "${said##*: }"
 elif target=$(readlink "$prefix/current"); then
+  said=$(head -c 1 "$prefix/current/generation.json" 2>&1 >/dev/null)
+  real=$(cd -P "$prefix" && pwd)
+  [ "$real" = "$prefix" ] || put real "$real"
   put gate ok
   put current "$target"
 else
@@ -88,25 +102,42 @@ fi
 """
 
 _MAIN = r"""
-tmp=$(mktemp -d /tmp/envmgr-audit.XXXXXX) || {
-  put probe "no temporary folder in /tmp"
+mark=
+own host "$(uname -n)"
+own slurm_node "${SLURMD_NODENAME:-}"
+own began "$(date +%s.%N)"
+for base in /tmp /dev/shm /run; do
+  tmp=$(mktemp -d "$base/envmgr-audit.XXXXXX" 2>/dev/null) || continue
+  if echo yes 2>/dev/null >"$tmp/try" && grep -q yes "$tmp/try"; then break; fi
+  rm -rf "$tmp"
+  tmp=
+done
+if [ -z "$tmp" ]; then
+  put probe "cannot write to /tmp, /dev/shm or /run"
   exit 0
-}
+fi
 chmod 755 "$tmp"
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
-own host "$(uname -n)"
-own slurm_node "${SLURMD_NODENAME:-}"
 own addresses "$(hostname -I 2>/dev/null || :)"
-own began "$(date +%s.%N)"
 put account "$(id -un)"
+who=$tmp/who.out
+secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
+"""
+
+# A directory service that hangs is looked at apart, too. The room is for what the login stage writes.
+_WHO = r"""
+start who getent passwd "$user" root
+join 3 who
+mkdir -m 700 "$tmp/room"
+if [ "$(id -u)" = 0 ]; then chown "$(sed -n "s/^$user:[^:]*:\([0-9]*\):.*/\1/p" "$who" 2>/dev/null)" "$tmp/room" 2>/dev/null; fi
 """
 
 
 # A file of its own: csh has no `.`, and takes no script in an argument with line breaks.
 _CSH = """\
 cat >"$tmp/context.csh" <<'ENVMGR_END'
-if ( "`alias module`" != "" ) setenv ENVMGR_ALIAS yes
+if ( "`alias module`" =~ *LMOD_CMD* ) setenv ENVMGR_ALIAS yes
 exec /bin/sh "$1"
 ENVMGR_END
 """
@@ -117,24 +148,20 @@ def join_probes(
 ) -> str:
     """The script for the contexts and accounts of `plan`: the parts of all checks, each stage in a file of its own."""
     parts: dict[Stage, list[str]] = {stage: [] for stage in ("node", "prefix", "context", "login")}
+    of_login: list[str] = []
     for check in checks:
         for stage, text in check.probe(plan).items():
             if stage in stages:
                 parts[stage].append(text)
-    settings = _settings(plan)
-    files: dict[str, str] = {"gate": _GATE}
-    files |= {stage: "".join(texts) for stage, texts in parts.items()}
-    out = [_LIBRARY, _JOBS, settings, _MAIN]
-    for name, text in files.items():
-        out.append(f"cat >\"$tmp/{name}.sh\" <<'ENVMGR_END'\n{_LIBRARY}{settings}\n{text}\nENVMGR_END\n")
-    out.append("before=$(date +%s%N)\n")
-    out.append('start gate /bin/sh "$tmp/gate.sh"\n')
+                of_login += [check.__name__.rpartition(".")[2]] if stage == "login" else []
     limit = max(2, int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS)
-    out.append(f"limit={limit}\n")
-    out.append(f"join {GATE_SECONDS} gate\nown gate_ms $((($(date +%s%N) - before) / 1000000))\n")
-    out.append(
-        'if [ -e "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi\nstart node /bin/sh "$tmp/node.sh"\n'
-    )
+    out = [_LIBRARY, _JOBS, _settings(plan), _MAIN, _WHO]
+    out.append(_file("gate", _GATE, plan))
+    out += [_file(stage, "".join(texts), plan) for stage, texts in parts.items()]
+    out.append(f'limit={limit}\nbefore=$(date +%s%N)\nstart gate /bin/sh "$tmp/gate.sh"\njoin {GATE_SECONDS} gate\n')
+    out.append("own gate_ms $((($(date +%s%N) - before) / 1000000))\n")
+    out.append('if [ -e "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi\n')
+    out.append('ENVMGR_REAL=$(sed -n "s/^@real=//p" "$tmp/gate.out") start node /bin/sh "$tmp/node.sh"\n')
     jobs = ["node"]
     telling = ["tell '' node\n"]
     body = []
@@ -145,7 +172,7 @@ def join_probes(
     if parts["login"]:
         jobs.append("login")
         body.append(f'start login {_login(plan)} "$tmp/login.sh"\n')
-        telling.append("tell '' login\n")
+        telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(set(of_login)))})\\.'\n")
     for number, (context, account) in enumerate(_pairs(plan)):
         start, tell = _context(f"c{number}", context, account, plan)
         body.append(start)
@@ -154,6 +181,13 @@ def join_probes(
     out.append(f'if grep -q "^@gate=ok" "$tmp/gate.out"; then\n{"".join(body)}join $limit {" ".join(jobs)}\n')
     out.append(f"{''.join(telling)}else\njoin $limit node\ntell '' node\nfi\n")
     return "".join(out)
+
+
+def _file(stage: str, text: str, plan: Plan) -> str:
+    """The lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
+    mark = '"$secret"' if stage in ("context", "login") else "''"
+    head = f'printf \'mark=%s\\nwho=%s\\nroom=%s\\n\' {mark} "$who" "$tmp/room" >"$tmp/{stage}.sh"\n'
+    return f"{head}cat >>\"$tmp/{stage}.sh\" <<'ENVMGR_END'\n{_LIBRARY}{_settings(plan)}\n{text}\nput done yes\nENVMGR_END\n"
 
 
 def context_key(context: ShellContext, account: Account) -> str:
@@ -195,47 +229,58 @@ def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> t
     name = shlex.quote(_name(account, plan))
     run = command if context.way == "slurm" else f"as {name} {command}"
     start = f"start {job} {run}\n"
-    tell = f"tell {key} {job}; {_noise(key, job)}\n"
+    tell = f'tell {key} {job} "$secret"; {_noise(key, job)}\n'
     if context.way == "slurm":
         return start, tell
     if context.shell == "csh":
         start = f"if command -v csh >/dev/null; then\n{_CSH}{start}else put {key}end absent; fi\n"
     if account == "user":
         start = (
-            f'if getent passwd {name} >/dev/null; then\n{start}else put {key}end "there is no user {plan.user}"; fi\n'
+            f'if grep -q "^{plan.user}:" "$who" 2>/dev/null; then\n{start}elif [ -e "$tmp/who.rc" ]; then\n'
+            f'put {key}end "there is no user {plan.user}"\nelse put {key}end "getent does not answer"; fi\n'
         )
     return start, f'if [ -e "$tmp/{job}.out" ]; then {tell}fi\n'
 
 
 def _noise(key: str, job: str) -> str:
     return (
-        f'noise=$(grep -v -e "^@" -e "^$" "$tmp/{job}.out" 2>/dev/null | head -n 1 | cut -c1-100)\n'
+        f'noise=$(grep -v -e "^@$secret" -e "^$" "$tmp/{job}.out" 2>/dev/null | head -n 1 | cut -c1-100)\n'
         f'[ -z "$noise" ] || put {key}noise "$noise"\n'
     )
 
 
-_LINE = re.compile(r"@(~?)([^=|]+)([=|])(.*)")
+_LINE = re.compile(r"@~?([^=|]+)([=|])(.*)")
+
+
+def printable(text: str) -> str:
+    """What a node said may end in a terminal, a log or a label: nothing in it acts there. Line breaks stay."""
+    return (
+        text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+    )
+
+
+def split_answer(text: str) -> tuple[list[str], str]:
+    """The lines that are the node's own, and the text of the rest, by which answers are folded."""
+    lines = [line for line in text.split("\n") if line.startswith("@")]
+    return [line for line in lines if line.startswith("@~")], "\n".join(x for x in lines if not x.startswith("@~"))
+
+
+def read_lines(lines: Iterable[str]) -> Facts:
+    """key -> value; what is no fact is passed over."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        match = _LINE.fullmatch(printable(line))
+        if match is None:
+            continue
+        key, kind, value = match.groups()
+        if kind == "=":
+            found[key] = [value]
+        else:
+            found.setdefault(key, []).append(value)
+    return {key: "\n".join(values) for key, values in found.items()}
 
 
 def read_answer(text: str) -> tuple[Facts, Facts, str]:
-    """What is compared, what is the node's own, and the text of the first alone, by which answers are folded."""
-    facts: dict[str, list[str]] = {}
-    own: dict[str, list[str]] = {}
-    kept: list[str] = []
-    for line in text.split("\n"):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            continue
-        mine, key, kind, value = match.groups()
-        place = own if mine else facts
-        if not mine:
-            kept.append(line)
-        if kind == "=":
-            place[key] = [value]
-        else:
-            place.setdefault(key, []).append(value)
-    return _joined(facts), _joined(own), "\n".join(kept)
-
-
-def _joined(found: Mapping[str, list[str]]) -> dict[str, str]:
-    return {key: "\n".join(values) for key, values in found.items()}
+    """What is compared, what is the node's own, and the text of the first alone."""
+    own, shared = split_answer(text)
+    return read_lines(shared.split("\n")), read_lines(own), shared

@@ -11,6 +11,7 @@ every ssh command is one too: it breaks scp, rsync and programs that read the co
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, joined, short
@@ -21,23 +22,34 @@ from envmgr.nodes import fold
 
 _CONTEXT = r"""
 put modulepath "${MODULEPATH-}"
-if [ -n "${ENVMGR_ALIAS-}" ]; then
-  put module yes
-else
-  case $(type module 2>/dev/null) in
-    *function*) put module yes ;;
-    *) put module no ;;
-  esac
-fi
+said=$(type module 2>/dev/null)
+case $said in
+  *LMOD_CMD*) put module yes ;;
+  *function*)
+    case $(module --version 2>&1) in
+      *"Modules based on Lua"*) put module yes ;;
+      *) put module "another program's" ;;
+    esac ;;
+  *) [ -n "${ENVMGR_ALIAS-}" ] && put module yes || put module no ;;
+esac
 put pin "${ENVMGR_PIN-}"
 put lmod_rc "${LMOD_RC-}"
 put lmod_cmd "${LMOD_CMD-}"
 put cached_loads "${LMOD_CACHED_LOADS-}"
+[ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
+if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
+  module load "$first" >/dev/null 2>&1
+  case :${LOADEDMODULES-}: in
+    *":$first:"*) put loads yes ;;
+    *) put loads "$(module load "$first" 2>&1 | grep . | head -n 3 | tr '\n' ' ')" ;;
+  esac
+fi
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": _CONTEXT}
+def probe(plan: Plan) -> Mapping[Stage, str]:
+    first = plan.samples[0] if plan.samples else ""
+    return {"context": f"first={shlex.quote(first)}\n{_CONTEXT}"}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -58,6 +70,9 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
                 yield _finding(
                     "error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context, end), nodes
                 )
+        silent = fleet.only(lambda facts, key=key: not {f"{key}end", f"{key}modulepath"} & facts.keys())  # type: ignore[misc]
+        if silent.nodes:
+            yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         yield from _module_command(key, where, probed, evidence)
         yield from _generations(context, key, where, probed, evidence)
@@ -70,12 +85,23 @@ def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> I
     if nodes:
         hint = f"`envmgr node-setup --apply --nodes {fold(nodes)}`; is Lmod installed there?"
         yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
+    other = fleet.by_value(f"{key}module").get("another program's")
+    if other:
+        hint = "is Environment Modules installed there? `type module` on the node; take its file in /etc/profile.d away"
+        yield _finding("error", where, "`module` is another program's", "Lmod's `module`", hint, other)
     published = evidence.published
     if published is None:
         return
     usable = fleet.only(
         lambda facts: facts.get(f"{key}module") == "yes" and bool(_generation_numbers(facts, key, evidence))
     )
+    entry = evidence.plan.samples[0] if evidence.plan.samples else ""
+    for said, nodes in usable.by_value(f"{key}loads").items():
+        if said != "yes" and not any(
+            f"loading.failed.{entry}" in g.facts for g in usable.groups if set(g.nodes) & set(nodes)
+        ):
+            found = f"`module load {entry}` does not load it: {short(' '.join(said.split())) or 'and says nothing'}"
+            yield _finding("error", where, found, "the module", "in that shell, by hand: `module --debug load`", nodes)
     for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
         hint = f"`envmgr node-setup --apply --nodes {fold(wrong)}`"
         yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
@@ -102,6 +128,8 @@ def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evid
         if not numbers:
             raw = group.facts[f"{key}modulepath"]
             found = f"MODULEPATH has no modules of {evidence.site.prefix}: {short(raw) if raw else 'it is empty'}"
+            if f"{key}no_bashrc" in group.facts and context.name == "bash-ssh":  # not all shells read /etc/bashrc
+                fix = f"{group.facts[f'{key}no_bashrc']} is missing: copy /etc/skel/.bashrc, which reads /etc/bashrc"
             yield _finding("error", where, found, f"generation {wanted}", fix, group.nodes)
         elif len(numbers) > 1:
             yield _finding("error", where, f"MODULEPATH has generations {shown}", "one generation", fix, group.nodes)

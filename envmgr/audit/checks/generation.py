@@ -52,6 +52,15 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if published is None:
         return
     number = published.record.number
+    newer = {n for n in map(_number, evidence.fleet.sound.by_value("current")) if n is not None and n > number}
+    if newer:
+        having = [node for n in newer for node in evidence.fleet.sound.by_value("current")[f"generations/{n:04d}"]]
+        yield Finding(
+            "generation", "error", f"{evidence.site.prefix}/current", f"this host sees generation {number}",
+            f"generation {max(newer)}, as on {fold(having)}",
+            f"the mount of this host is the one that is stale: `mount -o remount {evidence.site.prefix}`, and audit again",
+        )  # fmt: skip
+        return
     for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
         if target == f"generations/{number:04d}":
             continue
@@ -71,6 +80,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _number(target: str) -> int | None:
+    match = re.fullmatch(r"generations/([0-9]{4,})", target)
+    return int(match[1]) if match else None
+
+
 def _shown(target: str) -> str:
-    match = re.fullmatch(r"generations/0*([0-9]+)", target)
-    return f"generation {match[1]}" if match else target or "nothing"
+    number = _number(target)
+    return f"generation {number}" if number is not None else target or "nothing"

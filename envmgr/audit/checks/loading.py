@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.effect import EFFECT
 from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence, Fleet, Plan, Stage
+from envmgr.audit.shell import printable
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 
@@ -22,8 +23,7 @@ _LOGIN = (
 listed=
 case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
-  scratch=$(mktemp) said=$(mktemp) env=$(mktemp)
-  trap 'rm -f "$scratch" "$said" "$env"; rm -rf "${here-}"' EXIT
+  scratch=$room/scratch said=$room/said env=$room/env
   for entry in $samples; do
     if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$env" 2>"$said"; then
       put "loading.sha256.$entry" "$(sum <"$env")"
@@ -60,7 +60,7 @@ def _differences(entry: str, fleet: Fleet, here: str | None) -> Iterator[Finding
     if not found or (here is None and len(found) < 2):
         return
     right = next(iter(found)) if here is None else _sum(here)
-    reference = here if here is not None else _text(entry, right, fleet)
+    reference = printable(here) if here is not None else _text(entry, right, fleet)
     for value, nodes in found.items():
         if value != right:
             yield Finding(

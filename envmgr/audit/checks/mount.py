@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import drift
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.model import Evidence, Facts, Fleet, Group, Plan, Stage
 from envmgr.audit.shell import GATE_SECONDS
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -19,7 +19,7 @@ from envmgr.nodes import fold
 SLOW_MS = 1000  # a healthy prefix answers in a few
 
 _NODE = r"""
-awk -v prefix="$prefix" '
+awk -v prefix="${ENVMGR_REAL:-$prefix}" '
   $5 == "/" || index(prefix "/", $5 "/") == 1 {
     if (length($5) >= length(best)) { best = $5; line = $0 }
   }
@@ -55,27 +55,29 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for eve
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    prefix, fleet = str(evidence.site.prefix), evidence.mounts
+    prefix = str(evidence.site.prefix)
+    fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
     right = evidence.site.mount.source or _commonest(fleet.sound, evidence.controller)
     for group in fleet.groups:
-        if found := _fault(group.facts, right):
+        nodes = _not_the_server(group, right)
+        if nodes and (found := _fault(group.facts, right)):
+            if found.startswith("cannot be used: no link") and evidence.controller.get("gate", "").startswith(
+                "no link"
+            ):
+                continue  # nothing is published: told once
             expected = f"mounted from {right}" if right else "an answer"
             hint = f"on the node: `mount {prefix}`"
-            if group.facts.get("gate") == "hung":
+            if found.startswith("does not answer"):
                 expected = f"an answer in {GATE_SECONDS} s"
                 hint = f"is the server well? else on the node: `umount -l {prefix} && mount {prefix}`"
-            yield Finding("mount", "error", prefix, found, expected, hint, fold(group.nodes))
+            yield Finding("mount", "error", prefix, found, expected, hint, fold(nodes))
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
+    if evidence.site.mount.writable is not None:
+        alike = _without_modes(alike)
     for key in ("mount.options", "mount.super"):
-        if evidence.site.mount.writable is None:
-            yield from drift(
-                "mount",
-                f"{prefix} options",
-                alike,
-                key,
-                hint=f"compare fstab or autofs maps; `mount -o remount {prefix}`",
-            )
-    yield from _writable(evidence, alike)
+        hint = f"compare fstab or autofs maps; `mount -o remount {prefix}`"
+        yield from drift("mount", f"{prefix} options", alike, key, hint=hint)
+    yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)
 
 
@@ -91,9 +93,32 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _without_modes(fleet: Fleet) -> Fleet:
+    """ro and rw are judged by the site's `mount.writable` then."""
+    keys = ("mount.options", "mount.super")
+    plain = tuple(
+        Group(
+            dict(g.facts)
+            | {k: ",".join(o for o in g.facts.get(k, "").split(",") if o not in ("ro", "rw")) for k in keys},
+            g.nodes,
+        )
+        for g in fleet.groups
+    )
+    return Fleet(plain, fleet.own, fleet.replies, fleet.missing)
+
+
+def _not_the_server(group: Group, right: str) -> tuple[str, ...]:
+    """A file server has its own disk, under the same path."""
+    server = right.partition(":")[0].partition(".")[0] if ":" in right else ""
+    own_disk = server and ":" not in _source(group.facts) and group.facts.get("gate") == "ok"
+    return tuple(n for n in group.nodes if not (own_disk and n.partition(".")[0] == server))
+
+
 def _fault(facts: Facts, right: str) -> str:
     gate = facts.get("gate", "not looked at")
-    if gate == "hung":
+    if "mount.type" not in facts and gate == "ok":
+        return ""  # the node could not be looked at: told by the check of nodes
+    if gate == "hung" or facts.get("prefix.end", "").startswith("no end"):
         return f"does not answer ({facts.get('mount.type', '?')} {facts.get('mount.source', '?')})"
     source = _source(facts)
     if right and source != right:

@@ -8,7 +8,6 @@ wrong line in /etc/hosts or an ssh alias makes an audit look at one node twice a
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import joined
@@ -27,7 +26,7 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - every answer beg
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_missing(evidence))
     for way, fleet in evidence.ways.items():
-        yield from _strangers(way, fleet)
+        yield from _strangers(way, fleet, evidence)
         yield from _unfinished(way, fleet)
         for value, nodes in fleet.by_value("probe").items():
             yield Finding(
@@ -77,30 +76,34 @@ def _hint(way: str, reason: str, nodes: str, node: str) -> str:
 def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
     for stage, what in _STAGES.items():
         for end, nodes in fleet.by_value(f"{stage}.end").items():
+            if stage == "prefix" and end.startswith("no end"):
+                continue  # a mount that does not answer
             hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`"
             yield Finding("nodes", "error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, fold(nodes))
 
 
-def _strangers(way: str, fleet: Fleet) -> Iterator[Finding]:
-    for node in fleet.nodes:
-        own = fleet.own.get(node, {})
-        if not _is(node, own):
+def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """By name; a name of another kind (an address, an ssh alias) is accepted by its address, unless two are one host."""
+    hosts: dict[str, list[str]] = {}
+    for node in fleet.only(lambda facts: "probe" not in facts).nodes:
+        hosts.setdefault(_short(fleet.own.get(node, {}).get("host", "nobody")), []).append(node)
+    for host, nodes in hosts.items():
+        named = [n for n in nodes if _short(n) == host or fleet.own.get(n, {}).get("slurm_node") == n]
+        others = [n for n in nodes if n not in named]
+        if len(nodes) == 1 and others and _has_address(others[0], fleet.own[others[0]], evidence):
+            continue
+        for node in others:
+            also = [n for n in nodes if n != node]
+            found = f"answers as {host}{f', as {fold(also)} does' if also else ''}"
             hint = f"look at the address of {node} in /etc/hosts, DNS and ssh's config"
-            yield Finding(
-                "nodes", "error", _NAMES.get(way, way), f"answers as {own.get('host', 'nobody')}", node, hint, node
-            )
+            yield Finding("nodes", "error", _NAMES.get(way, way), found, node, hint, node)
 
 
-def _is(node: str, own: Facts) -> bool:
-    """By name; else by address, which an ssh alias or a node set of addresses needs."""
-    if own.get("slurm_node") == node or _short(own.get("host", "")) == _short(node):
-        return True
-    try:
-        found = {info[4][0] for info in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM)}
-    except (OSError, UnicodeError):
-        return False
-    return any(str(a).startswith("127.") or a in own.get("addresses", "").split() for a in found)
+def _has_address(node: str, own: Facts, evidence: Evidence) -> bool:
+    known = evidence.addresses(node)
+    return any(a.startswith("127.") for a in known) or bool(known & set(own.get("addresses", "").split()))
 
 
 def _short(name: str) -> str:
-    return name.partition(".")[0].lower()
+    """A host's name without its domain; an address stays whole."""
+    return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()

@@ -20,7 +20,7 @@ ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null; }
 listed=
 case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
-  here=$(mktemp -d) && trap 'rm -rf "$here"' EXIT
+  here=$room
   ask -t --show_hidden avail >"$here/avail"
   ask -t --show_hidden --ignore_cache avail >"$here/plain"
   put resolution.modulepath "$MODULEPATH"

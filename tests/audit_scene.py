@@ -70,8 +70,7 @@ def make(folder: Path, share: Share, **settings: Any) -> Audited:
     cluster.recipe(ENTRIES[1], ["python"], default=True, tests=[{"name": "runs", "run": "python -c 'print(1)'"}])
     scene.envmgr("lock", *ENTRIES)
     _copy(cluster, "login", "fs1", SITE)
-    if share != "bind":
-        cluster.sh("fs1", f"mkdir -p {cluster.prefix}; mount --bind /export/sw {cluster.prefix}", check=True)
+    cluster.sh("fs1", f"mkdir -p {cluster.prefix}; mount --bind /export/sw {cluster.prefix}", check=True)
     scene.envmgr("build", *ENTRIES, node="fs1")
     scene.set_up("login,c[1-3]")
     scene.task_prolog()

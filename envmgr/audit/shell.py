@@ -76,7 +76,10 @@ tell() {
     return
   fi
   sed -n -E "s/^@$3(~?)(${4:-.})/@\1$1\2/p" "$tmp/$2.out" | grep -v -E "^@${1}done="
-  if read -r rc <"$tmp/$2.rc" && [ "$rc" != 0 ]; then
+  read -r rc <"$tmp/$2.rc"
+  if [ "$rc" = 153 ]; then
+    put "$end" "its start-up files print more than 8 MB"
+  elif [ "$rc" != 0 ]; then
     put "$end" "exit status $rc: $(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)"
   elif ! grep -q "^@$3done=yes" "$tmp/$2.out"; then
     put "$end" "the shell ended before the probe in it: \`exit\` or \`exec\` in a start-up file?"

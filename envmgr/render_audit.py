@@ -39,16 +39,21 @@ def _finding(finding: Finding) -> None:
     table([row for row in rows if row[1]])
 
 
+_PROOF = {"contexts", "resolution", "loading"}
+
+
 def _summary(result: AuditResult) -> str:
-    if not result.findings:
-        return f"{_nodes(result.count)} resolve the same modules: generation {result.generation}"
+    """Agreement is claimed only where it was looked at, everywhere."""
     count = Counter(f.severity for f in result.findings)
     words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
-    return f"{', '.join(words)}; `envmgr audit --explain CHECK` says what a check does"
-
-
-def _nodes(count: int) -> str:
-    return f"all {count} nodes" if count > 1 else "the node"
+    if count["error"] or count["warning"] or result.generation is None:
+        return f"{', '.join(words)}; `envmgr audit --explain CHECK` says what a check does"
+    notes = f" ({', '.join(words)})" if words else ""
+    if not set(result.checks) >= _PROOF:
+        return f"no findings by {', '.join(result.checks)}{notes}"
+    if result.count == 1:
+        return f"{result.nodes} resolves the published modules: generation {result.generation}{notes}"
+    return f"all {result.count} nodes resolve the same modules: generation {result.generation}{notes}"
 
 
 def out(text: str = "") -> None:

@@ -52,6 +52,7 @@ class Transport(_Model):
     become: str | None = None
     fanout: int = Field(default=64, ge=1)
     connect_timeout: float = Field(default=10, gt=0)
+    queue_timeout: float = Field(default=30, gt=0, description="seconds that a job or step may wait for a busy node")
     node_timeout: float = Field(default=60, gt=0)
     deadline: float = Field(default=600, gt=0)
     persist: float = Field(default=60, ge=0, description="seconds that an ssh connection is kept for the next command")

@@ -33,7 +33,10 @@ class SmokeOutcome:
 
 # Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
 NO_LAUNCHER = "no-mpi-launcher"
-_NEEDS_LAUNCHER = f'[ -n "$(type -t mpiexec mpirun srun)" ] || {{ : >"$HOME/{NO_LAUNCHER}"; exit 1; }}\n'
+_NEEDS_LAUNCHER = (
+    'for launcher in mpiexec mpirun srun; do launcher=$(type -P "$launcher") && [ -x "$launcher" ] && break; done ||'
+    f' {{ : >"$HOME/{NO_LAUNCHER}"; exit 1; }}\nunset -v launcher\n'
+)
 
 # Files of a GPU that can be used, without the root: the kernel driver is loaded and has made a device.
 GPU_FILES = ("sys/module/nvidia/version", "dev/nvidia0")

@@ -255,7 +255,10 @@ def test_libraries_of_the_toolkit_are_no_part_of_the_driver(library: str) -> Non
 
 
 def test_ldd_that_did_not_end_is_a_note() -> None:
-    assert told(libraries, evidence({"c1": NODE | {"libraries.end": "no end"}})) == [
+    """Of a sample, what fits into the time is enough."""
+    answers = {"c1": NODE | {"libraries.end": "no end"}}
+    assert told(libraries, evidence(answers)) == []
+    assert told(libraries, evidence(answers, settings={"audit": {"ldd": "full"}})) == [
         (
             "note c1: ldd: not done in 21 s | every chosen file looked at | "
             "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`"

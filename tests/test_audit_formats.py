@@ -27,7 +27,7 @@ from tests.conftest import Sandbox
 
 WELL = AuditResult(
     generation=12, entries=("hello/1.0", "hello/2.0"), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
-    contexts=("ssh-bash",), accounts=("root", "alice"), checks=("mount", "nodes"), findings=(),
+    contexts=("ssh-bash",), accounts=("root", "alice"), checks=("mount", "nodes"), findings=(), matrix=(),
     finished=1_700_000_000.1239, seconds=2.5,
 )  # fmt: skip
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")

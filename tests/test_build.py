@@ -368,7 +368,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
     "lock --check hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
     "build hello/1.0": (
         "envmgr.build/1",
-        {"steps", "rerender", "dry_run", "built", "trees", "tests", "generation", "parent", "log"},
+        {"steps", "rerender", "dry_run", "built", "trees", "tests", "generation", "parent", "log", "gate"},
     ),
     "publish hello/1.0": (
         "envmgr.publish/1",

@@ -36,7 +36,7 @@ ALERTS = CONTRIB / "prometheus/envmgr-alerts.yml"
 RULES = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}
 WELL = AuditResult(
     generation=12, entries=("hello/1.0",), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
-    contexts=("ssh-bash",), accounts=("root",), checks=("contexts", "mount", "nodes"), findings=(),
+    contexts=("ssh-bash",), accounts=("root",), checks=("contexts", "mount", "nodes"), findings=(), matrix=(),
     finished=1_700_000_000.0, seconds=2.5,
 )  # fmt: skip
 NASTY = 'a "quoted" \\ back\nslash ä\t\r{},='
@@ -282,6 +282,7 @@ def test_prometheus_tells_what_an_audit_found_and_what_to_run(watched: Watched, 
 @pytest.mark.xdist_group("audited")
 def test_a_real_audit_of_a_cluster_with_a_broken_node_as_metrics_and_as_junit(audited: Audited) -> None:
     cluster, path = audited.cluster, "/var/lib/node_exporter/envmgr.prom"
+    cluster.exec("login", ["mkdir", "-p", "/var/lib/node_exporter"], check=True)
 
     def audit(fmt: str) -> tuple[int, str]:
         done = cluster.envmgr(["audit", "--via", "ssh", "--format", fmt, "--output", path])

@@ -104,6 +104,7 @@ def _gather(
     if "slurm" in ways:
         found |= asker.slurm(request.nodes, found.get("ssh", look), plan, in_jobs, whole="ssh" not in ways)
         asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
+    states, broken = _slurm_states(asker, asked="slurm" in ways)
     return Evidence(
         site=site,
         plan=plan,
@@ -114,7 +115,8 @@ def _gather(
         look=look,
         here=here,
         controller=controller,
-        slurm=_slurm_states(asker, asked="slurm" in ways),
+        slurm=states,
+        slurm_broken=broken,
         writable=_writable(site, runner),
         addresses=_addresses,
         unmunge=lambda credential: unmunge(credential, runner),
@@ -206,17 +208,17 @@ def _look_around_here(script: str, asked: Sequence[str], site: Site, runner: Run
     return folding.fleet()
 
 
-def _slurm_states(asker: Asker, *, asked: bool) -> Mapping[str, tuple[str, str]]:
-    """Slurm's view of its nodes, where there is Slurm; one that is down is told by the jobs that could not be sent."""
+def _slurm_states(asker: Asker, *, asked: bool) -> tuple[Mapping[str, tuple[str, str]], str]:
+    """Slurm's view of its nodes, or why it cannot be had; nothing on a host whose Slurm was never configured."""
     from envmgr.nodes import node_states, slurm_here
 
     if not asked and not slurm_here():
-        return {}
+        return {}, ""
     try:
-        return node_states(asker.runner, timeout=max(2.0, min(20.0, asker.left)))
+        return node_states(asker.runner, timeout=max(2.0, min(10.0, asker.left))), ""
     except EnvmgrError as error:
-        asker.reporter.say(f"warning: Slurm's view of the nodes is missing: {error.message}")
-        return {}
+        said = " ".join((error.message, *error.context))
+        return {}, "" if "configuration source" in said and not asked else said
 
 
 def _groups(site: Site, runner: Runner, reporter: Reporter) -> Mapping[str, tuple[str, ...]]:

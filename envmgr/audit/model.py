@@ -131,7 +131,8 @@ class Evidence:
 
     `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it;
     `addresses` are those that a node's name has here.
-    `published` is None where the controller could not read it; `slurm` is node -> (state, reason) as Slurm sees it.
+    `published` is None where the controller could not read it; `slurm` is node -> (state, reason) as Slurm sees it;
+    `slurm_broken` says why it could not be asked.
     `groups` are the site's node groups with their nodes.
     """
 
@@ -145,6 +146,7 @@ class Evidence:
     here: Fleet | None = None
     controller: Facts = field(default_factory=dict)
     slurm: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    slurm_broken: str = ""
     writable: frozenset[str] | None = None
     addresses: Callable[[str], frozenset[str]] = lambda _node: frozenset()
     unmunge: Callable[[str], str] = lambda _credential: ""

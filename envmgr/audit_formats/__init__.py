@@ -33,6 +33,10 @@ def show_answer(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, out
     if output is None:
         sys.stdout.write(text)
     else:  # names of files on nodes may hold what is no UTF-8
+        if not output.absolute().parent.exists():  # a folder that a collector never looks into
+            raise EnvmgrError(
+                "output-failed", f"there is no folder {output.absolute().parent}", context=f"--output {output}"
+            )
         atomic_write(output, text.encode("utf-8", "backslashreplace"), mode=0o644)
 
 

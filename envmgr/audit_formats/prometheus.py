@@ -34,6 +34,7 @@ _HELP = {
     "envmgr_audit_node_findings_omitted_nodes": "Nodes with findings that have no envmgr_audit_node_findings.",
     "envmgr_published_generation": "Number of the published generation.",
     "envmgr_published_entries": "Entries of the published generation.",
+    "envmgr_entry_unfit_nodes": "Nodes that answered and cannot run the entry.",
 }
 
 
@@ -58,6 +59,8 @@ def result_text(result: AuditResult) -> str:
     if result.generation is not None:
         metrics.append(Metric("envmgr_published_generation", [({}, result.generation)]))
         metrics.append(Metric("envmgr_published_entries", [({}, len(result.entries))]))
+    if result.matrix:
+        metrics.append(Metric("envmgr_entry_unfit_nodes", _unfit(result)))
     return exposition(metrics)
 
 
@@ -80,6 +83,14 @@ def _nodes(result: AuditResult) -> Samples:
             ("answered", asked.answered), ("silent", asked.silent), ("unreachable", asked.unreachable)
         ):  # fmt: skip
             yield {"way": asked.way, "status": status}, len(expand(nodes))
+
+
+def _unfit(result: AuditResult) -> Samples:
+    unfit: Counter[str] = Counter()
+    for row in result.matrix:
+        unfit[row.entry] += 0 if row.fit or row.reasons == ("no answer",) else len(expand(row.nodes))
+    for entry, count in unfit.items():
+        yield {"entry": entry}, count
 
 
 def _findings(result: AuditResult) -> Iterable[Metric]:

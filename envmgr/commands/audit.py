@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +14,11 @@ from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.checks.fitness import MatrixRow, matrix, observed
 from envmgr.audit.model import Check, Evidence, Fleet
 from envmgr.commands import Context
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.fitness import save_node_facts
 from envmgr.lmod import Lmod, find_lmod
-from envmgr.nodes import fold, resolve_nodes
+from envmgr.nodes import fold, resolve_nodes, slurm_here
 from envmgr.site import Site
 
 
@@ -90,6 +92,8 @@ def audit(
         modules=tuple(modules),
         deadline=site.transport.deadline,
     )
+    if request.via != "ssh":
+        _can_send_jobs(site)
     evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
     findings = judge(evidence, chosen)
     if "fitness" in chosen:
@@ -109,6 +113,23 @@ def audit(
         finished=time.time(),
         seconds=time.monotonic() - began,
     )
+
+
+def _can_send_jobs(site: Site) -> None:
+    """Before the first node is asked. Raises InputError `unknown-user`, EnvmgrError `command-missing`."""
+    if not slurm_here():
+        raise EnvmgrError(
+            "command-missing", "Slurm's commands are not here", hint="--via ssh, or audit from a host of Slurm's"
+        )
+    user = site.audit.user or site.build_user or "nobody"
+    if os.geteuid() == 0:
+        try:
+            pwd.getpwnam(user)
+        except KeyError:
+            raise InputError(
+                "unknown-user", f"the user {user} does not exist here", context="jobs are submitted as that user",
+                hint="name another: `audit: {user: …}` in site.yaml",
+            ) from None  # fmt: skip
 
 
 def _keep_facts(ctx: Context, evidence: Evidence) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import pwd
 import secrets
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -96,7 +97,7 @@ def batch_on_nodes(
 
     The shell of `shebang` (sh or bash, with options) runs it, with the environment that Slurm gave the job. Times, replies
     and errors are those of `ask_nodes`; `timeout` begins when the job runs. A job that waits longer than the site's
-    `connect_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
+    `queue_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
     ends them.
     """
     todo = list(dict.fromkeys(nodes))
@@ -139,7 +140,7 @@ class _Jobs:
         self._prefix = slurm.as_user(user, self.env)
         self._login = _login_shell(user)
         self._timeout, self._deadline, self._limit = timeout, deadline, limit
-        self._patience = max(1, math.ceil(site.transport.connect_timeout))
+        self._patience = max(1, math.ceil(site.transport.queue_timeout))
         self._options = (
             "--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue",
             f"--job-name={slurm.job_name(self.nonce)}", f"--time={slurm.time_limit(timeout + _KEPT)}",
@@ -185,7 +186,7 @@ class _Jobs:
 
     def _submit(self, nodes: list[str]) -> None:
         mark = f"--envmgr-{self.nonce}--"
-        program = _SUBMIT.format(options=" ".join(f"'{o}'" for o in self._options))
+        program = _SUBMIT.format(options=shlex.join(self._options))
         argv = (*self._login, program, mark, *nodes)
         self._submitting.update(nodes)
         began = time.time()

@@ -95,7 +95,7 @@ class SlurmWay:
         self._site = site
         self._runner = runner
         self._nonce = nonce
-        self._patience = max(1, math.ceil(site.transport.connect_timeout))
+        self._patience = max(1, math.ceil(site.transport.queue_timeout))
         self._timeout, self._deadline = timeout, deadline
         self._states: dict[str, tuple[str, str]] = {}
         self._broken = ""

@@ -151,12 +151,15 @@ _Outcome = tuple[bool, tuple[str, ...]]
 def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
     """Every published entry on every node that was asked; nodes with the same outcome together, the most first."""
     told = _told(evidence)
+    sound = {node for group in evidence.mounts.sound.groups for node in group.nodes}
     missing = tuple(reply.node for reply in evidence.fleet.missing)
     rows = []
     for entry, requires in _entries(evidence):
         found: dict[_Outcome, list[str]] = {}
         for each in told:
-            found.setdefault(_outcome(entry, requires, each), []).extend(each.nodes)
+            for node in each.nodes:
+                outcome = _outcome(entry, requires, each) if node in sound else _NO_PREFIX
+                found.setdefault(outcome, []).append(node)
         if missing:
             found.setdefault(_UNKNOWN, []).extend(missing)
         ordered = sorted(found.items(), key=lambda item: (-len(item[1]), not item[0][0], item[0]))
@@ -165,6 +168,7 @@ def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
 
 
 _UNKNOWN: _Outcome = (False, ("no answer",))
+_NO_PREFIX: _Outcome = (False, ("the prefix is not there",))
 
 
 def _entries(evidence: Evidence) -> list[tuple[str, Requires]]:

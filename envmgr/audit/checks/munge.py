@@ -36,7 +36,7 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for eve
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    if not evidence.slurm:
+    if not evidence.slurm and not evidence.slurm_broken:
         return
     for said, nodes in evidence.fleet.by_value("munge.failed").items():
         yield Finding(

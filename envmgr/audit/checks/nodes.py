@@ -42,11 +42,16 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
             by_reason.setdefault((reply.status, reason), []).append(reply.node)
         for (status, reason), nodes in by_reason.items():
             hint = _hint(way, reason, fold(nodes), nodes[0])
-            severity: Severity = "note" if "prefix does not answer" in reason else "error"  # by the check of mounts
+            told_elsewhere = "prefix does not answer" in reason  # by the check of mounts
+            severity: Severity = "note" if told_elsewhere or _BUSY.search(reason) else "error"
             yield Finding(
                 "nodes", severity, _NAMES.get(way, way), f"{status}: {reason}", "an answer", hint, fold(nodes)
             )
 
+
+_BUSY = re.compile(
+    r"did not start within .*(allocated|mixed|completing|Resources|Priority|ReqNodeNotAvail)|idle~|power"
+)
 
 # What ssh says -> the command that mends it, with one node's name.
 _HINTS = (
@@ -63,6 +68,10 @@ _HINTS = (
 def _hint(way: str, reason: str, nodes: str, node: str) -> str:
     if "Communication" in reason or "not respond" in reason:
         return f"on {node}: `systemctl restart slurmd`"
+    if _BUSY.search(reason):
+        return (
+            "what jobs see was not looked at; `transport: {slurm_options: [--qos=…]}`, or --reservation, gets a job in"
+        )
     if "no job was sent" in reason:
         return "another finding tells why"
     if way != "ssh":

@@ -30,6 +30,11 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - Slurm is asked o
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.slurm_broken:
+        yield Finding(
+            "slurm", "error", "Slurm", f"its controller does not answer: {evidence.slurm_broken}", "what `sinfo` says",
+            "`scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?",
+        )  # fmt: skip
     states: dict[tuple[Severity, str, str], list[str]] = {}
     for node in evidence.nodes:
         if node in evidence.slurm:

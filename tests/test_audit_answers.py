@@ -65,7 +65,7 @@ def test_answer_of_another_node(audited: Audited) -> None:
     """A wrong address, or a wrong line in /etc/hosts: without a word, one node would be looked at twice and one never."""
     with answering(audited, "c2", "exec ssh -o BatchMode=yes c1 /bin/sh -s"):
         nodes, where, found = one(audited)
-    assert (nodes, where, found) == ("c2", "ssh", "answers as c1")
+    assert (nodes, where, found) == ("c2", "ssh", "answers as c1, as c1 does")
 
 
 def test_node_that_says_nothing(audited: Audited) -> None:

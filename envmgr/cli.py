@@ -360,6 +360,17 @@ class Via(StrEnum):
     both = "both"
 
 
+def _refuse_missing_folder(output: Path) -> None:
+    """Before an audit of minutes, and not after it."""
+    from envmgr.audit_formats import refuse_missing_folder
+
+    try:
+        refuse_missing_folder(output)
+    except EnvmgrError as error:
+        answer = error
+        _finish(lambda: answer, AuditFormat.table)
+
+
 def _plain_file(path: Path | None) -> Path | None:
     """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
     if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
@@ -407,6 +418,8 @@ def audit(
             checks=check or (), node_timeout=node_timeout, deadline=deadline,
         )  # fmt: skip
 
+    if output is not None:
+        _refuse_missing_folder(output)
     if explain is not None:
         _finish(explained, fmt, output)
     _run(verb, site, fmt, output=output)

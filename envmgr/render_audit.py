@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from envmgr.console import counted
+from envmgr.nodes import expand
 from envmgr.render import table
 
 if TYPE_CHECKING:
@@ -51,9 +52,15 @@ def _summary(result: AuditResult) -> str:
     notes = f" ({', '.join(words)})" if words else ""
     if not set(result.checks) >= _PROOF:
         return f"no findings by {', '.join(result.checks)}{notes}"
+    generation = f"generation {result.generation}{notes}"
+    everywhere = set.intersection(*(set(expand(asked.answered)) for asked in result.asked))
+    if not everywhere:
+        return f"no node answered in every way{notes}"
+    if len(everywhere) < result.count:  # the others are busy, or asleep
+        return f"{len(everywhere)} of {result.count} nodes answered in every way, and resolve the same modules: {generation}"
     if result.count == 1:
-        return f"{result.nodes} resolves the published modules: generation {result.generation}{notes}"
-    return f"all {result.count} nodes resolve the same modules: generation {result.generation}{notes}"
+        return f"{result.nodes} resolves the published modules: {generation}"
+    return f"all {result.count} nodes resolve the same modules: {generation}"
 
 
 def out(text: str = "") -> None:

@@ -92,6 +92,38 @@ def test_slurm_that_does_not_answer(audited: Audited) -> None:
         cluster.wait_idle()
     assert done.code == 1
     assert "error[nodes] c[1-3]: Slurm" in done.stdout
+    assert "error[slurm] here: Slurm\n  found     slurmctld does not answer: " in done.stdout
+
+
+def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
+    cluster = audited.cluster
+    cluster.write_site(transport={"via": "ssh", "connect_timeout": 3, "node_timeout": 20, "queue_timeout": 1})
+    busy = cluster.start("login", ["srun", "-Q", "--exclusive", "-w", "c2", "sleep", "768"])
+    try:
+        _until(lambda: cluster.slurm_state("c2") == "allocated")
+        found = audited.audit("--via", "both", "--nodes", "c2", code=0)["findings"]
+    finally:
+        cluster.sh("login", "scancel --state=RUNNING --user=root")
+        busy.communicate(timeout=10)
+        cluster.wait_idle()
+        cluster.write_site()
+    assert [(f["severity"], f["nodes"], f["where"], f["found"], f["hint"]) for f in found] == [
+        (
+            "note", "c2", "Slurm (inherited environment, --export=NONE)",
+            "busy: the job did not start within 1 s; the node was allocated",
+            "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in",
+        )
+    ]  # fmt: skip
+
+
+def test_nodes_with_a_domain_are_found_by_slurms_names(audited: Audited) -> None:
+    audited.cluster.write_site(transport={"via": "slurm", "node_timeout": 20, "deadline": 60})
+    try:
+        result = audited.audit("--nodes", "c[1-2].cluster.example", code=0)
+    finally:
+        audited.cluster.write_site()
+    assert [asked["answered"] for asked in result["asked"]] == ["c[1-2].cluster.example"] * 2
+    assert result["findings"] == []
 
 
 def _quoted(text: str) -> str:

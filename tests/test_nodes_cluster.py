@@ -359,8 +359,8 @@ def test_slurm_says_why_a_node_takes_no_job(cluster: Cluster, via: str) -> None:
 @pytest.mark.parametrize(
     ("via", "reason"),
     [
-        ("slurm", "Slurm: no step could start within 1 s; the node was allocated"),
-        ("batch", "Slurm: the job did not start within 1 s (Resources); the node was allocated"),
+        ("slurm", "busy: no step could start within 1 s; the node was allocated"),
+        ("batch", "busy: the job did not start within 1 s (Resources); the node was allocated"),
     ],
 )
 def test_a_busy_node_is_not_waited_for(cluster: Cluster, via: str, reason: str) -> None:
@@ -368,7 +368,7 @@ def test_a_busy_node_is_not_waited_for(cluster: Cluster, via: str, reason: str) 
     try:
         assert soon(lambda: cluster.slurm_state("c2") == "allocated")
         options = {"export": "NONE"} if via == "batch" else {}
-        found = ask(cluster, via, ["c1", "c2"], "echo ok", options=options, transport={"connect_timeout": 1.0})
+        found = ask(cluster, via, ["c1", "c2"], "echo ok", options=options, transport={"queue_timeout": 1.0})
     finally:
         cluster.sh("login", "scancel --state=RUNNING --user=root")
         busy.communicate(timeout=10)

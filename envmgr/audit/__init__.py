@@ -210,15 +210,12 @@ def _look_around_here(script: str, asked: Sequence[str], site: Site, runner: Run
 
 def _slurm_states(asker: Asker, *, asked: bool) -> tuple[Mapping[str, tuple[str, str]], str]:
     """Slurm's view of its nodes, or why it cannot be had; nothing on a host whose Slurm was never configured."""
-    from envmgr.nodes import node_states, slurm_here
+    from envmgr.nodes import UNCONFIGURED, slurm_here, states_or_reason
 
     if not asked and not slurm_here():
         return {}, ""
-    try:
-        return node_states(asker.runner, timeout=max(2.0, min(10.0, asker.left))), ""
-    except EnvmgrError as error:
-        said = " ".join((error.message, *error.context))
-        return {}, "" if "configuration source" in said and not asked else said
+    states, broken = states_or_reason(asker.runner, max(2.0, asker.left))
+    return states, "" if broken == UNCONFIGURED and not asked else broken
 
 
 def _groups(site: Site, runner: Runner, reporter: Reporter) -> Mapping[str, tuple[str, ...]]:

@@ -33,11 +33,20 @@ def show_answer(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, out
     if output is None:
         sys.stdout.write(text)
     else:  # names of files on nodes may hold what is no UTF-8
-        if not output.absolute().parent.exists():  # a folder that a collector never looks into
-            raise EnvmgrError(
-                "output-failed", f"there is no folder {output.absolute().parent}", context=f"--output {output}"
-            )
+        refuse_missing_folder(output)
         atomic_write(output, text.encode("utf-8", "backslashreplace"), mode=0o644)
+
+
+def refuse_missing_folder(output: Path) -> None:
+    """A folder made for a typo is one that no collector looks into. Raises EnvmgrError `output-failed`."""
+    try:
+        output.parent.stat()
+    except FileNotFoundError:
+        raise EnvmgrError(
+            "output-failed", f"there is no folder {output.parent}", context=f"--output {output}", hint="make it first"
+        ) from None
+    except OSError:
+        return  # writing says what is wrong there
 
 
 def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:

@@ -121,14 +121,17 @@ def _can_send_jobs(site: Site) -> None:
         raise EnvmgrError(
             "command-missing", "Slurm's commands are not here", hint="--via ssh, or audit from a host of Slurm's"
         )
-    user = site.audit.user or site.build_user or "nobody"
+    transport = site.transport
+    login = transport.user if transport.user != "root" and not transport.become else None
+    user = login or site.audit.user or site.build_user or "nobody"
     if os.geteuid() == 0:
         try:
             pwd.getpwnam(user)
         except KeyError:
+            setting = "transport" if login else "audit"
             raise InputError(
-                "unknown-user", f"the user {user} does not exist here", context="jobs are submitted as that user",
-                hint="name another: `audit: {user: …}` in site.yaml",
+                "unknown-user", f"the user `{user}` does not exist here", context="jobs are submitted as that user",
+                hint=f"name another: `{setting}: {{user: …}}` in site.yaml",
             ) from None  # fmt: skip
 
 

@@ -9,12 +9,14 @@ from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import expand, fold, node_groups, resolve_nodes
-from envmgr.nodes.slurm import node_states, slurm_here
+from envmgr.nodes.slurm import UNCONFIGURED, asleep, node_states, slurm_here, slurm_names, states_or_reason
 
 __all__ = [
+    "UNCONFIGURED",
     "Reply",
     "Status",
     "ask_nodes",
+    "asleep",
     "batch_on_nodes",
     "expand",
     "fold",
@@ -22,4 +24,6 @@ __all__ = [
     "node_states",
     "resolve_nodes",
     "slurm_here",
+    "slurm_names",
+    "states_or_reason",
 ]

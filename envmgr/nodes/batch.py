@@ -120,10 +120,15 @@ def batch_on_nodes(
 @dataclass(slots=True)
 class _Job:
     node: str
+    name: str  # Slurm's
     number: str
     submitted: float  # monotonic
     began: float  # epoch
-    why: str = ""
+    why: str = ""  # Slurm's reason for it to wait
+
+    @property
+    def told(self) -> str:
+        return f" ({self.why})" if self.why not in {"", "None"} else ""
 
 
 class _Jobs:
@@ -153,14 +158,16 @@ class _Jobs:
         self._looking = False
         self._next_look, self._pause = 0.0, _FIRST
         self._states: dict[str, tuple[str, str]] = {}
+        self._names: dict[str, str] = {}
         self._fan = Fan(site, runner, self._collected, self.nonce, deadline=deadline)
         self._fan.hook = self._tick
 
     def run(self) -> None:
         tool("sbatch")
         self._states, broken = slurm.states_or_reason(self._runner, self._deadline)
+        self._names = slurm.slurm_names(self._states, self._waiting)
         for node in list(self._waiting):
-            if gone := broken or slurm.why_not(self._states, node):
+            if gone := f"Slurm: {broken}" if broken else slurm.why_not(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
                 self._on_reply(reply_now(node, "unreachable", gone))
         try:
@@ -170,7 +177,7 @@ class _Jobs:
             slurm.cancel_jobs(self.nonce)
         over = f"the deadline of {self._deadline:g} s was over"
         for job in self._queued.values():
-            self._on_reply(_reply(job, "unreachable", f"Slurm: the job did not start{job.why}: {over}"))
+            self._on_reply(_reply(job, "unreachable", f"{self._whose(job)}: the job did not start{job.told}: {over}"))
         for node in (*self._submitting, *self._waiting):
             self._on_reply(reply_now(node, "unreachable", f"not asked: {over}"))
 
@@ -186,8 +193,8 @@ class _Jobs:
 
     def _submit(self, nodes: list[str]) -> None:
         mark = f"--envmgr-{self.nonce}--"
-        program = _SUBMIT.format(options=shlex.join(self._options))
-        argv = (*self._login, program, mark, *nodes)
+        program = _program(self._options)
+        argv = (*self._login, program, mark, *(self._names[node] for node in nodes))
         self._submitting.update(nodes)
         began = time.time()
         self._fan.launch(
@@ -203,10 +210,11 @@ class _Jobs:
             if words[0] == mark and len(words) == 4:
                 said[words[1]] = (words[2], words[3])
         for node in nodes:
-            status, words_ = said.get(node, ("", ""))
+            name = self._names[node]
+            status, words_ = said.get(name, ("", ""))
             number = words_.rpartition("; ")[2].partition(";")[0]
             if status == "0" and number.isdigit():
-                self._queued[node] = _Job(node, number, time.monotonic(), began)
+                self._queued[node] = _Job(node, name, number, time.monotonic(), began)
             else:
                 why = (
                     f"Slurm: {slurm.reason(words_.replace('; ', chr(10)).encode())}"
@@ -239,15 +247,14 @@ class _Jobs:
             state, _, why = rest.partition("|")
             found[number] = (state, why)
         for job in list(self._queued.values()):
-            state, why = found.get(job.number, ("", ""))
-            job.why = f" ({why})" if why not in {"", "None"} else ""
+            state, job.why = found.get(job.number, ("", ""))
             if state in {"RUNNING", "COMPLETING"}:
                 del self._queued[job.node]
                 self._collect(job)
             elif state.startswith(_ENDED):
                 del self._queued[job.node]
                 self._on_reply(
-                    _reply(job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.why}")
+                    _reply(job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.told}")
                 )
             elif time.monotonic() - job.submitted > self._patience:
                 del self._queued[job.node]
@@ -255,9 +262,13 @@ class _Jobs:
 
     def _give_up(self, job: _Job) -> None:
         self._fan.launch(self._call("", (tool("scancel"), "--quiet", job.number), b"", b"\n\0"), lambda _client: None)
-        now = slurm.in_words(self._states[job.node])
-        text = f"Slurm: the job did not start within {self._patience} s{job.why}; the node was {now}"
+        now = slurm.in_words(self._states[job.name])
+        text = f"{self._whose(job)}: the job did not start within {self._patience} s{job.told}; the node was {now}"
         self._on_reply(_reply(job, "unreachable", text))
+
+    def _whose(self, job: _Job) -> str:
+        """How a reason begins: `busy` where others' jobs are why it waits."""
+        return "busy" if slurm.is_busy(self._states[job.name][0], job.why) else "Slurm"
 
     # -- collecting ----------------------------------------------------------------------------------------------------
 
@@ -267,7 +278,7 @@ class _Jobs:
             _COLLECT.format(nonce=self.nonce), self.nonce, limit=limit, timeout=self._timeout + NODES_OWN, hard=False
         )
         argv = (
-            *self._prefix, tool("srun"), "--quiet", f"--jobid={job.number}", "--overlap", "-N1", "-n1", "-w", job.node,
+            *self._prefix, tool("srun"), "--quiet", f"--jobid={job.number}", "--overlap", "-N1", "-n1", "-w", job.name,
             "--export=NONE", "--chdir=/", "--mpi=none", "/bin/sh", "-s",
         )  # fmt: skip
         self._asked[job.node] = job
@@ -306,6 +317,11 @@ class _Jobs:
         from envmgr.nodes.clients import Call
 
         return Call(node, argv, self.env, stdin, whole, 64 << 20, _ASIDE)
+
+
+def _program(options: Sequence[str]) -> str:
+    """What the login shell runs: one sbatch a node."""
+    return _SUBMIT.format(options=shlex.join(options))
 
 
 def _reply(job: _Job, status: Status, reason: str) -> Reply:

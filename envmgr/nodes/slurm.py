@@ -6,7 +6,7 @@ import math
 import os
 import pwd
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from envmgr.nodes.clients import Client
     from envmgr.nodes.envelope import Answer
 
-_ASK = 20.0  # seconds that sinfo may take
+_ASK = 10.0  # seconds that sinfo may take
 _CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
 # Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES.
-_GONE = re.compile(r"(down|drain|fail|error|unknown|power|reboot|future|perfctrs).*", re.IGNORECASE)
+_GONE = re.compile(r"(down|drain|fail|error|unknown|reboot|future|perfctrs).*", re.IGNORECASE)
+_ASLEEP = re.compile(r"power.*|.*[~%!#]", re.IGNORECASE)
+_IN_USE = re.compile(r"(alloc|mix|comp|planned|reserved|maint|resv).*", re.IGNORECASE)
+# Reasons of a job that waits which are about others' jobs, and about how much of Slurm a user may have.
+# Source: squeue(1), JOB REASON CODES. `UnavailableNodes` are nodes that are down, and those that others have for themselves.
+_QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail).*")
 
 
 def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
@@ -46,19 +51,63 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
 
 
 def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[str, str]], str]:
-    """As `node_states`; where Slurm does not say, why no node can be asked. EnvmgrError `command-missing`."""
+    """As `node_states`, within 10 s; where Slurm does not say, why it does not. EnvmgrError `command-missing`."""
+    limit = min(timeout, _ASK)
     try:
-        return node_states(runner, timeout=min(timeout, _ASK)), ""
+        return node_states(runner, timeout=limit), ""
     except CommandError as error:
-        said = reason(error.stderr.encode())
-        return {}, f"Slurm: {said or error.message}"
+        if error.returncode is None:
+            return {}, f"no answer in {limit:.3g} s"
+        if UNCONFIGURED in error.stderr:  # its last words; the first are about DNS
+            return {}, UNCONFIGURED
+        return {}, reason(error.stderr.encode()) or error.message
+
+
+UNCONFIGURED = "Could not establish a configuration source"
+"""What Slurm's commands say on a host that has them, and no slurm.conf."""
 
 
 def why_not(states: Mapping[str, tuple[str, str]], node: str) -> str:
-    """Why no step can start on the node; empty when one can."""
+    """Why no step can start on the node, which has Slurm's own name; empty when one can."""
     if node not in states:
         return "Slurm does not know this node"
-    return f"Slurm: {in_words(states[node])}" if _GONE.fullmatch(states[node][0]) else ""
+    return f"Slurm: {in_words(states[node])}" if _GONE.fullmatch(states[node][0]) else asleep(states[node][0])
+
+
+def asleep(state: str) -> str:
+    """Why a node that saves power is not asked, `asleep: …`; empty for another one. A job would wake it, and wait."""
+    return "" if _GONE.fullmatch(state) or not _ASLEEP.fullmatch(state) else f"asleep: Slurm saves its power ({state})"
+
+
+def is_busy(state: str, why: str) -> bool:
+    """Whether a job waits for others, by its node's state and its reason, and not because something is wrong."""
+    return bool(_IN_USE.fullmatch(state) or _QUEUE.fullmatch(why))
+
+
+def slurm_names(states: Iterable[str], nodes: Iterable[str]) -> dict[str, str]:
+    """node -> Slurm's own name of it, which often has no domain; without those that Slurm does not know.
+
+    Two names are one where they are equal, or where only one has a domain and no other name on either side agrees.
+    """
+    known = frozenset(states)
+    asked = list(dict.fromkeys(nodes))
+    found = {node: node for node in asked if node in known}
+    of_slurm: dict[str, list[str]] = {}
+    for name in known.difference(found):
+        of_slurm.setdefault(_first_label(name), []).append(name)
+    of_ours: dict[str, list[str]] = {}
+    for node in asked:
+        if node not in found:
+            of_ours.setdefault(_first_label(node), []).append(node)
+    for label, ours in of_ours.items():
+        names = of_slurm.get(label, [])
+        if len(ours) == len(names) == 1 and ("." not in ours[0] or "." not in names[0]):
+            found[ours[0]] = names[0]
+    return found
+
+
+def _first_label(name: str) -> str:
+    return name.partition(".")[0].lower()
 
 
 def in_words(state: tuple[str, str]) -> str:
@@ -95,21 +144,27 @@ class SlurmWay:
         self._site = site
         self._runner = runner
         self._nonce = nonce
-        self._patience = max(1, math.ceil(site.transport.queue_timeout))
+        # Waiting is part of a step's time: half of that is for the script.
+        self._patience = max(1, math.ceil(min(site.transport.queue_timeout, timeout / 2, deadline / 2)))
         self._timeout, self._deadline = timeout, deadline
         self._states: dict[str, tuple[str, str]] = {}
+        self._names: dict[str, str] = {}
         self._broken = ""
         self._prefix = as_user(user, self.env)
 
-    def prepare(self, nodes: Sequence[str]) -> None:  # noqa: ARG002 - one question for all
+    def prepare(self, nodes: Sequence[str]) -> None:
         tool("srun")
         self._states, self._broken = states_or_reason(self._runner, self._deadline)
+        self._names = slurm_names(self._states, nodes)
 
     def argv(self, node: str) -> tuple[str, ...] | str:
-        if gone := self._broken or why_not(self._states, node):
+        if self._broken:
+            return f"Slurm: {self._broken}"
+        name = self._names.get(node, node)
+        if gone := why_not(self._states, name):
             return gone
         return (
-            *self._prefix, tool("srun"), "--quiet", "-N1", "-n1", "-w", node,
+            *self._prefix, tool("srun"), "--quiet", "-N1", "-n1", "-w", name,
             f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout)}",
             f"--immediate={self._patience}", "--export=NONE", "--chdir=/", "--mpi=none",
             *self._site.transport.slurm_options, "/bin/sh", "-s",
@@ -122,8 +177,8 @@ class SlurmWay:
             return "silent", answer.reason
         said = reason(client.errors)
         if "busy" in said or "Immediate execution impossible" in said:
-            now = in_words(self._states[client.call.node])
-            return "unreachable", f"Slurm: no step could start within {self._patience} s; the node was {now}"
+            now = in_words(self._states[self._names[client.call.node]])
+            return "unreachable", f"busy: no step could start within {self._patience} s; the node was {now}"
         return "unreachable", f"Slurm: {said}" if said else f"srun ended with status {client.status} and said nothing"
 
     def again(self, client: Client) -> tuple[str, ...] | None:  # noqa: ARG002

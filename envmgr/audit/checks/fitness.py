@@ -151,17 +151,17 @@ _Outcome = tuple[bool, tuple[str, ...]]
 def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
     """Every published entry on every node that was asked; nodes with the same outcome together, the most first."""
     told = _told(evidence)
-    sound = {node for group in evidence.mounts.sound.groups for node in group.nodes}
-    missing = tuple(reply.node for reply in evidence.fleet.missing)
+    bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
+    missing = [reply.node for reply in evidence.fleet.missing]
     rows = []
     for entry, requires in _entries(evidence):
         found: dict[_Outcome, list[str]] = {}
         for each in told:
+            outcome = _outcome(entry, requires, each)
             for node in each.nodes:
-                outcome = _outcome(entry, requires, each) if node in sound else _NO_PREFIX
-                found.setdefault(outcome, []).append(node)
-        if missing:
-            found.setdefault(_UNKNOWN, []).extend(missing)
+                found.setdefault(_NO_PREFIX if node in bare else outcome, []).append(node)
+        for node in missing:  # a node without the prefix gets no job
+            found.setdefault(_NO_PREFIX if node in bare else _UNKNOWN, []).append(node)
         ordered = sorted(found.items(), key=lambda item: (-len(item[1]), not item[0][0], item[0]))
         rows += [MatrixRow(entry, fold(nodes), fit, reasons) for (fit, reasons), nodes in ordered]
     return tuple(rows)

@@ -38,7 +38,8 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for eve
 def judge(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.slurm and not evidence.slurm_broken:
         return
-    for said, nodes in evidence.fleet.by_value("munge.failed").items():
+    fleet = evidence.mounts  # over ssh where that was used at all: a node with a bad munge gets no job
+    for said, nodes in fleet.by_value("munge.failed").items():
         yield Finding(
             "munge", "error", "munge", short(f"`munge -n` fails: {said or 'without a word'}"), "a credential",
             "`systemctl restart munge` on the node; its log says why it ended", fold(nodes),
@@ -50,8 +51,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
         return
     wrong: dict[str, list[str]] = {}
-    for node in evidence.fleet.nodes:
-        credential = evidence.fleet.own.get(node, {}).get("munge.credential", "")
+    for node in fleet.nodes:
+        credential = fleet.own.get(node, {}).get("munge.credential", "")
         if credential and (reason := evidence.unmunge(credential)):
             wrong.setdefault(reason, []).append(node)
     for reason, bad in wrong.items():

@@ -1,7 +1,8 @@
 """Every node that was asked answers, and answers for itself.
 
 A node that does not answer is a finding, never a gap in the table: unreachable (no connection, no job), or silent (it was
-reached, and no whole answer came in time). A node that answers under another node's name is told too: a wrong address, a
+reached, and no whole answer came in time). A node that is busy with others' jobs, or that Slurm has put to sleep to save
+power, is a note: no job waits longer than `transport.queue_timeout`, and none wakes a node. A node that answers under another node's name is told too: a wrong address, a
 wrong line in /etc/hosts or an ssh alias makes an audit look at one node twice and at another never.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.folding import joined
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
+from envmgr.nodes import Reply, asleep, fold, slurm_names
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
@@ -35,23 +36,31 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _missing(evidence: Evidence) -> Iterator[Finding]:
+    names = slurm_names(evidence.slurm, evidence.nodes)
     for way, fleet in evidence.ways.items():
-        by_reason: dict[tuple[str, str], list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for reply in fleet.missing:
-            reason = re.sub(r"\bStepId=[0-9.]+ ?", "", reply.reason)  # a number of its own for every node
-            by_reason.setdefault((reply.status, reason), []).append(reply.node)
-        for (status, reason), nodes in by_reason.items():
-            hint = _hint(way, reason, fold(nodes), nodes[0])
-            told_elsewhere = "prefix does not answer" in reason  # by the check of mounts
-            severity: Severity = "note" if told_elsewhere or _BUSY.search(reason) else "error"
-            yield Finding(
-                "nodes", severity, _NAMES.get(way, way), f"{status}: {reason}", "an answer", hint, fold(nodes)
-            )
+            by_reason.setdefault(_why(reply, evidence, names), []).append(reply.node)
+        for found, nodes in by_reason.items():
+            hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0])
+            told_elsewhere = "prefix does not answer" in found  # by the check of mounts
+            severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
+            yield Finding("nodes", severity, _NAMES.get(way, way), found, "an answer", hint, fold(nodes))
 
 
-_BUSY = re.compile(
-    r"did not start within .*(allocated|mixed|completing|Resources|Priority|ReqNodeNotAvail)|idle~|power"
-)
+_NO_FAULT = ("busy: ", "asleep: ")  # how reasons begin that are no fault of the node
+
+
+def _why(reply: Reply, evidence: Evidence, names: Mapping[str, str]) -> str:
+    """The status and its reason. A node that Slurm has put to sleep is one that nothing reaches, whatever ssh calls it."""
+    state = evidence.slurm[names[reply.node]][0] if reply.node in names else ""
+    if reply.status == "unreachable" and (sleeps := asleep(state)):
+        return sleeps
+    if reply.reason.startswith(_NO_FAULT):  # of two jobs that wait, Slurm calls one the first
+        return re.sub(r" \((Resources|Priority|ReqNodeNotAvail, UnavailableNodes:.*?)\)", "", reply.reason)
+    reason = re.sub(r"\bStepId=[0-9.]+ ?", "", reply.reason)  # a number of its own for every node
+    return f"{reply.status}: {reason}"
+
 
 # What ssh says -> the command that mends it, with one node's name.
 _HINTS = (
@@ -68,10 +77,10 @@ _HINTS = (
 def _hint(way: str, reason: str, nodes: str, node: str) -> str:
     if "Communication" in reason or "not respond" in reason:
         return f"on {node}: `systemctl restart slurmd`"
-    if _BUSY.search(reason):
-        return (
-            "what jobs see was not looked at; `transport: {slurm_options: [--qos=…]}`, or --reservation, gets a job in"
-        )
+    if reason.startswith("busy: "):
+        return "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
+    if reason.startswith("asleep: "):
+        return f"`scontrol update nodename={nodes} state=power_up`, then audit again"
     if "no job was sent" in reason:
         return "another finding tells why"
     if way != "ssh":

@@ -3,7 +3,7 @@
 The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out
 by somebody, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
 reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are
-Slurm's, is a note.
+Slurm's, is a note. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.model import Evidence, Plan, Stage
 from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
+from envmgr.nodes import fold, slurm_names
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -32,21 +32,21 @@ def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - Slurm is asked o
 def judge(evidence: Evidence) -> Iterator[Finding]:
     if evidence.slurm_broken:
         yield Finding(
-            "slurm", "error", "Slurm", f"its controller does not answer: {evidence.slurm_broken}", "what `sinfo` says",
+            "slurm", "error", "Slurm", f"slurmctld does not answer: {evidence.slurm_broken}", "what `sinfo` says",
             "`scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?",
         )  # fmt: skip
+    names = slurm_names(evidence.slurm, evidence.nodes)
     states: dict[tuple[Severity, str, str], list[str]] = {}
-    for node in evidence.nodes:
-        if node in evidence.slurm:
-            state, reason = evidence.slurm[node]
-            if severity := _severity(state):
-                states.setdefault((severity, state, reason), []).append(node)
+    for node, name in names.items():
+        state, reason = evidence.slurm[name]
+        if severity := _severity(state):
+            states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
         yield Finding(
             "slurm", severity, "Slurm", f"{_words(state)}{f': {reason}' if reason else ''}", "idle, mixed or allocated",
-            _hint(state, severity, fold(nodes)), fold(nodes),
+            _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
         )  # fmt: skip
-    if unknown := _strangers(evidence):
+    if unknown := _strangers(evidence, names):
         hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
         yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
 
@@ -70,14 +70,14 @@ def _hint(state: str, severity: Severity, nodes: str) -> str:
     return f"once that is mended: {resume}"
 
 
-def _strangers(evidence: Evidence) -> list[str]:
+def _strangers(evidence: Evidence, names: Mapping[str, str]) -> list[str]:
     """Not those whose whole group is unknown: login nodes and file servers are not Slurm's."""
     if not evidence.slurm:
         return []
     groups = [frozenset(members) for members in evidence.groups.values()]
     grouped = frozenset(node for members in groups for node in members)
-    mixed = [members for members in groups if any(node in evidence.slurm for node in members)]
+    mixed = [members for members in groups if slurm_names(evidence.slurm, members)]
     return [
         node for node in evidence.nodes
-        if node not in evidence.slurm and (node not in grouped or any(node in members for members in mixed))
+        if node not in names and (node not in grouped or any(node in members for members in mixed))
     ]  # fmt: skip

@@ -24,11 +24,24 @@ serve_nfs() {
     ganesha.nfsd -f /etc/ganesha/ganesha.conf -L /var/log/ganesha/ganesha.log -p /run/ganesha.pid
 }
 
-# $@: the client, staying in the foreground
+# $@: the client, staying in the foreground. It is started again when the server was not quite ready for it.
 mount_fuse() {
-    setsid "$@" </dev/null >>/var/log/cluster-share.log 2>&1 &
-    echo $! >/run/cluster-share.pid
-    wait_for 20 mounted || { cat /var/log/cluster-share.log >&2; exit 1; }
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        setsid "$@" </dev/null >>/var/log/cluster-share.log 2>&1 &
+        client=$!
+        echo $client >/run/cluster-share.pid
+        tries=200
+        while [ $tries -gt 0 ] && kill -0 $client 2>/dev/null; do
+            ! mounted 2>/dev/null || return 0
+            tries=$((tries - 1))
+            sleep 0.05
+        done
+        kill -9 $client 2>/dev/null || true
+        umount -l "$PREFIX" 2>/dev/null || true
+        sleep 0.3
+    done
+    cat /var/log/cluster-share.log >&2
+    exit 1
 }
 
 mount_nfs() {

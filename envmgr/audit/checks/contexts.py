@@ -1,11 +1,11 @@
 """MODULEPATH and the `module` command, in every context, for root and for an ordinary user.
 
 Login bash, bash as sshd starts it for a command, csh, and real batch jobs, with the submitting shell's environment and with
---export=NONE. Each must have the `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh) and exactly one
-generation of the prefix in MODULEPATH: the published one. A job that inherited an older one that is still kept runs with
-what it was submitted with, which is a note. What else is in MODULEPATH is compared between nodes, without empty parts,
-repetitions and trailing slashes. A context that cannot be probed is a finding. A start-up file that prints something into
-every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
+--export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
+entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited an older one
+that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared between
+nodes, without empty parts, repetitions and trailing slashes. A context that cannot be probed is a finding. A start-up file
+that prints something into every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
 """
 
 from __future__ import annotations

@@ -160,6 +160,7 @@ def test_ordinary_user_whom_the_nodes_do_not_let_in(audited: Audited) -> None:
 
 
 def test_twenty_healthy_audits_report_nothing(audited: Audited) -> None:
-    results = [audited.findings("--via", "ssh") for _ in range(19)]
+    results = [audited.findings("--via", "ssh", "--nodes", f"c{n % 3 + 1}") for n in range(12)]
+    results += [audited.findings("--via", "ssh") for _ in range(7)]
     results.append(audited.findings("--via", "both"))
     assert results == [[]] * 20

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from envmgr.run import clean_env
 
 _POLL = 0.005  # seconds
+_GRACE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,10 @@ def run_apart(
     check: Callable[[], None] = lambda: None,
     env: Mapping[str, str] | None = None,
 ) -> Apart:
-    """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise."""
+    """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise.
+
+    What has not ended by then is told to, and half a second later killed or left behind.
+    """
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode("utf-8", "surrogateescape"))
         given.seek(0)
@@ -51,11 +55,22 @@ def run_apart(
                 time.sleep(_POLL)
         finally:
             code = process.poll()
+            if code is None:
+                _tell_to_end(process)
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             if code is None:
                 process.returncode = -signal.SIGKILL  # nobody waits for it, and Popen must not complain about that
         return Apart(code, _read(out), _read(err))
+
+
+def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
+    """It may have files to tidy up; whoever hangs in the kernel does not hear it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+    end = time.monotonic() + _GRACE
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(_POLL)
 
 
 def _read(file: object) -> str:

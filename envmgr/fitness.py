@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -19,7 +20,7 @@ from envmgr.site import Site
 from envmgr.store import Prefix
 from envmgr.target import CPU_ORDER
 
-_SECONDS = 20.0  # that the prefix may take to read or write one small file
+_SECONDS = 20.0  # that the prefix may take to read and write one small file
 
 
 class _Model(BaseModel):
@@ -196,24 +197,26 @@ def save_node_facts(
     groups: Mapping[str, Sequence[str]],
     now: float,
     *,
+    seconds: float = _SECONDS,
     check: Callable[[], None] = lambda: None,
 ) -> str:
     """Write what an audit saw into the prefix, as the build user when we are root; returns why it could not be, or "".
 
-    Nodes that were not seen this time keep what was known, unless they are in no group any more. Never raises and never
-    hangs, whatever the prefix does; `check` is called in between and may raise.
+    Nodes that were not seen this time keep what was known, unless they are in no group any more. Never raises, and
+    ends within `seconds`, whatever the prefix does; `check` is called in between and may raise.
     """
     become = _become(site.build_user)
     if isinstance(become, str):
         return become
     folder = str(facts_file(Prefix(site.prefix)).parent)
-    before = run_apart([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=_SECONDS, check=check)
+    end = time.monotonic() + seconds
+    before = run_apart([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
     if before.returncode is None:
         return f"{site.prefix} does not answer"
     merged = merge(_parse(before.output), observed, groups, now)
     text = pretty_json(merged.model_dump(mode="json", by_alias=True))
     argv = [*become, "/bin/sh", "-c", _WRITE, "sh", folder, site.policies.umask]
-    done = run_apart(argv, seconds=_SECONDS, stdin=text, check=check)
+    done = run_apart(argv, seconds=end - time.monotonic(), stdin=text, check=check)
     if done.returncode is None:
         return f"{site.prefix} does not answer"
     said = [line.strip() for line in done.error.splitlines() if line.strip()]

@@ -17,7 +17,8 @@ import pytest
 
 from envmgr.nodesetup import SLURM_LINE
 from tests.cluster import Cluster
-from tests.cluster.cluster import Done, Share
+from tests.cluster.cluster import Share
+from tests.done import Done
 
 ENTRIES = ("hello/1.0", "hello/2.0")
 SITE = "/etc/envmgr"

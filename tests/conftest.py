@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from envmgr.files import remove_tree
+from tests.done import Done
 from tests.standin.channel import Channel, cached_channel
 
 pytest_plugins = ["tests.cluster.fixtures", "tests.audit_scene"]
@@ -27,20 +28,6 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 def channel() -> Channel:
     """The stand-in channel as a folder, built once for all tests and sessions."""
     return cached_channel(CACHE)
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished command line."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def data(self) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads(self.stdout)
-        return result
 
 
 @dataclass

@@ -16,7 +16,8 @@ from typing import Any
 
 from envmgr.files import sha256_file
 from envmgr.manifest import differences, read_manifest
-from tests.conftest import Done, Sandbox
+from tests.conftest import Sandbox
+from tests.done import Done
 
 NOT_BUILT = "what was fetched is kept: run the same command again"
 

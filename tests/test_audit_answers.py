@@ -109,6 +109,7 @@ def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> 
         _, stderr = process.communicate(timeout=15)
         assert process.returncode == 130, stderr
         _until(lambda: not [line for node in cluster.compute for line in cluster.processes(node) if _ours(line)])
+        _until(lambda: not [f for node in cluster.names for f in cluster.sh(node, "ls -d /tmp/envmgr-*").stdout.split()])
         assert cluster.exec("login", ["squeue", "-h"]).stdout == ""
         assert not [line for line in cluster.processes("login") if line.startswith(("ssh ", "srun ", "sbatch "))]
     finally:

@@ -21,6 +21,7 @@ def set_up(cluster: Cluster) -> Iterator[str]:
     """The nodes with node-setup's files, a module, and the line in slurm.conf; the text that a shell is to print."""
     nodes = ["login", *cluster.compute]
     folded = f"login,c[1-{len(cluster.compute)}]"
+    cluster.empty_prefix()
     cluster.write_site()
     module = "generations/0001/modules/hello/1.0.lua"
     cluster.sh("fs1", f"""set -e; cd /export/sw; mkdir -p {module.rpartition("/")[0]}; ln -s generations/0001 current
@@ -39,7 +40,7 @@ echo 'setenv("HELLO", "yes")' >{module}; echo 'scDescriptT = {{}}' >generations/
             cluster.sh(node, f"sed '/^TaskProlog/d' {CONF} >/tmp/conf && cat /tmp/conf >{CONF}; rm /tmp/conf")
         cluster.exec("login", ["scontrol", "reconfigure"])
         done = cluster.envmgr(["node-setup", "--apply", "--undo", "--nodes", folded])
-        cluster.sh("fs1", "cd /export/sw && rm -rf generations current")
+        cluster.empty_prefix()
     assert done.code == 0, done.stdout + done.stderr
     assert {node: cluster.sh(node, SNAPSHOT).stdout for node in nodes} == before
 

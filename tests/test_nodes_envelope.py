@@ -176,6 +176,13 @@ def test_wrap_kills_the_script_after_its_time(shell: str) -> None:
     assert ends_soon(process), group(process)
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_wrap_lets_the_script_tidy_up_when_its_time_is_over(shell: str, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    finished(sent(shell, f"trap 'rm {file}' EXIT; trap 'exit 1' TERM; touch {file}; sleep 99", timeout=1))
+    assert soon(lambda: not file.exists())
+
+
 def test_marked_keeps_exported_functions_and_environment_of_its_shell() -> None:
     script = "module >/dev/null 2>&1; echo $?; env | grep -c '^envmgr'"
     done = subprocess.run(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.nodes import fold, node_groups, resolve_nodes
+from envmgr.nodes import NodeSets, fold, resolve_nodes
 from envmgr.run import Runner
 from envmgr.site import Site, load_site
 
@@ -59,8 +59,8 @@ def test_resolve_nodes_knows_the_whole_algebra(site: Site, expression: str | Non
     assert resolve_nodes(expression, site, Runner()) == nodes
 
 
-def test_node_groups_has_each_group_of_the_site(site: Site) -> None:
-    found = node_groups(site, Runner())
+def test_groups_has_each_group_of_the_site(site: Site) -> None:
+    found = NodeSets(site, Runner()).groups()
     assert found["gpu"] == ("c1", "c2", "c3", "c4")
     assert found["both"] == ("c1", "c2", "c3", "c4", "n09", "n10", "n11")
     assert list(found) == ["gpu", "cpu", "both"]
@@ -187,7 +187,7 @@ def test_ansible_groups_come_with_their_children(tmp_path: Path, monkeypatch: py
     site = site_with(
         tmp_path, groups={"all": {"ansible": "compute"}, "g": {"ansible": "gpu"}}, transport={"inventory": "hosts.ini"}
     )
-    assert node_groups(site, Runner()) == {"all": ("c1", "c2", "c3"), "g": ("c1", "c2")}
+    assert NodeSets(site, Runner()).groups() == {"all": ("c1", "c2", "c3"), "g": ("c1", "c2")}
     assert (tmp_path / "argv").read_text() == f"--list -i {tmp_path}/hosts.ini\n"
     assert resolve_nodes("@ansible:compute!@g", site, Runner()) == ("c3",)
     assert resolve_nodes("@ansible:*", site, Runner()) == ("c1", "c2", "c3")

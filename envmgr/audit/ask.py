@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from envmgr.audit.answers import Folding
+from envmgr.audit.checks.generation import attribute_cache, is_stale
 from envmgr.audit.model import Check, Fleet, Plan, Published, ShellContext
 from envmgr.audit.shell import join_probes
 from envmgr.nodes import Reply
@@ -52,8 +53,6 @@ class Asker:
 
     def _stale(self, fleet: Fleet, published: Published) -> tuple[float, tuple[str, ...]] | None:
         """Seconds to wait, and for which nodes: only those that had not yet to see the publish when they were asked."""
-        from envmgr.audit.checks.generation import attribute_cache, is_stale
-
         waits, nodes = [0.0], []
         for group in fleet.groups:
             if not is_stale(group.facts, published.record.number):

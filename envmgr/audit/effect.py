@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,13 +25,17 @@ effect() {
 """
 
 
-def expected_effects(lmod: Path, modules: Path, lmodrc: Path, entries: Sequence[str], runner: Runner) -> dict[str, str]:
-    """entry -> what loading it here gives; an entry that cannot be loaded here is left out."""
+def expected_effects(
+    lmod: Path, modules: Path, lmodrc: Path, entries: Sequence[str], runner: Runner, seconds: float
+) -> dict[str, str]:
+    """entry -> what loading it here gives, within `seconds` for all; an entry that cannot be loaded here is left out."""
     found = {}
+    end = time.monotonic() + seconds
     for entry in entries:
         words = " ".join(shlex.quote(str(word)) for word in (lmod, modules, lmodrc, entry))
         script = f"{EFFECT}\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && effect {words}"
-        done = run_apart(["/bin/sh", "-c", script], seconds=_SECONDS, check=runner.raise_if_cancelled)
+        left = min(_SECONDS, end - time.monotonic())
+        done = run_apart(["/bin/sh", "-c", script], seconds=left, check=runner.raise_if_cancelled)
         if done.returncode == 0:
             found[entry] = done.output
     return found

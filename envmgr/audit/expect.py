@@ -21,13 +21,15 @@ from envmgr.store import Prefix
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
 
 
-def look_here(plan: Plan, runner: Runner, parts: Sequence[Check] = ()) -> Facts:
-    """How this host has the prefix, by the same probe as on nodes. `gate` is `ok` where it answers; it never hangs.
+def look_here(plan: Plan, runner: Runner, seconds: float, parts: Sequence[Check] = ()) -> Facts:
+    """How this host has the prefix, by the same probe as on nodes, within `seconds`. `gate` is `ok` where it answers.
 
     Without `parts` it is a short look, at the mount alone.
     """
     script = join_probes(parts or [get_check("mount")], replace(plan, contexts=()), stages=("node",))
-    done = run_apart(["/bin/sh", "-s"], stdin=script, seconds=GATE_SECONDS + 10, check=runner.raise_if_cancelled)
+    done = run_apart(
+        ["/bin/sh", "-s"], stdin=script, seconds=min(GATE_SECONDS + 10, seconds), check=runner.raise_if_cancelled
+    )
     facts, _, _ = read_answer(done.output)
     return {"gate": "hung", **facts}
 
@@ -43,14 +45,14 @@ done
 _SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
 
 
-def read_published(prefix: Prefix, runner: Runner) -> Published | None:
-    """The current generation; None where it cannot be read in time. Never hangs.
+def read_published(prefix: Prefix, runner: Runner, seconds: float) -> Published | None:
+    """The current generation; None where it cannot be read within `seconds`.
 
     Raises EnvmgrError `current-damaged`, `generation-damaged`.
     """
     with tempfile.TemporaryDirectory(prefix="envmgr-published-") as folder:
         copy = ["/bin/sh", "-c", _COPY, "sh", str(prefix.root), folder]
-        if run_apart(copy, seconds=_SECONDS, check=runner.raise_if_cancelled).returncode != 0:
+        if run_apart(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
             return None
         here = Prefix(Path(folder))
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
@@ -125,15 +125,16 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that checks judge. `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names them. `look` is the
-    short look over ssh before jobs are sent, where ssh was not asked for more. `here` is
-    this host, asked without a connection, where it is a login node of the site: jobs inherit from its shells.
+    """All that checks judge.
 
-    `writable` are the nodes of the site's `mount.writable`; `unmunge` decodes a credential and says what is wrong with it;
-    `addresses` are those that a node's name has here.
-    `published` is None where the controller could not read it; `slurm` is node -> (state, reason) as Slurm sees it;
-    `slurm_broken` says why it could not be asked.
-    `groups` are the site's node groups with their nodes.
+    `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names what was asked in each. `look` is
+    the short look over ssh before jobs are sent, where ssh was not asked for more. `here` is this host, asked without a
+    connection, where it is a login node of the site: jobs inherit from its shells.
+
+    `published` is None where the controller could not read it. `slurm` is node -> (state, reason) as Slurm sees it;
+    `slurm_broken` says why it could not be asked. `writable` are the nodes of the site's `mount.writable`, `groups` its node
+    groups with their nodes. `addresses` are those that a node's name has here; `unmunge` decodes a credential and says what
+    is wrong with it.
     """
 
     site: Site
@@ -187,10 +188,3 @@ class Check(Protocol):
 
     def judge(self, evidence: Evidence) -> Iterable[Finding]:
         """What is wrong. Pure: no I/O."""
-
-
-Judged = Iterator[Finding]
-
-
-def first(values: Sequence[str]) -> str:
-    return values[0] if values else ""

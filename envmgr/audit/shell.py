@@ -123,7 +123,6 @@ chmod 755 "$tmp"
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 own addresses "$(hostname -I 2>/dev/null || :)"
-put account "$(id -un)"
 who=$tmp/who.out
 secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 """

@@ -18,7 +18,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.fitness import save_node_facts
 from envmgr.lmod import Lmod, find_lmod
-from envmgr.nodes import fold, resolve_nodes, slurm_here
+from envmgr.nodes import fold, slurm_here
 from envmgr.site import Site
 
 
@@ -86,7 +86,7 @@ def audit(
     site = _with_times(ctx.site, node_timeout, deadline)
     chosen = _checks(checks)
     request = Request(
-        nodes=resolve_nodes(nodes, site, ctx.runner),
+        nodes=nodes,
         via=via or site.transport.via,
         contexts=tuple(contexts),
         modules=tuple(modules),
@@ -97,13 +97,13 @@ def audit(
     evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
     findings = judge(evidence, chosen)
     if "fitness" in chosen:
-        _keep_facts(ctx, evidence)
+        _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
     published = evidence.published
     return AuditResult(
         generation=published.record.number if published else None,
         entries=tuple(sorted(published.record.entries)) if published else (),
-        nodes=fold(request.nodes),
-        count=len(request.nodes),
+        nodes=fold(evidence.nodes),
+        count=len(evidence.nodes),
         asked=tuple(_asked(way, fleet) for way, fleet in evidence.ways.items()),
         contexts=tuple(c.name for c in evidence.plan.contexts),
         accounts=_accounts(evidence),
@@ -135,13 +135,14 @@ def _can_send_jobs(site: Site) -> None:
             ) from None  # fmt: skip
 
 
-def _keep_facts(ctx: Context, evidence: Evidence) -> None:
+def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
     """For `build --gate`. An audit by somebody who may not write there is as good, and says so."""
     if evidence.controller.get("gate") != "ok":
         return
     reason = save_node_facts(
-        ctx.site, observed(evidence), evidence.groups, time.time(), check=ctx.runner.raise_if_cancelled
-    )
+        ctx.site, observed(evidence), evidence.groups, time.time(), seconds=min(20.0, seconds),
+        check=ctx.runner.raise_if_cancelled,
+    )  # fmt: skip
     if reason:
         ctx.reporter.say(f"what nodes can run was not kept for `build --gate`: {reason}")
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.reply import Reply, Status
-from envmgr.nodes.sets import expand, fold, node_groups, resolve_nodes
+from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
 from envmgr.nodes.slurm import UNCONFIGURED, asleep, node_states, slurm_here, slurm_names, states_or_reason
 
 __all__ = [
     "UNCONFIGURED",
+    "NodeSets",
     "Reply",
     "Status",
     "ask_nodes",
@@ -20,7 +21,6 @@ __all__ = [
     "batch_on_nodes",
     "expand",
     "fold",
-    "node_groups",
     "node_states",
     "resolve_nodes",
     "slurm_here",

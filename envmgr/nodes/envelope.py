@@ -20,14 +20,16 @@ envmgr_status=$( {{ {{ ( set --; unset envmgr_status; eval {script}
 exec 4>&-
 printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}
 """
+# How watchers end the process group: what has files to tidy up hears of it a second before.
+_AWAY = "trap '' TERM; kill -TERM 0; {ours} sleep 1; kill -KILL 0"
 # One compound, so that the shell has parsed all of it before anything runs. The watchers hold neither stdout nor stderr:
 # whoever waits for the end of our output waits for the script only. `kill … 0` is our process group: sshd and slurmstepd
 # start a new one for us. A probe may leave a child behind that hangs in the kernel: it holds nothing of ours.
 _SENT = """\
 {{
 exec 3<&0 </dev/null
-( while read -r _; do :; done <&3; kill -KILL 0 ) >/dev/null 2>&1 &
-( exec 3<&-; {ours} sleep {seconds}; kill -KILL 0 ) >/dev/null 2>&1 &
+( while read -r _; do :; done <&3; {away} ) >/dev/null 2>&1 &
+( exec 3<&-; {ours} sleep {seconds}; {away} ) >/dev/null 2>&1 &
 exec 3<&-
 {marked}{finish}}}
 """
@@ -69,11 +71,12 @@ def quote(text: str) -> str:
 def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = True) -> str:
     """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
 
-    What `marked` says holds for the script. When stdin ends, or after `timeout` seconds, the whole process group is killed.
-    At the end, too; with `hard=False` it is told to end first, and the status is 0.
+    What `marked` says holds for the script. When stdin ends, or after `timeout` seconds, the whole process group is told to
+    end, and a second later killed. At the end it is killed, too; with `hard=False` it is told to end first, and the status is 0.
     """
     return _SENT.format(
         ours=_OURS,
+        away=_AWAY.format(ours=_OURS),
         seconds=max(1, math.ceil(timeout)),
         marked=marked(script, nonce, limit=limit),
         finish=_KILL if hard else _TERM,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,32 +23,43 @@ _LISTING = 60.0  # seconds that sinfo or ansible-inventory may take
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,253}")
 
 
+class NodeSets:
+    """Node sets of one site; Slurm and Ansible are asked once each, when first needed, for `seconds` at most."""
+
+    def __init__(self, site: Site, runner: Runner, seconds: float = _LISTING) -> None:
+        self._site = site
+        self._resolver = _resolver(site, runner, min(seconds, _LISTING))
+
+    def resolve(self, expression: str | None) -> tuple[str, ...]:
+        """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
+
+        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of site.yaml,
+        `@slurm:PARTITION` and `@ansible:GROUP` are asked for where they are named; `@slurm:*` is all that Slurm knows.
+
+        Raises:
+            InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
+            EnvmgrError: `groups-unreadable` when sinfo or ansible-inventory is missing or fails.
+        """
+        site = self._site
+        if expression is None and not site.groups:
+            raise InputError(
+                "no-nodes", "no nodes are named, and the site has no groups",
+                context=str(site.source) if site.source else "the embedded site",
+                hint="name them: `--nodes 'c[1-3]'`, or write `groups:` in site.yaml",
+            )  # fmt: skip
+        nodes = _parse("@*" if expression is None else expression, self._resolver)
+        if not nodes:
+            raise InputError("no-nodes", f"`{expression or 'groups:'}` names no nodes")
+        return nodes
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Each group of site.yaml with its nodes. Raises as `resolve`."""
+        return {name: _parse(f"@{name}", self._resolver) for name in self._site.groups}
+
+
 def resolve_nodes(expression: str | None, site: Site, runner: Runner) -> tuple[str, ...]:
-    """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
-
-    ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of site.yaml,
-    `@slurm:PARTITION` and `@ansible:GROUP` are asked for where they are named; `@slurm:*` is everything that Slurm knows.
-
-    Raises:
-        InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
-        EnvmgrError: `groups-unreadable` when sinfo or ansible-inventory is missing or fails.
-    """
-    if expression is None and not site.groups:
-        raise InputError(
-            "no-nodes", "no nodes are named, and the site has no groups",
-            context=str(site.source) if site.source else "the embedded site",
-            hint="name them: `--nodes 'c[1-3]'`, or write `groups:` in site.yaml",
-        )  # fmt: skip
-    nodes = _parse("@*" if expression is None else expression, _resolver(site, runner))
-    if not nodes:
-        raise InputError("no-nodes", f"`{expression or 'groups:'}` names no nodes")
-    return nodes
-
-
-def node_groups(site: Site, runner: Runner) -> dict[str, tuple[str, ...]]:
-    """Each group of site.yaml with its nodes. Raises as `resolve_nodes`."""
-    resolver = _resolver(site, runner)
-    return {name: _parse(f"@{name}", resolver) for name in site.groups}
+    """As `NodeSets.resolve`, for one expression."""
+    return NodeSets(site, runner).resolve(expression)
 
 
 def fold(nodes: Iterable[str]) -> str:
@@ -120,25 +132,26 @@ def _unknown_source(name: str) -> InputError:
     )  # fmt: skip
 
 
-def _resolver(site: Site, runner: Runner) -> Any:
+def _resolver(site: Site, runner: Runner, seconds: float) -> Any:
     """Ours alone: what /etc/clustershell, ~/.config or $CLUSTERSHELL_CFGDIR say about groups has no part in it."""
     from ClusterShell.NodeUtils import GroupResolver
 
     resolver = GroupResolver(default_source=SiteGroups(site.groups))
-    resolver.add_source(Partitions(runner))
-    resolver.add_source(Inventory(site.transport.inventory, runner))
+    resolver.add_source(Partitions(runner, seconds))
+    resolver.add_source(Inventory(site.transport.inventory, runner, seconds))
     return resolver
 
 
-class _Groups:
-    """What ClusterShell asks a group source; `groups` comes from a subclass: name -> node set."""
+class _Groups(ABC):
+    """What ClusterShell asks a group source."""
 
     name = ""
     what = ""
     has_reverse = False
 
+    @abstractmethod
     def groups(self) -> Mapping[str, str]:
-        raise NotImplementedError
+        """name -> node set."""
 
     def resolv_map(self, group: str) -> str:
         groups = self.groups()
@@ -197,15 +210,16 @@ class Partitions(_Groups):
     name = "slurm"
     what = "Slurm partition"
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, seconds: float = _LISTING) -> None:
         self._runner = runner
+        self._seconds = seconds
         self._found: dict[str, str] | None = None
 
     def groups(self) -> Mapping[str, str]:
         if self._found is None:
             with _unreadable("sinfo", "install Slurm's client commands here, or name the nodes"):
                 argv = [tool("sinfo"), "-h", "-o", "%R|%N"]
-                lines = self._runner.run(argv, env=tool_env(), timeout=_LISTING).stdout.splitlines()
+                lines = self._runner.run(argv, env=tool_env(), timeout=self._seconds).stdout.splitlines()
             found: dict[str, list[str]] = {}
             for line in lines:
                 partition, _, nodes = line.strip().partition("|")
@@ -220,9 +234,10 @@ class Inventory(_Groups):
     name = "ansible"
     what = "group in the Ansible inventory"
 
-    def __init__(self, inventory: Path | None, runner: Runner) -> None:
+    def __init__(self, inventory: Path | None, runner: Runner, seconds: float = _LISTING) -> None:
         self._inventory = inventory
         self._runner = runner
+        self._seconds = seconds
         self._found: dict[str, str] | None = None
 
     def groups(self) -> Mapping[str, str]:
@@ -232,7 +247,7 @@ class Inventory(_Groups):
             # an inventory that cannot be read is else a warning, and no hosts
             env = tool_env() | ansible | {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_NOCOLOR": "1"}
             with _unreadable("ansible-inventory", "pip install 'envmgr[ansible]', or name the nodes"):
-                done = self._runner.run([tool("ansible-inventory"), "--list", *where], env=env, timeout=_LISTING)
+                done = self._runner.run([tool("ansible-inventory"), "--list", *where], env=env, timeout=self._seconds)
                 self._found = _hosts_by_group(json.loads(done.stdout))
         return self._found
 

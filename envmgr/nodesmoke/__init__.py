@@ -89,7 +89,7 @@ def choose_account(site: Site, via: Way, named: str | None) -> Account:
 
 def look_at_prefix(site: Site, runner: Runner) -> None:
     """EnvmgrError `mount-lost` where this host's prefix hangs, before anything of ours hangs on it."""
-    if look_here(_plan(site, ""), runner)["gate"] == "hung":
+    if look_here(_plan(site, ""), runner, site.transport.deadline)["gate"] == "hung":
         raise EnvmgrError(
             "mount-lost",
             f"{site.prefix} does not answer on this host",

@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from envmgr.files import remove_tree
 from tests.cluster import config, site
+from tests.done import Done
 
 Share = Literal["bind", "sshfs", "nfs"]
 _SCRIPT = Path(__file__).with_name("node.sh")
@@ -23,20 +23,6 @@ _SCRIPT = Path(__file__).with_name("node.sh")
 
 class ClusterError(RuntimeError):
     """The cluster did not do what it must, with the log that says why."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished `envmgr` on a node."""
-
-    code: int
-    stdout: str
-    stderr: str
-
-    @property
-    def data(self) -> dict[str, Any]:
-        result: dict[str, Any] = json.loads(self.stdout)
-        return result
 
 
 class Cluster:
@@ -276,6 +262,11 @@ class Cluster:
         """Write the site of this cluster on the login node; `overrides` replace whole top-level keys."""
         self.exec("login", ["install", "-d", "-o", "rsw", "-g", "rsw", site.SITE.parent / "recipes"], check=True)
         self.write("login", site.SITE, json.dumps(site.settings(self.compute) | overrides, indent=1))
+
+    def empty_prefix(self, owner: str = "root") -> None:
+        """Nothing published any more, whatever tests before have left there; the store and the cache stay."""
+        script = f"cd /export/sw && rm -rf generations current && chown {owner}: ."
+        self.sh("fs1", script, check=True)
 
     def recipe(self, entry: str, specs: list[str], **fields: Any) -> Path:
         """Write a conda recipe and its software.yaml into the site's catalog; returns the recipe's folder on the login node."""

@@ -32,10 +32,7 @@ case $said in
     esac ;;
   *) [ -n "${ENVMGR_ALIAS-}" ] && put module yes || put module no ;;
 esac
-put pin "${ENVMGR_PIN-}"
 put lmod_rc "${LMOD_RC-}"
-put lmod_cmd "${LMOD_CMD-}"
-put cached_loads "${LMOD_CACHED_LOADS-}"
 [ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   module load "$first" >/dev/null 2>&1

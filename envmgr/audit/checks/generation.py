@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence, Facts, Plan, Stage
+from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 
@@ -47,14 +47,19 @@ def is_stale(facts: Facts, number: int) -> bool:
     return facts.get("gate") == "ok" and facts.get("current") != f"generations/{number:04d}"
 
 
+def newer_generations(fleet: Fleet, number: int) -> dict[int, tuple[str, ...]]:
+    """Generations after `number` that nodes name, with these nodes."""
+    named = {_number(target): nodes for target, nodes in fleet.sound.by_value("current").items()}
+    return {n: nodes for n, nodes in named.items() if n is not None and n > number}
+
+
 def judge(evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
     if published is None:
         return
     number = published.record.number
-    newer = {n for n in map(_number, evidence.fleet.sound.by_value("current")) if n is not None and n > number}
-    if newer:
-        having = [node for n in newer for node in evidence.fleet.sound.by_value("current")[f"generations/{n:04d}"]]
+    if newer := newer_generations(evidence.fleet, number):
+        having = [node for nodes in newer.values() for node in nodes]
         yield Finding(
             "generation", "error", f"{evidence.site.prefix}/current", f"this host sees generation {number}",
             f"generation {max(newer)}, as on {fold(having)}",

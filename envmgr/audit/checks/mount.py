@@ -145,19 +145,14 @@ def _commonest(fleet: Fleet, controller: Facts) -> str:
 def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
     prefix = str(evidence.site.prefix)
     if evidence.writable is not None:
-        for mode, wanted in (("rw", True), ("ro", False)):
-            hint = f"on the node: `mount -o remount,{'rw' if wanted else 'ro'} {prefix}`, and in fstab"
-            expected = f"{'rw' if wanted else 'ro'}, by mount.writable in site.yaml"
-            found = [
-                n
-                for g in fleet.groups
-                if _is_writable(g.facts) != wanted
-                for n in g.nodes
-                if (n in evidence.writable) == wanted
-            ]
-            if found:
-                other = "ro" if mode == "rw" else "rw"
-                yield Finding("mount", "error", prefix, f"mounted {other}", expected, hint, fold(found))
+        modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}
+        for wanted, other in (("rw", "ro"), ("ro", "rw")):
+            right = {node for node in modes if (node in evidence.writable) == (wanted == "rw")}
+            if wrong := [node for node in right if modes[node] == other]:
+                yield Finding(
+                    "mount", "error", prefix, f"mounted {other}", f"{wanted}, by mount.writable in site.yaml",
+                    f"on the node: `mount -o remount,{wanted} {prefix}`, and in fstab", fold(wrong),
+                )  # fmt: skip
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
             hint = f"on the server: `chmod go-w {paths.split()[0]}`, and give it to the build user"

@@ -2,8 +2,9 @@
 
 A node that does not answer is a finding, never a gap in the table: unreachable (no connection, no job), or silent (it was
 reached, and no whole answer came in time). A node that is busy with others' jobs, or that Slurm has put to sleep to save
-power, is a note: no job waits longer than `transport.queue_timeout`, and none wakes a node. A node that answers under another node's name is told too: a wrong address, a
-wrong line in /etc/hosts or an ssh alias makes an audit look at one node twice and at another never.
+power, is a note: no job waits longer than `transport.queue_timeout`, and none wakes a node. A node that answers under
+another node's name is told too: a wrong address, a wrong line in /etc/hosts or an ssh alias makes an audit look at one node
+twice and at another never.
 """
 
 from __future__ import annotations

@@ -1,0 +1,198 @@
+"""Gathers evidence: one script joined from all checks, run on every node and in every context; equal answers folded.
+
+Order matters where a prefix may hang: first ssh, where what hangs is left behind; then real batch jobs, and only on nodes
+whose prefix answered: a job stuck on a mount drains its node.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from envmgr.apart import run_apart
+from envmgr.audit.answers import Folding
+from envmgr.audit.ask import Asker
+from envmgr.audit.checks.generation import attribute_cache, newer_generations
+from envmgr.audit.contexts import choose_contexts
+from envmgr.audit.effect import expected_effects
+from envmgr.audit.expect import choose_samples, look_here, read_published
+from envmgr.audit.model import Account, Check, Evidence, Facts, Fleet, Plan, Published, ShellContext, Way
+from envmgr.audit.munge import Decoder
+from envmgr.audit.shell import GATE_SECONDS, join_probes
+from envmgr.errors import EnvmgrError
+from envmgr.lmod import Lmod
+from envmgr.nodes import UNCONFIGURED, NodeSets, Reply, slurm_here, states_or_reason
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Prefix
+
+Via = Literal["ssh", "slurm", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to audit. `nodes` is a node set, None for all groups of the site. Empty `contexts` are all of `via`; empty `modules` are a sample; times are wall-clock seconds."""
+
+    nodes: str | None
+    via: Via
+    contexts: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    deadline: float = 600
+
+
+def gather(
+    request: Request, checks: Mapping[str, Check], site: Site, lmod: Lmod | None, runner: Runner, reporter: Reporter
+) -> Evidence:
+    """Ask the nodes. Ends within `request.deadline` and a few seconds, whatever hangs where.
+
+    Raises:
+        InputError: unknown nodes, contexts or entries.
+        EnvmgrError: the published generation is damaged, groups cannot be read.
+    """
+    ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
+    user, accounts = _accounts(site)
+    init = str(lmod.package / "init") if lmod else ""
+    plan = Plan(site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts)
+    asker = Asker(site, runner, reporter, list(checks.values()), time.monotonic() + request.deadline)
+    sets = NodeSets(site, runner, request.deadline)
+    asking = _Asking(asker, sets, sets.resolve(request.nodes), ways, request.modules, lmod)
+    controller = look_here(plan, runner, asker.left)
+    prefix = Prefix(site.prefix)
+    published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
+    evidence = asking.evidence(plan, published, controller)
+    if published is not None and newer_generations(evidence.mounts, published.record.number):
+        # our own mount may be the one that is late
+        asker.sleep(min(attribute_cache(controller, site.mount.attribute_cache), asker.left / 2))
+        again = read_published(prefix, runner, asker.left)
+        if again is not None and again.record.number != published.record.number:
+            evidence = asking.evidence(plan, again, controller)
+    return evidence
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Asks the nodes `ways`, and this host; may be done again for another published generation."""
+
+    asker: Asker
+    sets: NodeSets
+    nodes: tuple[str, ...]
+    ways: Sequence[Way]
+    modules: Sequence[str]
+    lmod: Lmod | None
+
+    def evidence(self, plan: Plan, published: Published | None, controller: Facts) -> Evidence:
+        asker, site, runner = self.asker, self.asker.site, self.asker.runner
+        if published is not None:
+            plan = _with_published(plan, published, self.modules)
+        over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
+        in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
+        found: dict[str, Fleet] = {}
+        here = look = None
+        asked: list[tuple[ShellContext, Account, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
+        if "ssh" in self.ways:
+            script = join_probes(asker.parts, replace(plan, contexts=over_ssh))
+            with ThreadPoolExecutor(3) as pool:  # while nodes answer
+                whole = pool.submit(look_here, plan, runner, asker.left, asker.parts)
+                looking = pool.submit(self._look_around_here, script)
+                loading = pool.submit(self._loads_here, plan)
+                found["ssh"] = asker.ssh(self.nodes, script, published)
+                here = looking.result()
+                controller = {**controller, **whole.result()}
+                plan = replace(plan, loads=loading.result())
+        else:
+            if (
+                site.transport.via != "slurm"
+            ):  # ssh is there: look, before a job is stuck on a mount and drains its node
+                script = join_probes(asker.parts, replace(plan, contexts=()), stages=("node",))
+                look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
+            controller = {**controller, **look_here(plan, runner, asker.left, asker.parts)}
+            plan = replace(plan, loads=self._loads_here(plan))
+        if "slurm" in self.ways:
+            found |= asker.slurm(self.nodes, found.get("ssh", look), plan, in_jobs, whole="ssh" not in self.ways)
+            asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
+        states, broken = _slurm_states(asker, asked="slurm" in self.ways)
+        writable = site.mount.writable
+        return Evidence(
+            site=site,
+            plan=plan,
+            nodes=self.nodes,
+            published=published,
+            ways=found,
+            asked=tuple(asked),
+            look=look,
+            here=here,
+            controller=controller,
+            slurm=states,
+            slurm_broken=broken,
+            writable=None if writable is None else frozenset(self.sets.resolve(writable)),
+            addresses=_addresses,
+            unmunge=Decoder(runner, max(2.0, min(20.0, asker.left))),
+            groups=self._groups(),
+        )
+
+    def _loads_here(self, plan: Plan) -> Mapping[str, str]:
+        """What loading the sampled entries gives on this host."""
+        if self.lmod is None or plan.number is None:
+            return {}
+        folder, command = Prefix(plan.site.prefix).generation(plan.number), self.lmod.commands / "lmod"
+        modules, lmodrc = folder / "modules", folder / "lmodrc.lua"
+        return expected_effects(command, modules, lmodrc, plan.samples, self.asker.runner, self.asker.left)
+
+    def _look_around_here(self, script: str) -> Fleet | None:
+        """The shells of this host, where it is a login node that is not asked as a node anyway."""
+        site, runner = self.asker.site, self.asker.runner
+        name = socket.gethostname().partition(".")[0]
+        if site.login_nodes is None or name in self.nodes or name not in self.sets.resolve(site.login_nodes):
+            return None
+        folding = Folding((name,))
+        began = time.time()
+        limit = min(site.transport.node_timeout + GATE_SECONDS, self.asker.left)
+        done = run_apart(["/bin/sh", "-s"], stdin=script, seconds=limit, check=runner.raise_if_cancelled)
+        if done.returncode is not None:
+            folding(Reply(name, "answered", done.output, "", began, time.time()))
+        return folding.fleet()
+
+    def _groups(self) -> Mapping[str, tuple[str, ...]]:
+        """Nodes were named or found already: groups that cannot be read are a smaller loss than the audit."""
+        try:
+            return self.sets.groups()
+        except EnvmgrError as error:
+            self.asker.reporter.say(f"warning: nodes are not compared within groups: {error.message}")
+            return {}
+
+
+def _addresses(node: str) -> frozenset[str]:
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError):
+        return frozenset()
+
+
+def _accounts(site: Site) -> tuple[str, tuple[Account, ...]]:
+    """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    login = site.transport.user or me
+    if login == "root" or site.transport.become:
+        return site.audit.user or site.build_user or "nobody", ("root", "user")
+    return login, ("user",)
+
+
+def _with_published(plan: Plan, published: Published, modules: Sequence[str]) -> Plan:
+    samples = choose_samples(modules, published)
+    roots = {name: published.specs[name].root for name in samples}
+    return replace(plan, number=published.record.number, samples=samples, roots=roots)
+
+
+def _slurm_states(asker: Asker, *, asked: bool) -> tuple[Mapping[str, tuple[str, str]], str]:
+    """Slurm's view of its nodes, or why it cannot be had; nothing on a host whose Slurm was never configured."""
+    if not asked and not slurm_here():
+        return {}, ""
+    states, broken = states_or_reason(asker.runner, max(2.0, asker.left))
+    return states, "" if broken == UNCONFIGURED and not asked else broken

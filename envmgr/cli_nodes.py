@@ -1,0 +1,178 @@
+"""The verbs for nodes and shells: test and audit what they get, and make them use the prefix.
+
+They are plain functions; `envmgr.cli` puts them among its other verbs, in the order of the help.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from envmgr.cli_options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli_run import finish, run_verb
+from envmgr.errors import EnvmgrError, InputError
+
+if TYPE_CHECKING:
+    from envmgr.commands import Context
+
+
+class OneWay(StrEnum):
+    ssh = "ssh"
+    slurm = "slurm"
+
+
+class Via(StrEnum):
+    ssh = "ssh"
+    slurm = "slurm"
+    both = "both"
+
+
+def test(
+    entries: SomeEntries = None,
+    nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
+    via: Annotated[OneWay | None, typer.Option(help="On nodes, reached so; without --nodes, all groups.")] = None,
+    user: Annotated[str | None, typer.Option(help="Who runs them on nodes; never root.", metavar="NAME")] = None,
+    deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Run the smoke tests of published entries, here or on nodes.
+
+    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known.
+    """
+    here = nodes is None and via is None
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.check import test_entries, test_on_nodes
+
+        if not here:
+            return test_on_nodes(
+                ctx, entries or (), nodes=nodes, user=user, deadline=deadline,
+                via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
+            )  # fmt: skip
+        if user is not None or deadline is not None:
+            raise InputError(
+                "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
+            )
+        return test_entries(ctx, entries or ())
+
+    # root must not run an entry's commands as root; on nodes others run them, and root's keys are needed
+    run_verb(verb, site, fmt, writes_prefix=here and os.geteuid() == 0)
+
+
+def _refuse_missing_folder(output: Path) -> None:
+    """Before an audit of minutes, and not after it."""
+    from envmgr.audit_formats import refuse_missing_folder
+
+    try:
+        refuse_missing_folder(output)
+    except EnvmgrError as error:
+        answer = error
+        finish(lambda: answer, AuditFormat.table)
+
+
+def _plain_file(path: Path | None) -> Path | None:
+    """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
+    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise typer.BadParameter(f"{path} is there, and is not a plain file.")
+    return path
+
+
+def audit(
+    nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
+    via: Annotated[Via | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,
+    context: Annotated[list[str] | None, typer.Option(help="Only this context (may be repeated).")] = None,
+    modules: Annotated[
+        list[str] | None, typer.Option(help="Entries looked at closely (may be repeated), or `all`; else a sample.")
+    ] = None,
+    check: Annotated[list[str] | None, typer.Option(help="Only this check (may be repeated).")] = None,
+    node_timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that one node may take.")] = None,
+    deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
+    explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
+    site: SiteOption = None,
+    fmt: Annotated[AuditFormat, typer.Option("--format", help="For people, programs, CI, or node_exporter.")] = (
+        AuditFormat.table
+    ),
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write there instead of stdout, in one step.", callback=_plain_file),
+    ] = None,
+) -> None:
+    """Prove that every node resolves the same modules.
+
+    In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
+    1 with findings, 3 when it could not audit.
+    """
+
+    def explained() -> Any:
+        from envmgr.commands.audit import explain as explain_check
+
+        return explain_check(explain or "")
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.audit import audit as audit_nodes
+
+        return audit_nodes(
+            ctx, nodes=nodes, via=via.value if via else None, contexts=context or (), modules=modules or (),
+            checks=check or (), node_timeout=node_timeout, deadline=deadline,
+        )  # fmt: skip
+
+    if output is not None:
+        _refuse_missing_folder(output)
+    if explain is not None:
+        finish(explained, fmt, output)
+    run_verb(verb, site, fmt, output=output)
+
+
+def node_setup(
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")
+    ] = None,
+    here: Annotated[bool, typer.Option("--here", help="This machine.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show what would change.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take everything away again.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Write plain files for Ansible and the like.", metavar="DIR")
+    ] = None,
+    via: Annotated[OneWay | None, typer.Option(help="How nodes are reached; else as the site says.")] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """What makes modules resolve in every shell and job of a node.
+
+    Shows the files; with --apply puts them on nodes, as root.
+    """
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.node_setup import node_setup
+
+        return node_setup(
+            ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output,
+            via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
+        )  # fmt: skip
+
+    run_verb(verb, site, fmt)
+
+
+def shell_init(
+    shell: Annotated[str, typer.Argument(help="bash, zsh, sh, csh or tcsh.")] = "bash",
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """The lines that make a shell use the prefix.
+
+    In a shell's start-up file: eval "$(envmgr shell-init)".
+    """
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.shell_init import shell_init
+
+        return shell_init(ctx, shell)
+
+    run_verb(verb, site, fmt)

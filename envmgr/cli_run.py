@@ -1,0 +1,148 @@
+"""What every verb of the command line runs in: site, build user and signals before it, its result and exit code after.
+
+Imports nothing heavy: the site and the renderers are imported when a verb runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from envmgr import __version__
+from envmgr.cli_options import AuditFormat, Format
+from envmgr.errors import Bug, EnvmgrError, Interrupted
+
+if TYPE_CHECKING:
+    from envmgr.commands import Context
+    from envmgr.site import Site
+
+
+def run_verb(
+    verb: Callable[[Context], Any], site: Path | None, fmt: Format | AuditFormat,
+    *, writes_prefix: bool = False, output: Path | None = None,
+) -> NoReturn:  # fmt: skip
+    """Find the site, become the build user where the prefix is written, run the verb, render, exit.
+
+    `site` is what --site names; `output` is a file to write instead of stdout. SIGINT, SIGTERM and SIGHUP stop the
+    verb's processes, and then it.
+
+    Raises:
+        typer.Exit: always, with the result's or the error's code.
+    """
+
+    def work() -> Any:
+        from envmgr.commands import Context
+        from envmgr.console import make_reporter
+        from envmgr.privileges import drop_to
+        from envmgr.run import Runner
+        from envmgr.site import find_site, load_site
+
+        found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
+        runner = Runner()
+        if writes_prefix:
+            os.umask(found.policies.mask)
+            drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
+        _stop_by(signal.SIGINT, runner.cancel.set)
+        _stop_by(signal.SIGTERM, runner.cancel.set)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+            _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
+        return verb(Context(found, runner, make_reporter(quiet=fmt.value == "json"), dict(os.environ)))
+
+    finish(work, fmt, output)
+
+
+def _read_by_verbs(site: Site) -> list[Path]:
+    return [*([site.source] if site.source else []), *(c for c in site.catalogs if c.exists())]
+
+
+def _stop_by(number: int, cancel: Callable[[], None]) -> None:
+    """The first signal stops the work, which then cleans up; further ones do not disturb that."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        cancel()
+        raise KeyboardInterrupt
+
+    signal.signal(number, stop)
+
+
+def finish(work: Callable[[], Any], fmt: Format | AuditFormat, output: Path | None = None) -> NoReturn:
+    """Do the work, show its result or its error on stdout or in the file `output`, exit with its code.
+
+    For work that needs no site; else `run_verb`.
+
+    Raises:
+        typer.Exit: always, with the result's or the error's code; a result without `exit_code` is 0.
+    """
+    answer = _answer(work)
+    code = getattr(answer, "exit_code", 0)
+    failure: EnvmgrError | None = None
+    try:
+        _show(answer, fmt, output)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()  # `envmgr list | head` has what it wanted
+    except EnvmgrError as error:
+        failure = error  # the file
+    except OSError as error:
+        _silence_stdout()
+        failure = EnvmgrError("output-failed", "the result could not be written to stdout", context=str(error))
+    if failure is not None:
+        code = failure.exit_code
+        with suppress(OSError):
+            sys.stderr.write(failure.render() + "\n")
+    raise typer.Exit(code)
+
+
+def _answer(work: Callable[[], Any]) -> Any:
+    """The result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        return Interrupted()
+    except EnvmgrError as expected:
+        return expected
+    except Exception:  # noqa: BLE001 - the one exit point for bugs
+        import traceback
+
+        with suppress(OSError):
+            sys.stderr.write(traceback.format_exc())
+        return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
+
+
+def _show(answer: Any, fmt: Format | AuditFormat, output: Path | None) -> None:
+    from envmgr.render import print_error, print_json, to_data
+
+    if output is not None or fmt.value in {"junit", "prometheus"}:
+        from envmgr.audit_formats import show_answer
+
+        show_answer(answer, fmt.value, output)
+    elif isinstance(answer, EnvmgrError):
+        print_error(answer, fmt.value)
+    elif fmt.value == "json":
+        print_json(answer.schema, to_data(answer))
+    else:
+        from envmgr.render_text import show
+
+        show(answer)
+
+
+def _silence_stdout() -> None:
+    """The interpreter flushes stdout once more at its end, and must not complain then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _working_folder() -> Path:
+    """Where a site is looked for; `/` when the working folder was removed under us."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")

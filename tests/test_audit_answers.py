@@ -109,7 +109,7 @@ def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> 
         _, stderr = process.communicate(timeout=15)
         assert process.returncode == 130, stderr
         _until(lambda: not [line for node in cluster.compute for line in cluster.processes(node) if _ours(line)])
-        _until(lambda: not [f for node in cluster.names for f in cluster.sh(node, "ls -d /tmp/envmgr-*").stdout.split()])
+        _until(lambda: not _folders(audited))
         assert cluster.exec("login", ["squeue", "-h"]).stdout == ""
         assert not [line for line in cluster.processes("login") if line.startswith(("ssh ", "srun ", "sbatch "))]
     finally:
@@ -133,6 +133,12 @@ def _interrupt(audited: Audited) -> None:
 
 def _ours(line: str) -> bool:
     return "envmgr-audit" in line or "sleep 7.77" in line
+
+
+def _folders(audited: Audited) -> list[str]:
+    """What runs of envmgr have in nodes' /tmp."""
+    cluster = audited.cluster
+    return [f"{n}: {f}" for n in cluster.compute for f in cluster.sh(n, "ls -d /tmp/envmgr-*").stdout.split()]
 
 
 def _until(condition: object, timeout: float = 12) -> None:

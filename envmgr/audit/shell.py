@@ -121,7 +121,7 @@ if [ -z "$tmp" ]; then
 fi
 chmod 755 "$tmp"
 trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT TERM PIPE
 own addresses "$(hostname -I 2>/dev/null || :)"
 who=$tmp/who.out
 secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')

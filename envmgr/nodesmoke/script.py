@@ -23,7 +23,8 @@ _TAIL = 8192  # bytes of a failed test's output that are kept: its end
 _ALL_TAILS = 1 << 18  # bytes of all of them together
 
 # `alive` is a pipe that only this shell holds open for writing. Its lines say which process group runs; at its end without
-# `done`, this shell was killed. A process id is given too, for a test that has not yet made its session.
+# `done`, this shell was killed, and all in $here may be gone. A process id is given too, for a test that has not yet made its
+# session.
 _BEGIN = r"""
 umask 022
 here=${0%/*}
@@ -39,13 +40,12 @@ elif [ "$uid" = 0 ]; then
 fi
 gpu=yes
 for file in @GPU_FILES@; do [ -e "/$file" ] || gpu=no; done
-# end.sh PIPE PID: kill whoever holds the pipe, but for one. For sessions that a test made of its own.
-cat >"$here/end.sh" <<'ENVMGR_RUN'
-for fd in $(find /proc/[0-9]*/fd -maxdepth 1 -lname "$1" 2>/dev/null); do
+# killer PIPE PID: kill whoever holds the pipe, but for one. For sessions that a test made of its own.
+killer='
+for fd in $(find /proc/[0-9]*/fd -maxdepth 1 -lname "$1" -o -lname "$1 (deleted)" 2>/dev/null); do
   pid=${fd#/proc/} pid=${pid%%/*}
   [ "$pid" = "$2" ] || kill -KILL "$pid" 2>/dev/null
-done
-ENVMGR_RUN
+done'
 
 mkfifo "$here/alive"
 exec 3<>"$here/alive"
@@ -55,9 +55,9 @@ setsid /bin/sh -c '
     group=$line
   done
   [ -z "$group" ] || kill -KILL "-$group" "$group"
-  sh "$1/end.sh" "$1/*/pipe" none
+  sh -c "$2" sh "$1/*/pipe" none
   rm -rf "$1"
-' sh "$here" <"$here/alive" >/dev/null 2>&1 3<&- &
+' sh "$here" "$killer" <"$here/alive" >/dev/null 2>&1 3<&- &
 began=$(date +%s)
 stuck=
 
@@ -128,7 +128,7 @@ run_test() {
   echo >&3
   wait_for "$job/told" 10
   if [ ! -e "$job/told" ] && read -r reader <"$job/reader"; then
-    sh "$here/end.sh" "$job/pipe" "$reader"
+    sh -c "$killer" sh "$job/pipe" "$reader"
     wait_for "$job/told" 40
   fi
   [ ! -e "$job/rc" ] || read -r rc ms <"$job/rc"

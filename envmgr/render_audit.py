@@ -20,7 +20,8 @@ def show_audit(result: AuditResult) -> None:
     generation = f"generation {result.generation}" if result.generation is not None else "no generation"
     ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
     out(f"{generation}, {counted(len(result.entries), 'entries')}; {result.nodes} by {ways} in {result.seconds:.1f} s")
-    out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
+    if result.contexts:
+        out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
     for finding in result.findings:
         out()
         _finding(finding)

@@ -17,6 +17,7 @@ from tests.cluster.disguises import do, prefixed
 pytestmark = pytest.mark.xdist_group("audited")
 PREFIX = "/cluster/sw"
 SOURCE = "fs1:/export/sw"
+LIMIT = 11  # seconds that a node waits for a shell that does not end: node_timeout x 0.8 - 5
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -282,10 +283,25 @@ def test_node_without_node_setup(audited: Audited) -> None:
 def test_user_that_a_node_does_not_know(audited: Audited) -> None:
     accounts = do(audited.cluster, "c2", "grep -v ^alice: /etc/passwd")
     with faults.shadowed_file(audited.cluster, "c2", "/etc/passwd", accounts):
-        found = audited.findings("--check", "contexts", code=1)
-    assert found == [
-        ("error", "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice")
-    ]
+        result = audited.audit("--via", "ssh", code=1)
+        (alone,) = audited.findings("--check", "resolution", code=1)
+    (finding,) = result["findings"]
+    assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
+        "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
+    )  # fmt: skip
+    assert result["seconds"] < LIMIT
+    assert alone == ("error", "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice")
+
+
+def test_node_without_csh_is_not_waited_for(audited: Audited) -> None:
+    paths = do(audited.cluster, "c2", "type -P csh tcsh").split()
+    do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f $f-away; done")
+    try:
+        result = audited.audit("--via", "ssh", code=0)
+    finally:
+        do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f-away $f; done")
+    assert result["findings"] == []
+    assert result["seconds"] < LIMIT
 
 
 def test_entries_hidden_by_an_rc_file_of_every_node(audited: Audited) -> None:

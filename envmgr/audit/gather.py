@@ -96,6 +96,7 @@ class _Asking:
         found: dict[str, Fleet] = {}
         here = look = None
         asked: list[tuple[ShellContext, Account, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
+        into_shells = any("context" in part.probe(plan) for part in asker.parts)
         if "ssh" in self.ways:
             script = join_probes(asker.parts, replace(plan, contexts=over_ssh))
             with ThreadPoolExecutor(3) as pool:  # while nodes answer
@@ -125,7 +126,7 @@ class _Asking:
             nodes=self.nodes,
             published=published,
             ways=found,
-            asked=tuple(asked),
+            asked=tuple(asked) if into_shells else (),
             look=look,
             here=here,
             controller=controller,

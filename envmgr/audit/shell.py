@@ -45,7 +45,8 @@ END
 """
 
 # `as` ends in exec, hence the subshells. start NAME COMMAND…: apart, so that it can be left behind; what it writes is
-# bounded. join SECONDS NAME…: wait for some. tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS.
+# bounded. skip NAME KEY REASON: not started, and why. join SECONDS NAME…: wait for some. tell PREFIX NAME MARK KEYS: its
+# facts, those that begin with the regex KEYS.
 _JOBS = r"""
 start() {
   job=$1
@@ -56,6 +57,10 @@ start() {
     echo $? >"$tmp/$job.rc~"
     mv "$tmp/$job.rc~" "$tmp/$job.rc"
   ) </dev/null >/dev/null 2>&1 &
+}
+skip() {
+  put "$2end" "$3"
+  : >"$tmp/$1.rc"
 }
 join() {
   left=$(($1 * 100))
@@ -71,6 +76,7 @@ join() {
 }
 tell() {
   end=${1:-$2.}end
+  if [ -e "$tmp/$2.rc" ] && [ ! -s "$tmp/$2.rc" ]; then return; fi
   if [ ! -e "$tmp/$2.rc" ]; then
     put "$end" "no end in $limit s"
     return
@@ -173,9 +179,9 @@ def join_probes(
         telling.append("tell '' prefix\n")
     if parts["login"]:
         jobs.append("login")
-        body.append(f'start login {_login(plan)} "$tmp/login.sh"\n')
+        body.append(_if_known("user", "login", "login.", f'start login {_login(plan)} "$tmp/login.sh"\n', plan))
         telling.append(f"tell '' login \"$secret\" '({'|'.join(sorted(set(of_login)))})\\.'\n")
-    for number, (context, account) in enumerate(_pairs(plan)):
+    for number, (context, account) in enumerate(_pairs(plan) if parts["context"] else ()):
         start, tell = _context(f"c{number}", context, account, plan)
         body.append(start)
         telling.append(tell)
@@ -235,13 +241,18 @@ def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> t
     if context.way == "slurm":
         return start, tell
     if context.shell == "csh":
-        start = f"if command -v csh >/dev/null; then\n{_CSH}{start}else put {key}end absent; fi\n"
-    if account == "user":
-        start = (
-            f'if grep -q "^{plan.user}:" "$who" 2>/dev/null; then\n{start}elif [ -e "$tmp/who.rc" ]; then\n'
-            f'put {key}end "there is no user {plan.user}"\nelse put {key}end "getent does not answer"; fi\n'
-        )
-    return start, f'if [ -e "$tmp/{job}.out" ]; then {tell}fi\n'
+        start = f"if command -v csh >/dev/null; then\n{_CSH}{start}else skip {job} {key} absent; fi\n"
+    return _if_known(account, job, key, start, plan), tell
+
+
+def _if_known(account: Account, job: str, key: str, start: str, plan: Plan) -> str:
+    """`start`, where the node knows the account; a job of Slurm's is its user's already."""
+    if account == "root" or "user" not in plan.accounts or any(c.way == "slurm" for c in plan.contexts):
+        return start
+    return (
+        f'if grep -q "^{plan.user}:" "$who" 2>/dev/null; then\n{start}elif [ -e "$tmp/who.rc" ]; then\n'
+        f'skip {job} {key} "there is no user {plan.user}"\nelse skip {job} {key} "getent does not answer"; fi\n'
+    )
 
 
 def _noise(key: str, job: str) -> str:

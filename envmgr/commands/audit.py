@@ -105,7 +105,7 @@ def audit(
         nodes=fold(evidence.nodes),
         count=len(evidence.nodes),
         asked=tuple(_asked(way, fleet) for way, fleet in evidence.ways.items()),
-        contexts=tuple(c.name for c in evidence.plan.contexts),
+        contexts=tuple(dict.fromkeys(context.name for context, _, _ in evidence.asked)),
         accounts=_accounts(evidence),
         checks=tuple(chosen),
         findings=findings,

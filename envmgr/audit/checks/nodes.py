@@ -94,11 +94,20 @@ def _hint(way: str, reason: str, nodes: str, node: str) -> str:
 
 def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
     for stage, what in _STAGES.items():
-        for end, nodes in fleet.by_value(f"{stage}.end").items():
+        of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
+        for end, nodes in of_stage.by_value(f"{stage}.end").items():
             if stage == "prefix" and end.startswith("no end"):
                 continue  # a mount that does not answer
             hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`"
             yield Finding("nodes", "error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, fold(nodes))
+
+
+def _not_told_by_contexts(facts: Facts) -> bool:
+    """A user that a node does not know has no shell there: the check of contexts tells it, where it was asked."""
+    end = facts.get("login.end")
+    return end is None or not any(
+        k.startswith("ctx.") and k.endswith(".user.end") and v == end for k, v in facts.items()
+    )
 
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

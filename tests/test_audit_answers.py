@@ -47,9 +47,9 @@ def test_garbage(audited: Audited) -> None:
 
 
 def test_half_an_answer(audited: Audited) -> None:
-    with answering(audited, "c2", "/bin/sh -s | head -c 200"):
-        nodes, _, found = one(audited)
-    assert nodes == "c2"
+    with answering(audited, "c2", "/bin/sh -s | head -c 900"):
+        ((severity, check, nodes, where, found),) = audited.findings("--via", "ssh", code=1)
+    assert (severity, check, nodes, where) == ("error", "nodes", "c2", "ssh")
     assert found.startswith("silent: half an answer: ")
 
 

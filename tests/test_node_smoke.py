@@ -97,10 +97,11 @@ def traces(cluster: Cluster) -> set[str]:
     return found | {f"{node}: {folder}" for node, of_node in folders.items() for folder in of_node}
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
+    """`told` is what to look at when it never comes true."""
     end = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() < end
+        assert time.monotonic() < end, told()
         time.sleep(0.05)
 
 
@@ -227,7 +228,7 @@ def test_ctrl_c_leaves_nothing_on_any_node(lab: Cluster, way: str) -> None:
         do(lab, "login", "pkill -INT -f '^[^ ]+ -m envmgr test smoketest/2.0'")
         _, stderr = process.communicate(timeout=10)
         assert process.returncode == 130, stderr
-        until(lambda: traces(lab) <= before)
+        until(lambda: traces(lab) <= before, lambda: traces(lab) - before)
         assert not lab.exec("login", ["squeue", "-h"]).stdout
 
 

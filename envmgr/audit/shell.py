@@ -127,7 +127,8 @@ if [ -z "$tmp" ]; then
 fi
 chmod 755 "$tmp"
 trap 'rm -rf "$tmp"' EXIT
-trap 'exit 1' HUP INT TERM PIPE
+trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
+find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$(id -u)" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 own addresses "$(hostname -I 2>/dev/null || :)"
 who=$tmp/who.out
 secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')

@@ -26,6 +26,7 @@ TICK = 0.1  # seconds between looks at clocks and at the cancel flag
 _CHUNK = 1 << 16
 _ERRORS = 1 << 13  # bytes kept of stderr: its end
 _LINGER = 0.5  # seconds a process may live on after its answer, or after its output ended
+_TIDYING = 1.3  # seconds that a node has to tidy up, after the end of its stdin
 _POLITE = 1.0  # seconds between SIGTERM and SIGKILL for a `gentle` one
 
 # `dropped`: the loop itself ends, with an exception.
@@ -36,7 +37,8 @@ Ending = Literal["exit", "overflow", "timeout", "dropped"]
 class Call:
     """What to run for a node. `whole` is a byte string with which the answer is whole; `most` bytes of output are taken.
 
-    A `gentle` process gets SIGTERM first when it has to end: srun then gives its allocation back.
+    A `gentle` process first sees the end of its stdin when it has to end, then SIGTERM: srun, when told to end, kills all
+    of its step at once, and then gives its allocation back.
     """
 
     node: str
@@ -161,37 +163,52 @@ class Client(EngineClient):  # type: ignore[misc]
                     return
 
 
+@dataclass(slots=True)
+class _Leaving:
+    """A process that has to end; `term` and `kill` are when it gets these signals, by time.monotonic()."""
+
+    process: subprocess.Popen[bytes]
+    term: float
+    kill: float
+
+    def look(self, now: float) -> None:
+        if now >= self.kill:
+            _signal(self.process, signal.SIGKILL)
+        elif now >= self.term:
+            _signal(self.process, signal.SIGTERM)
+            self.term = self.kill  # once
+
+
 class Dying:
     """Processes that were told to end; some take a moment, and one in the kernel's hands (D state) is given up."""
 
     def __init__(self) -> None:
-        self._left: list[tuple[subprocess.Popen[bytes], float]] = []
+        self._left: list[_Leaving] = []
 
     def end(self, process: subprocess.Popen[bytes], *, gentle: bool) -> None:
-        if process.poll() is None:
-            _signal(process, signal.SIGTERM if gentle else signal.SIGKILL)
-            self._left.append((process, time.monotonic() + (_POLITE if gentle else 0)))
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
+        if process.poll() is None:
+            now = time.monotonic()
+            self._left.append(_Leaving(process, now + _TIDYING, now + (_TIDYING + _POLITE if gentle else 0)))
+            self.look()
 
     def look(self) -> None:
-        now = time.monotonic()
-        self._left = [(process, until) for process, until in self._left if process.poll() is None]
-        for process, until in self._left:
-            if now > until:
-                _signal(process, signal.SIGKILL)
+        self._left = [leaving for leaving in self._left if leaving.process.poll() is None]
+        for leaving in self._left:
+            leaving.look(time.monotonic())
 
     def wait(self) -> None:
-        """At most about a second for all of them together."""
-        until = time.monotonic() + _POLITE + _LINGER
+        """Until all have ended, but at most about three seconds for all of them together."""
+        until = time.monotonic() + _TIDYING + _POLITE + _LINGER
         self.look()
         while self._left and time.monotonic() < until:
             time.sleep(0.01)
             self.look()
-        for process, _ in self._left:
-            process.returncode = -signal.SIGKILL  # given up: nobody else asks for it
+        for leaving in self._left:
+            leaving.process.returncode = -signal.SIGKILL  # given up: nobody else asks for it
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

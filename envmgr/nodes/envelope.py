@@ -20,7 +20,8 @@ envmgr_status=$( {{ {{ ( set --; unset envmgr_status; eval {script}
 exec 4>&-
 printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}
 """
-# How watchers end the process group: what has files to tidy up hears of it a second before.
+# How watchers end the process group: what has files to tidy up hears of it a second before. This shell stays that long,
+# and says no more: Slurm kills all that is left of a step whose first process has ended.
 _AWAY = "trap '' TERM; kill -TERM 0; {ours} sleep 1; kill -KILL 0"
 # One compound, so that the shell has parsed all of it before anything runs. The watchers hold neither stdout nor stderr:
 # whoever waits for the end of our output waits for the script only. `kill … 0` is our process group: sshd and slurmstepd
@@ -31,6 +32,7 @@ exec 3<&0 </dev/null
 ( while read -r _; do :; done <&3; {away} ) >/dev/null 2>&1 &
 ( exec 3<&-; {ours} sleep {seconds}; {away} ) >/dev/null 2>&1 &
 exec 3<&-
+trap 'exec >/dev/null 4>&1' TERM
 {marked}{finish}}}
 """
 # The watchers and what the script left behind. A Slurm step must not kill itself, or it counts as failed: there, what

@@ -49,7 +49,8 @@ done'
 
 mkfifo "$here/alive"
 exec 3<>"$here/alive"
-setsid /bin/sh -c '
+(setsid /bin/sh -c '
+  trap "" HUP INT TERM
   while read -r line; do
     [ "$line" != done ] || exit 0
     group=$line
@@ -57,7 +58,7 @@ setsid /bin/sh -c '
   [ -z "$group" ] || kill -KILL "-$group" "$group"
   sh -c "$2" sh "$1/*/pipe" none
   rm -rf "$1"
-' sh "$here" "$killer" <"$here/alive" >/dev/null 2>&1 3<&- &
+' sh "$here" "$killer" <"$here/alive" >/dev/null 2>&1 3<&- &)
 began=$(date +%s)
 stuck=
 

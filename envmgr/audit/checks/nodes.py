@@ -104,10 +104,9 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
 
 def _not_told_by_contexts(facts: Facts) -> bool:
     """A user that a node does not know has no shell there: the check of contexts tells it, where it was asked."""
-    end = facts.get("login.end")
-    return end is None or not any(
-        k.startswith("ctx.") and k.endswith(".user.end") and v == end for k, v in facts.items()
-    )
+    end = facts.get("login.end", "")
+    told = {value for key, value in facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
+    return not (end.startswith("there is no user") and end in told)
 
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -38,9 +38,7 @@ def test_bashrc_that_leaves_non_interactive_shells(audited: Audited) -> None:
     with file_on(audited, "c1", "/home/alice/.bashrc", line):  # /home is shared
         found = audited.findings(*CONTEXTS, code=1)
     early = "cannot be probed: the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
-    assert found == [
-        ("error", "contexts", "c[1-3],login", f"{name} (alice)", early) for name in ("bash-login", "bash-ssh")
-    ]
+    assert found == [("error", "contexts", "c[1-3]", f"{name} (alice)", early) for name in ("bash-login", "bash-ssh")]
 
 
 def test_module_of_another_program(audited: Audited) -> None:
@@ -63,7 +61,7 @@ def test_user_cannot_forge_facts(audited: Audited) -> None:
     with file_on(audited, "c1", "/home/alice/.bash_profile", lines):
         found = audited.findings(code=0)
     said = 'a start-up file prints "@gate=hung"'
-    assert found == [("note", "contexts", "c[1-3],login", "bash-login (alice)", said)]
+    assert found == [("note", "contexts", "c[1-3]", "bash-login (alice)", said)]
 
 
 def test_what_a_node_prints_does_nothing_in_a_terminal(audited: Audited) -> None:

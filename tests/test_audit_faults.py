@@ -37,8 +37,19 @@ def file_on(audited: Audited, node: str, path: str, text: str) -> Iterator[None]
         audited.cluster.exec(node, ["rm", "-f", path], check=True)
 
 
+@contextmanager
+def login_node_too(audited: Audited) -> Iterator[None]:
+    """The shells of the host that audits are compared with those of the nodes."""
+    audited.cluster.write_site(login_nodes="login")
+    try:
+        yield
+    finally:
+        audited.cluster.write_site()
+
+
 def test_healthy_cluster_has_no_findings_and_exits_0(audited: Audited) -> None:
-    result = audited.audit("--via", "ssh", code=0)
+    with login_node_too(audited):
+        result = audited.audit("--via", "ssh", code=0)
     assert result["findings"] == []
     assert result["asked"] == [{"way": "ssh", "answered": "c[1-3]", "silent": "", "unreachable": ""}]
 
@@ -235,6 +246,7 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
     """A folder that was never exported: `module load` works at the prompt and fails in every job."""
     module = "/opt/site/modules/foo/1.0.lua"
     with (
+        login_node_too(audited),
         file_on(audited, "login", module, 'setenv("FOO", "1")\n'),
         file_on(audited, "login", "/etc/profile.d/site.sh", "export MODULEPATH=$MODULEPATH:/opt/site/modules\n"),
     ):

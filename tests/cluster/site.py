@@ -22,7 +22,6 @@ def settings(compute: Sequence[str]) -> dict[str, Any]:
         "name": "testbed",
         "prefix": str(PREFIX),
         "build_user": "rsw",
-        "login_nodes": "login",
         "groups": {"compute": {"nodes": f"c[1-{len(compute)}]" if len(compute) > 1 else compute[0]}},
         "transport": {"via": "ssh", "connect_timeout": 3, "node_timeout": 20, "deadline": 60},
         "audit": {"user": "alice"},

@@ -167,7 +167,7 @@ def test_ordinary_user_whom_the_nodes_do_not_let_in(audited: Audited) -> None:
 
 
 def test_twenty_healthy_audits_report_nothing(audited: Audited) -> None:
-    results = [audited.findings("--via", "ssh", "--nodes", f"c{n % 3 + 1}") for n in range(14)]
-    results += [audited.findings("--via", "ssh") for _ in range(5)]
+    results = [audited.findings("--via", "ssh", "--nodes", f"c{n % 3 + 1}") for n in range(16)]
+    results += [audited.findings("--via", "ssh") for _ in range(3)]
     results.append(audited.findings("--via", "both"))
     assert results == [[]] * 20

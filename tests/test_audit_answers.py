@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -99,6 +99,7 @@ def test_two_audits_at_once_do_not_disturb_each_other(audited: Audited) -> None:
 def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> None:
     """Ctrl-C while every context is under way: login shells that take their time."""
     cluster = audited.cluster
+    before = _folders(audited)
     for node in cluster.compute:
         cluster.write(node, "/etc/profile.d/slow.sh", "sleep 7.77\n")
     try:
@@ -109,7 +110,7 @@ def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> 
         _, stderr = process.communicate(timeout=15)
         assert process.returncode == 130, stderr
         _until(lambda: not [line for node in cluster.compute for line in cluster.processes(node) if _ours(line)])
-        _until(lambda: not _folders(audited))
+        _until(lambda: _folders(audited) <= before, lambda: _folders(audited) - before)
         assert cluster.exec("login", ["squeue", "-h"]).stdout == ""
         assert not [line for line in cluster.processes("login") if line.startswith(("ssh ", "srun ", "sbatch "))]
     finally:
@@ -135,16 +136,17 @@ def _ours(line: str) -> bool:
     return "envmgr-audit" in line or "sleep 7.77" in line
 
 
-def _folders(audited: Audited) -> list[str]:
+def _folders(audited: Audited) -> set[str]:
     """What runs of envmgr have in nodes' /tmp."""
     cluster = audited.cluster
-    return [f"{n}: {f}" for n in cluster.compute for f in cluster.sh(n, "ls -d /tmp/envmgr-*").stdout.split()]
+    return {f"{n}: {f}" for n in cluster.compute for f in cluster.sh(n, "find /tmp/envmgr-*").stdout.splitlines()}
 
 
-def _until(condition: object, timeout: float = 12) -> None:
+def _until(condition: Callable[[], bool], told: Callable[[], object] = lambda: "timeout", timeout: float = 12) -> None:
+    """`told` is what to look at when it never comes true."""
     end = time.monotonic() + timeout
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "timeout"
+    while not condition():
+        assert time.monotonic() < end, told()
         time.sleep(0.1)
 
 

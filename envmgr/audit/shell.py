@@ -115,6 +115,9 @@ mark=
 own host "$(uname -n)"
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"
+tmp=
+trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
+trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
 for base in /tmp /dev/shm /run; do
   tmp=$(mktemp -d "$base/envmgr-audit.XXXXXX" 2>/dev/null) || continue
   if echo yes 2>/dev/null >"$tmp/try" && grep -q yes "$tmp/try"; then break; fi
@@ -126,8 +129,6 @@ if [ -z "$tmp" ]; then
   exit 0
 fi
 chmod 755 "$tmp"
-trap 'rm -rf "$tmp"' EXIT
-trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$(id -u)" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 own addresses "$(hostname -I 2>/dev/null || :)"
 who=$tmp/who.out

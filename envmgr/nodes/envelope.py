@@ -9,13 +9,14 @@ from typing import Literal, NamedTuple
 _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of somebody else's words in a reason
 
+# The shells around the script live on when the group is told to end: until the script has, which may have a trap for that.
 # Our own commands are found whatever PATH the account has; `command` passes by functions of their names. Descriptors: 3 is
 # the way of the script's status, 4 is our stdout.
 _OURS = "PATH=/usr/bin:/bin command"
 _MARKED = """\
 exec 4>&1
 printf '\\n--envmgr:%s:begin--\\n' {nonce}
-envmgr_status=$( {{ {{ ( set --; unset envmgr_status; eval {script}
+envmgr_status=$( trap : TERM; {{ {{ trap : TERM; ( set --; unset envmgr_status; eval {script}
 ) </dev/null 3>&- 4>&-; printf %s "$?" >&3; }} 4>&- | {ours} head -c {cut} 3>&- >&4; }} 3>&1 )
 exec 4>&-
 printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}

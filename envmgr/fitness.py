@@ -203,12 +203,13 @@ def save_node_facts(
     """Write what an audit saw into the prefix, as the build user when we are root; returns why it could not be, or "".
 
     Nodes that were not seen this time keep what was known, unless they are in no group any more. Never raises, and
-    ends within `seconds`, whatever the prefix does; `check` is called in between and may raise.
+    ends within `seconds` (at most 20), whatever the prefix does; `check` is called in between and may raise.
     """
     become = _become(site.build_user)
     if isinstance(become, str):
         return become
     folder = str(facts_file(Prefix(site.prefix)).parent)
+    seconds = min(seconds, _SECONDS)
     end = time.monotonic() + seconds
     before = run_apart([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
     if before.returncode is None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.audit.shell import NO_USER_HINT
 from tests.audit_scene import Audited
 from tests.cluster import faults
 from tests.cluster.disguises import do, prefixed
@@ -296,13 +297,16 @@ def test_user_that_a_node_does_not_know(audited: Audited) -> None:
     accounts = do(audited.cluster, "c2", "grep -v ^alice: /etc/passwd")
     with faults.shadowed_file(audited.cluster, "c2", "/etc/passwd", accounts):
         result = audited.audit("--via", "ssh", code=1)
-        (alone,) = audited.findings("--check", "resolution", code=1)
+        (alone,) = audited.audit("--check", "resolution", code=1)["findings"]
     (finding,) = result["findings"]
     assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
         "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
     )  # fmt: skip
     assert result["seconds"] < LIMIT
-    assert alone == ("error", "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice")
+    assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
+        "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"
+    )  # fmt: skip
+    assert alone["hint"] == finding["hint"] == NO_USER_HINT
 
 
 def test_node_without_csh_is_not_waited_for(audited: Audited) -> None:

@@ -38,7 +38,10 @@ Via = Literal["ssh", "slurm", "both"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to audit. `nodes` is a node set, None for all groups of the site. Empty `contexts` are all of `via`; empty `modules` are a sample; times are wall-clock seconds."""
+    """What to audit. `nodes` is a node set, None for all groups of the site.
+
+    Empty `contexts` are all of `via`; empty `modules` are a sample; times are wall-clock seconds.
+    """
 
     nodes: str | None
     via: Via
@@ -108,9 +111,8 @@ class _Asking:
                 controller = {**controller, **whole.result()}
                 plan = replace(plan, loads=loading.result())
         else:
-            if (
-                site.transport.via != "slurm"
-            ):  # ssh is there: look, before a job is stuck on a mount and drains its node
+            if site.transport.via != "slurm":
+                # ssh is there: look, before a job is stuck on a mount and drains its node
                 script = join_probes(asker.parts, replace(plan, contexts=()), stages=("node",))
                 look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
             controller = {**controller, **look_here(plan, runner, asker.left, asker.parts)}

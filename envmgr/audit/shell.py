@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from envmgr.audit.model import Account, Check, Facts, Plan, ShellContext, Stage
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
+NO_USER = "there is no user"  # how the end of a shell begins that could not be started for that
+NO_USER_HINT = "give all nodes the same accounts; another user to look at is `audit: {user: …}` in site.yaml"
 
 # An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
 # behind a user's start-up files puts `mark` after the `@`, so that nothing which those print is taken for a fact.
@@ -253,7 +255,7 @@ def _if_known(account: Account, job: str, key: str, start: str, plan: Plan) -> s
         return start
     return (
         f'if grep -q "^{plan.user}:" "$who" 2>/dev/null; then\n{start}elif [ -e "$tmp/who.rc" ]; then\n'
-        f'skip {job} {key} "there is no user {plan.user}"\nelse skip {job} {key} "getent does not answer"; fi\n'
+        f'skip {job} {key} "{NO_USER} {plan.user}"\nelse skip {job} {key} "getent does not answer"; fi\n'
     )
 
 

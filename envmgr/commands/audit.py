@@ -140,7 +140,7 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
     if evidence.controller.get("gate") != "ok":
         return
     reason = save_node_facts(
-        ctx.site, observed(evidence), evidence.groups, time.time(), seconds=min(20.0, seconds),
+        ctx.site, observed(evidence), evidence.groups, time.time(), seconds=seconds,
         check=ctx.runner.raise_if_cancelled,
     )  # fmt: skip
     if reason:

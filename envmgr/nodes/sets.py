@@ -210,7 +210,7 @@ class Partitions(_Groups):
     name = "slurm"
     what = "Slurm partition"
 
-    def __init__(self, runner: Runner, seconds: float = _LISTING) -> None:
+    def __init__(self, runner: Runner, seconds: float) -> None:
         self._runner = runner
         self._seconds = seconds
         self._found: dict[str, str] | None = None
@@ -234,7 +234,7 @@ class Inventory(_Groups):
     name = "ansible"
     what = "group in the Ansible inventory"
 
-    def __init__(self, inventory: Path | None, runner: Runner, seconds: float = _LISTING) -> None:
+    def __init__(self, inventory: Path | None, runner: Runner, seconds: float) -> None:
         self._inventory = inventory
         self._runner = runner
         self._seconds = seconds

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, ShellContext, Stage
-from envmgr.audit.shell import context_key
+from envmgr.audit.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 
@@ -185,8 +185,8 @@ def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
 
 
 def _by_hand(context: ShellContext, end: str) -> str:
-    if end.startswith("there is no user"):
-        return "give all nodes the same accounts; another user to look at is `audit: {user: …}` in site.yaml"
+    if end.startswith(NO_USER):
+        return NO_USER_HINT
     commands = {"bash-login": "bash -l", "bash": "bash -c true", "csh": "csh -c true", "sh": "sh -c true"}
     return f"try `{commands[context.shell]}` as that user on the node"
 

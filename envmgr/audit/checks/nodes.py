@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import joined
 from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.shell import NO_USER, NO_USER_HINT
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import Reply, asleep, fold, slurm_names
 
@@ -99,6 +100,10 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
             if stage == "prefix" and end.startswith("no end"):
                 continue  # a mount that does not answer
             hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`"
+            if end.startswith(NO_USER):
+                hint = NO_USER_HINT
+            elif not end.startswith("no end"):
+                hint = f"`ssh {nodes[0]}`, then `bash -lx` as that user: what ends it?"
             yield Finding("nodes", "error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, fold(nodes))
 
 
@@ -106,7 +111,7 @@ def _not_told_by_contexts(facts: Facts) -> bool:
     """A user that a node does not know has no shell there: the check of contexts tells it, where it was asked."""
     end = facts.get("login.end", "")
     told = {value for key, value in facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
-    return not (end.startswith("there is no user") and end in told)
+    return not (end.startswith(NO_USER) and end in told)
 
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

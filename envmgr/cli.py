@@ -163,6 +163,31 @@ def lock(
 
 
 @app.command()
+def fetch(
+    entries: SomeEntries = None,
+    everything: All = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="A file that you got by other ways, or a folder of such.", resolve_path=True),
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Sources and packages into the prefix's cache.
+
+    Installs nothing: a build then needs no network.
+    """
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.fetch import fetch
+
+        return fetch(ctx, entries or (), everything=everything, files=file or (), dry_run=dry_run)
+
+    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command()
 def build(
     entries: SomeEntries = None,
     everything: All = False,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping
+from typing import Literal
 
 from envmgr.manifest import InstallFacts
-from envmgr.modulespec import EnvOp, ModuleSpec
+from envmgr.modulespec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
 from envmgr.names import Entry
-from envmgr.recipe import Recipe, Software
+from envmgr.recipe import LOAD_NAMES, Recipe, ShellText, Software
+
+Kind = Literal["set", "set-default", "prepend", "append"]
 
 
 def compose_module(
@@ -37,6 +40,10 @@ def compose_module(
         conflicts=recipe.conflicts,
         depends=recipe.depends,
         environment=(*facts.environment, *_extra(recipe, entry, root)),
+        functions=tuple(
+            ShellFunction(name=name, **_texts(text, root)) for name, text in recipe.environment.functions.items()
+        ),
+        on_unload=UnloadCommand(**_texts(recipe.environment.on_unload, root)),
         extensions=extensions,
         packages=dict(packages),
         python=facts.python is not None,
@@ -51,14 +58,26 @@ def compose_module(
 def _extra(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
     values = {"root": root, "name": entry.name, "version": entry.version}
 
-    def fill(text: str) -> str:
-        return string.Template(text).substitute(values)
+    def op(kind: Kind, name: str, text: str) -> EnvOp:
+        if not LOAD_NAMES & {*string.Template(text).get_identifiers()}:
+            return EnvOp(kind=kind, name=name, value=string.Template(text).substitute(values))
+        # What is filled in now and what was a dollar must be so after the second time, too.
+        known = {key: value.replace("$", "$$") for key, value in values.items()}
+        known |= {name: f"${{{name}}}" for name in LOAD_NAMES}
+        value = string.Template(text.replace("$$", "$$$$")).substitute(known)
+        return EnvOp(kind=kind, name=name, value=value, at_load=True)
 
     environment = recipe.environment
-    ops = [EnvOp(kind="set", name=name, value=fill(value)) for name, value in environment.set.items()]
+    ops = [op("set", name, value) for name, value in environment.set.items()]
+    ops += [op("set-default", name, value) for name, value in environment.set_default.items()]
     for name, items in environment.prepend.items():
         # The first of the list shall come out first: each prepend goes before the one done earlier.
-        ops += [EnvOp(kind="prepend", name=name, value=fill(item)) for item in reversed(items)]
+        ops += [op("prepend", name, item) for item in reversed(items)]
     for name, items in environment.append.items():
-        ops += [EnvOp(kind="append", name=name, value=fill(item)) for item in items]
+        ops += [op("append", name, item) for item in items]
     return ops
+
+
+def _texts(text: ShellText | None, root: str) -> dict[str, str]:
+    """Only `${root}` is ours: every other dollar is the shell's."""
+    return {} if text is None else {s: v.replace("${root}", root) for s, v in (("bash", text.bash), ("csh", text.csh))}

@@ -26,12 +26,20 @@ class _Model(BaseModel):
 
 
 class PublishedEntry(_Model):
-    """One entry of a generation. `path` is relative to the prefix; `lock` is the sha256 of the lock's text."""
+    """One entry of a generation. `path` is relative to the prefix, as are `needs`, the installs that it stands on; `lock` is
+    the sha256 of the lock's text.
+    """
 
     digest: str
     path: str
     lock: str
     fingerprint: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All installs that must be there for it."""
+        return (self.path, *self.needs)
 
 
 class GenerationRecord(_Model):

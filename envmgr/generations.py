@@ -43,7 +43,6 @@ from envmgr.generation import (
 from envmgr.lmod import Lmod
 from envmgr.modulefiles import ModulePolicies, render_tree, templates_digest
 from envmgr.modulespec import ModuleSpec
-from envmgr.names import Entry, parse_entry
 from envmgr.rebase import (
     Change,
     changed_entries,
@@ -142,7 +141,10 @@ def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) ->
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         record = read_record(prefix, number)
         gone = [
-            f"{k}: {e.path}" for k, e in record.entries.items() if not prefix.install(parse_entry(k), e.digest).exists()
+            f"{k}: {path}"
+            for k, e in record.entries.items()
+            for path in e.paths
+            if not prefix.install_at(path).exists()
         ]
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
@@ -195,12 +197,14 @@ def remove_generations(numbers: list[int], prefix: Prefix) -> None:
 def _check_installs(prefix: Prefix, change: Change) -> None:
     """Looked at under the lock that `gc` takes too: what was there when the publish was planned may be gone."""
     for module in change.add.values():
-        install = prefix.install(Entry(module.spec.name, module.spec.version), module.spec.digest)
-        if not install.exists():
-            raise EnvmgrError(
-                "install-missing", f"the install of {install.entry} is gone", context=str(install.path),
-                hint=f"run `envmgr build {install.entry}` again",
-            )  # fmt: skip
+        own = "/".join(Path(module.spec.root).parts[-3:])
+        for path in (own, *module.facts.needs):
+            install = prefix.install_at(path)
+            if not install.exists():
+                raise EnvmgrError(
+                    "install-missing", f"an install of {module.spec.entry} is gone", context=str(install.path),
+                    hint=f"run `envmgr build {module.spec.entry}` again",
+                )  # fmt: skip
 
 
 def _take_number(prefix: Prefix) -> tuple[int, Path]:

@@ -149,6 +149,18 @@ scDescriptT = {{
         changed = {key: after.get(key) for key in sorted({*env, *after}) if env.get(key) != after.get(key)}
         return {key: value for key, value in changed.items() if not _BOOKKEEPING.fullmatch(key)}
 
+    def show_modules(self, modules: Path, names: Sequence[str]) -> str:
+        """What `module show` says of the modules `names` below the folder `modules`. EnvmgrError `module-load-failed`."""
+        with _scratch_environment(MODULEPATH=str(modules)) as env:
+            done = self.runner.run(
+                [self.commands / "lmod", "bash", "show", *names], env=env, timeout=_TIMEOUT, check=False
+            )
+        if done.returncode or "Lmod has detected the following error" in done.stderr:
+            raise EnvmgrError(
+                "module-load-failed", f"Lmod cannot show {' '.join(names)[:200]}", context=done.stderr.strip().splitlines()[-8:]
+            )  # fmt: skip
+        return done.stderr
+
     def module_shell_prologue(self, modules: Path, lmodrc: Path, entry: str) -> str:
         """Bash text after which `entry` is loaded, and nothing else; it exits with `LOAD_FAILED` where that fails.
 

@@ -18,12 +18,16 @@ from envmgr.tree import TreePath, scan_tree, shown, tree_digest
 
 
 class InstallFacts(BaseModel):
-    """What a module needs to know of an install: `environment` is its PATH-like variables and captured activation."""
+    """What a module needs to know of an install: `environment` is its PATH-like variables and captured activation.
+
+    `needs` are the other installs that it does not work without, by their paths relative to the prefix.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     environment: tuple[EnvOp, ...] = ()
     python: str | None = None
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

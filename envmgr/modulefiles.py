@@ -6,6 +6,7 @@ What Lmod does with each statement at load and unload was tried with Lmod 8.6.19
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ _EMPTY_MEANS_SYSTEM = frozenset({"MANPATH", "INFOPATH"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_FOR_SHELLS = {"\n": "a line break", "\0": "a zero byte"}
 
+# A value that is known only at load: pieces (text, is the name of a variable).
+AtLoad = tuple[tuple[str, bool], ...]
+
 # Raised whenever the meaning of the hashed form changes.
 _FINGERPRINT_SCHEMA = 1
 
@@ -52,7 +56,9 @@ class Statement:
     """One statement of a modulefile, as data.
 
     `kind` says how the template prints it:
-        call        `name(arguments…)`; an argument is text, or False
+        call        `name(arguments…)`; an argument is text, False, or pieces of text known at load
+        function    arguments = (text for shells like sh, text for csh)
+        at-unload   arguments = (shell type, text): that shell runs it, after everything else
         generation  `name(arguments…, generation)`
         deprecated  arguments = (message,): told at load
         driver-gate arguments = (required version, entry, `warn` or `refuse`)
@@ -63,10 +69,17 @@ class Statement:
     """
 
     kind: Literal[
-        "call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system"
-    ]
+        "call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system",
+        "function", "at-unload",
+    ]  # fmt: skip
     name: str
-    arguments: tuple[str | bool, ...] = ()
+    arguments: tuple[str | bool | AtLoad, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What must have a value at load for this to happen. Unloading always does it: the value may be gone by then."""
+        pieces = [piece for argument in self.arguments if isinstance(argument, tuple) for piece in argument]
+        return tuple(dict.fromkeys(text for text, is_variable in pieces if is_variable))
 
 
 def operations(spec: ModuleSpec, policies: ModulePolicies) -> list[Statement]:
@@ -77,7 +90,7 @@ def operations(spec: ModuleSpec, policies: ModulePolicies) -> list[Statement]:
     """
     for op in spec.environment:
         _refuse_what_no_shell_gets(op, spec.entry)
-    return [*_metadata(spec), *_gates(spec, policies), *_relations(spec), *_environment(spec, policies)]
+    return [*_metadata(spec), *_gates(spec, policies), *_relations(spec), *_environment(spec, policies), *_shell(spec)]
 
 
 def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
@@ -88,6 +101,8 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
         fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
     elif not op.separator:
         fault = "a list needs a separator"
+    elif op.at_load and op.separator != ":":
+        fault = "a value that is known at load cannot be an element of a list without colons"
     else:
         return
     raise EnvmgrError("module-value", f"the module of {entry} cannot change {op.name!r}", context=fault)
@@ -171,16 +186,37 @@ def _same_list(op: EnvOp, other: EnvOp) -> bool:
 def _change(op: EnvOp, entry: str) -> Statement:
     match op.kind:
         case "set":
-            return _call("pushenv", op.name, op.value)
+            return _call("pushenv", op.name, _value(op))
         case "unset":
             return _call("pushenv", op.name, False)
         case "set-default":
-            return Statement("set-default", op.name, (op.value, f"ENVMGR_DEFAULT_{op.name}", entry))
+            return Statement("set-default", op.name, (_value(op), f"ENVMGR_DEFAULT_{op.name}", entry))
         case "prepend" | "append":
-            return _call(f"{op.kind}_path", op.name, op.value)
+            return _call(f"{op.kind}_path", op.name, _value(op))
 
 
-def _call(name: str, *arguments: str | bool) -> Statement:
+def _value(op: EnvOp) -> str | AtLoad:
+    if not op.at_load:
+        return op.value
+    pieces: list[tuple[str, bool]] = []
+    end = 0
+    for match in string.Template.pattern.finditer(op.value):
+        variable = match["named"] or match["braced"]
+        pieces += [(op.value[end : match.start()], False), (variable or "$", variable is not None)]
+        end = match.end()
+    pieces.append((op.value[end:], False))
+    return tuple(piece for piece in pieces if piece[0])
+
+
+def _shell(spec: ModuleSpec) -> Iterator[Statement]:
+    for function in spec.functions:
+        yield Statement("function", function.name, (function.bash, function.csh))
+    for shell, text in (("sh", spec.on_unload.bash), ("csh", spec.on_unload.csh)):
+        if text:
+            yield Statement("at-unload", "execute", (shell, text))
+
+
+def _call(name: str, *arguments: str | bool | AtLoad) -> Statement:
     return Statement("call", name, arguments)
 
 
@@ -330,7 +366,9 @@ class _Templates:
             ) from error
 
 
-def _lua_value(value: str | bool) -> str:
+def _lua_value(value: str | bool | AtLoad) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return " .. ".join(f'(os.getenv({lua_quote(t)}) or "")' if var else lua_quote(t) for t, var in value)
     return lua_quote(value)

@@ -17,13 +17,34 @@ class EnvOp(_Model):
     """One change of the environment at load; unload undoes it.
 
     `set` replaces (and remembers) a value, `set-default` sets only where there is none, `unset` removes, `prepend` and
-    `append` add one element to a list whose elements are separated by `separator`.
+    `append` add one element to a list whose elements are separated by `separator`. With `at_load`, `value` is a template
+    in which `${HOME}` and `${USER}` are those of who loads the module, and `$$` is a dollar: without such a variable,
+    loading does not do it.
     """
 
     kind: Literal["set", "set-default", "unset", "prepend", "append"]
     name: str
     value: str = ""
     separator: str = ":"
+    at_load: bool = False
+
+
+class ShellFunction(_Model):
+    """A function: `bash` in shells like sh; in csh `csh`, one line, is an alias in which `$*` are the arguments.
+
+    csh gets nothing where its text is empty.
+    """
+
+    name: str
+    bash: str
+    csh: str = ""
+
+
+class UnloadCommand(_Model):
+    """What a shell runs after the module's changes are undone; nothing where the text is empty."""
+
+    bash: str = ""
+    csh: str = ""
 
 
 class ModuleSpec(_Model):
@@ -45,6 +66,8 @@ class ModuleSpec(_Model):
     conflicts: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
     environment: tuple[EnvOp, ...] = ()
+    functions: tuple[ShellFunction, ...] = ()
+    on_unload: UnloadCommand = UnloadCommand()
     extensions: tuple[str, ...] = ()
     packages: dict[str, str] = {}
     python: bool = False

@@ -15,7 +15,8 @@ Publish = Literal["new", "changed", "module", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One wanted entry. `path` is relative to the prefix; `download` and `installed` are bytes, None when unknown.
+    """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or those that
+    it stands on; `download` and `installed` are bytes, None when unknown.
 
     `fingerprint` is of the module as it would be rendered now; None while the install's facts are not known.
     """
@@ -23,7 +24,7 @@ class Candidate:
     entry: Entry
     digest: str
     path: str
-    installed_here: bool
+    missing: tuple[str, ...]
     fingerprint: str | None
     packages: Mapping[str, str]
     download: int | None
@@ -66,7 +67,7 @@ class Plan:
 
 def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> Plan:
     """`render` is the digest of templates and policies as they are now."""
-    steps = tuple(Step(c, "reuse" if c.installed_here else "build", _publish(c, current)) for c in candidates)
+    steps = tuple(Step(c, "build" if c.missing else "reuse", _publish(c, current)) for c in candidates)
     rerender = current is not None and bool(current.entries) and current.render != render
     return Plan(steps, rerender, current.number if current else None)
 

@@ -8,7 +8,7 @@ import platform
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from envmgr.recipe import Recipe
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
-from envmgr.store import Install, Prefix
+from envmgr.store import Install, Item, Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def ensure_install(
     backend: Backend,
     recipe: Recipe,
     lock: LoadedLock,
-    install: Install,
+    item: Item,
     site: Site,
     runner: Runner,
     reporter: Reporter,
@@ -53,6 +53,7 @@ def ensure_install(
     Raises:
         EnvmgrError: `disk-full` before the first byte, whatever the backend raises, `install-differs`; nothing is left behind.
     """
+    install = item.install
     install.check_length()
     start = time.monotonic()
 
@@ -65,14 +66,14 @@ def ensure_install(
             manifest = read_manifest(install.manifest)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
         reporter.log(f"{install.entry}: building {install.path}")
-        realised = backend.realise(lock, install, site, runner, reporter, jobs=jobs)
+        realised = backend.realise(lock, item, site, runner, reporter, jobs=jobs)
         try:
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(
                     install.path,
                     install.digest,
                     realised.facts,
-                    provenance(recipe, lock, site),
+                    provenance(install, recipe, lock, realised.tools, site),
                     mask=site.policies.mask,
                     workers=max(2, jobs),
                 )
@@ -91,21 +92,18 @@ def verify_install(install: Install, reporter: Reporter) -> list[str]:
         return differences(install.path, read_manifest(install.manifest))
 
 
-def provenance(recipe: Recipe, lock: LoadedLock, site: Site) -> dict[str, Any]:
-    """Who made an install, from what, with which tools, when (UTC)."""
-    from importlib.metadata import version
-
+def provenance(
+    install: Install, recipe: Recipe, lock: LoadedLock, tools: Mapping[str, str], site: Site
+) -> dict[str, Any]:
+    """Who made an install, for which entry, from what, with which tools, when (UTC)."""
     return {
+        "install": str(install.entry),
         "entry": str(lock.entry),
         "recipe": recipe.model_dump(mode="json", by_alias=True),
         "lock_sha256": lock.sha256,
         "packages": dict(lock.packages),
         "site": site.name,
-        "tools": {
-            "envmgr": envmgr.__version__,
-            "py-rattler": version("py-rattler"),
-            "python": platform.python_version(),
-        },
+        "tools": {"envmgr": envmgr.__version__, "python": platform.python_version(), **tools},
         "host": socket.gethostname(),
         "user": getpass.getuser(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -117,7 +115,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
 
     Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive.
     """
-    for part in prefix.conda_cache.glob("*/.*.part"):
+    for part in (p for cache in (prefix.conda_cache, prefix.source_cache) for p in cache.glob("*/.*.part")):
         with try_file_lock(part) as free:
             if free:
                 part.unlink(missing_ok=True)
@@ -195,7 +193,8 @@ def can_write(site: Site) -> None:
     """
     prefix = Prefix(site.prefix)
     group = group_id(site.policies.group)
-    for folder in (prefix.root, prefix.store, prefix.generations, prefix.conda_cache, prefix.locks, prefix.logs):
+    caches = (prefix.conda_cache, prefix.source_cache)
+    for folder in (prefix.root, prefix.store, prefix.generations, *caches, prefix.locks, prefix.logs):
         with explain_os_error(folder):
             new = not folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)

@@ -63,9 +63,10 @@ def published_entries(
         previous = record.entries.get(name) if record and name in old else None
         entries[name] = PublishedEntry(
             digest=spec.digest,
-            path=str(Path("store") / spec.name / Path(spec.root).name),
+            path="/".join(Path(spec.root).parts[-3:]),
             lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
             fingerprint=fingerprint(spec, policies, digest),
+            needs=item.facts.needs,
         )
     return entries
 

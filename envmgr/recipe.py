@@ -18,6 +18,14 @@ from envmgr.yamlfile import load_model
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Invariant 7: these break other programs, or the user's own environment, as soon as a module sets them.
 _FORBIDDEN_VARIABLES = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"}
+# What a value may name: known when the module is made, or only where it is loaded.
+BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
+# Lmod's own, and words that no POSIX shell takes for the name of a function.
+_NO_FUNCTIONS = frozenset(
+    {"module", "ml", "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
+     "function", "select", "time", "coproc", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return",
+     "set", "shift", "times", "trap", "unset"}
+)  # fmt: skip
 
 
 class _Model(BaseModel):
@@ -47,27 +55,73 @@ class Software(_Model):
     _lines = field_validator("homepage", "licence", "category", "acknowledge")(_one_line)
 
 
+class ShellText(_Model):
+    """What a shell runs: `bash` in bash, zsh, sh and ksh, `csh` in csh and tcsh. `${root}` is the install's folder.
+
+    csh gets one line, because Lmod hands it its text in backquotes, which make one line of it.
+    """
+
+    bash: str
+    csh: str = ""
+
+    @field_validator("bash", "csh")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        if any((ord(c) < 32 and c not in "\n\t") or c == "\x7f" for c in value):
+            raise ValueError("must be text, without control characters")
+        return value.strip()
+
+    @model_validator(mode="after")
+    def _check(self) -> ShellText:
+        if not self.bash:
+            raise ValueError("`bash` is empty")
+        if "\n" in self.csh:
+            raise ValueError("`csh` must be one line")
+        return self
+
+
 class Environment(_Model):
-    """Extra variables. `${root}`, `${name}` and `${version}` are replaced; `prepend` and `append` take PATH-like lists."""
+    """Extra variables, shell functions, and what unloading does besides undoing them.
+
+    In values `${root}`, `${name}` and `${version}` are replaced, and `${HOME}` and `${USER}` at load; `prepend` and `append`
+    take PATH-like lists.
+    """
 
     set: dict[str, str] = {}
+    set_default: dict[str, str] = {}
     prepend: dict[str, tuple[str, ...]] = {}
     append: dict[str, tuple[str, ...]] = {}
+    functions: dict[str, ShellText] = {}
+    on_unload: ShellText | None = None
+
+    @field_validator("functions")
+    @classmethod
+    def _functions(cls, functions: dict[str, ShellText]) -> dict[str, ShellText]:
+        for name, text in functions.items():
+            if not _VARIABLE.fullmatch(name) or name in _NO_FUNCTIONS:
+                raise ValueError(f"`{name}` cannot be the name of a function")
+            if "'" in text.csh:
+                raise ValueError(f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes")
+        return functions
 
     @model_validator(mode="after")
     def _check(self) -> Environment:
-        for variable in (*self.set, *self.prepend, *self.append):
+        variables = (*self.set, *self.set_default, *self.prepend, *self.append)
+        if both := {*variables} & {*self.functions}:
+            raise ValueError(f"{min(both)} cannot be a variable and a function: Lmod keeps one thing of a name")
+        for variable in variables:
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"`{variable}` is not a variable name")
             if variable in _FORBIDDEN_VARIABLES:
                 raise ValueError(f"{variable} must not be set by a module: it reaches into other programs")
-        values = [*self.set.values(), *(v for vs in (*self.prepend.values(), *self.append.values()) for v in vs)]
+        values = [*self.set.values(), *self.set_default.values()]
+        values += [v for vs in (*self.prepend.values(), *self.append.values()) for v in vs]
         for value in values:
             if any(c in value for c in "\n\r\0"):
                 raise ValueError("a variable's value cannot hold a line break: Lmod hands it to the shell as it is")
             template = string.Template(value)
-            if not template.is_valid() or (unknown := set(template.get_identifiers()) - {"root", "name", "version"}):
-                known = "`${root}`, `${name}`, `${version}` can be used, `$$` is a dollar"
+            if not template.is_valid() or (unknown := {*template.get_identifiers()} - BUILD_NAMES - LOAD_NAMES):
+                known = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
                 raise ValueError(
                     f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
                 )
@@ -107,7 +161,7 @@ class SmokeTest(_Model):
 
     name: str
     run: str = Field(min_length=1)
-    needs: tuple[Literal["gpu", "mpi"], ...] = ()
+    needs: tuple[Literal["gpu", "mpi", "slurm"], ...] = ()
     timeout: float = Field(default=300, gt=0)
 
     _lines = field_validator("name")(_one_line)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.commands.build import BuildResult
     from envmgr.commands.catalog import CheckResult, CopyResult
     from envmgr.commands.check import NodeTestResult, TestResult, VerifyResult
+    from envmgr.commands.fetch import FetchResult
     from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
     from envmgr.commands.list import ListResult, ShowResult
     from envmgr.commands.lock import LockCommandResult
@@ -68,6 +69,18 @@ def show_BuildResult(result: BuildResult) -> None:  # noqa: N802 - found by the 
     _tests(result.tests)
     _published(result.generation, result.parent, result.steps)
     out(f"log: {result.log}")
+
+
+def show_FetchResult(result: FetchResult) -> None:  # noqa: N802
+    for entry in result.entries:
+        if result.dry_run:
+            to_do = counted(len(entry.missing), "files") + " to fetch"
+        else:
+            to_do = f"{entry.fetched} fetched ({size(entry.bytes)})"
+        out(f"{entry.entry}: {counted(entry.files, 'files')}, {entry.present} there, {to_do}")
+        table([f"  {f.name}", size(f.size) if f.size else "size unknown", f.sha256] for f in entry.missing)
+    if result.log is not None:
+        out(f"log: {result.log}")
 
 
 def show_PublishResult(result: PublishResult) -> None:  # noqa: N802

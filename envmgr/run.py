@@ -63,8 +63,11 @@ class Runner:
         timeout: float | None = None,
         check: bool = True,
         new_group: bool = True,
+        on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
         """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
+
+        `on_tick` is called every 0.1 s while it runs, and may raise.
 
         With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
 
@@ -79,7 +82,7 @@ class Runner:
             self._spawn_guarded(args, environment, cwd) if new_group else (self._spawn(args, environment, cwd), None)
         )
         try:
-            out, err = self._communicate(process, args, stdin.encode(), start, timeout, group=new_group)
+            out, err = self._communicate(process, args, stdin.encode(), start, timeout, on_tick, group=new_group)
         except BaseException:
             _end(process, group=new_group)
             raise
@@ -159,6 +162,7 @@ class Runner:
         stdin: bytes,
         start: float,
         timeout: float | None,
+        on_tick: Callable[[], None],
         *,
         group: bool,
     ) -> tuple[bytes, bytes]:
@@ -170,6 +174,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 data = None
             self.raise_if_cancelled()
+            on_tick()
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now

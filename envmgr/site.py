@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -94,6 +94,13 @@ class Audit(_Model):
     min_inodes: int = Field(default=100_000, ge=0, description="inodes that the prefix's file system must have free")
 
 
+def _places(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not re.fullmatch(r"(https?|file)://[^\s]+", value) and ("://" in value or not value.strip("/")):
+            raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
+    return tuple(v.rstrip("/") for v in values)
+
+
 class Channel(_Model):
     """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder) that are tried first, in order.
 
@@ -112,13 +119,19 @@ class Channel(_Model):
             raise ValueError("must be an http(s):// or file:// URL")
         return value.rstrip("/")
 
-    @field_validator("mirrors")
-    @classmethod
-    def _mirrors(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if not re.fullmatch(r"(https?|file)://[^\s]+", value) and ("://" in value or not value.strip("/")):
-                raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
-        return tuple(v.rstrip("/") for v in values)
+    _mirrors = field_validator("mirrors")(_places)
+
+
+class Sources(_Model):
+    """Where files that builds start from come from: mirrors (URL or folder), in order, then upstream's own URLs.
+
+    A mirror has EasyBuild's layout (`z/zlib/zlib-1.3.1.tar.gz`), `<sha256>/<file>`, or files side by side.
+    """
+
+    mirrors: tuple[str, ...] = ()
+    upstream: bool = Field(default=True, description="whether upstream's own URLs are tried")
+
+    _mirrors = field_validator("mirrors")(_places)
 
 
 class Policies(_Model):
@@ -151,6 +164,8 @@ class Lmod(_Model):
     dir: Path | None = None
 
 
+_Mirrored = TypeVar("_Mirrored", Channel, Sources)
+
 DEFAULT_CHANNELS: Mapping[str, Channel] = {
     name: Channel(url=f"https://conda.anaconda.org/{name}") for name in ("conda-forge", "nvidia", "pytorch")
 }
@@ -163,6 +178,13 @@ class SiteFile(_Model):
     name: str = "site"
     prefix: Path
     catalogs: tuple[Path, ...] = ()
+    easyconfigs: tuple[Path, ...] = Field(
+        default=(),
+        description="folders of easyconfigs, searched before those that ship with envmgr and EasyBuild's own",
+    )
+    build_dir: Path | None = Field(
+        default=None, description="where software is compiled; else the system's folder for temporary files"
+    )
     build_user: str | None = None
     login_nodes: str | None = None
     groups: dict[str, NodeGroup] = {}
@@ -170,6 +192,7 @@ class SiteFile(_Model):
     mount: Mount = Mount()
     audit: Audit = Audit()
     channels: dict[str, Channel] = {}
+    sources: Sources = Sources()
     cpu_level: CpuLevel = "x86-64-v2"
     conda: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
     lmod: Lmod = Lmod()
@@ -201,6 +224,8 @@ class Site(_Model):
     name: str
     prefix: Path
     catalogs: tuple[Path, ...]
+    easyconfigs: tuple[Path, ...]
+    build_dir: Path | None
     build_user: str | None
     login_nodes: str | None
     groups: dict[str, NodeGroup]
@@ -208,6 +233,7 @@ class Site(_Model):
     mount: Mount
     audit: Audit
     channels: dict[str, Channel]
+    sources: Sources
     cpu_level: CpuLevel
     conda: Path | None
     lmod: Lmod
@@ -289,16 +315,20 @@ def _resolve(file: SiteFile, path: Path | None) -> Site:
     base = path.parent if path else Path("/")
     fields = {name: getattr(file, name) for name in SiteFile.model_fields if name != "schema_version"}
     fields["catalogs"] = (*(_under(base, c) for c in file.catalogs), shipped("recipes"))
+    fields["easyconfigs"] = (*(_under(base, e) for e in file.easyconfigs), shipped("easyconfigs"))
+    if file.build_dir is not None:
+        fields["build_dir"] = _under(base, file.build_dir)
     if file.transport.inventory is not None:
         inventory = _under(base, file.transport.inventory)
         fields["transport"] = file.transport.model_copy(update={"inventory": inventory})
     fields["channels"] = {**DEFAULT_CHANNELS, **{n: _absolute(c, base) for n, c in file.channels.items()}}
+    fields["sources"] = _absolute(file.sources, base)
     return Site(source=path, **fields)
 
 
-def _absolute(channel: Channel, base: Path) -> Channel:
-    mirrors = tuple(m if "://" in m else _under(base, Path(m)).as_uri() for m in channel.mirrors)
-    return channel.model_copy(update={"mirrors": mirrors})
+def _absolute(mirrored: _Mirrored, base: Path) -> _Mirrored:
+    mirrors = tuple(m if "://" in m else _under(base, Path(m)).as_uri() for m in mirrored.mirrors)
+    return mirrored.model_copy(update={"mirrors": mirrors})
 
 
 def _under(base: Path, path: Path) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -37,11 +39,28 @@ _NEEDS_LAUNCHER = (
     'for launcher in mpiexec mpirun srun; do launcher=$(type -P "$launcher") && [ -x "$launcher" ] && break; done ||'
     f' {{ : >"$HOME/{NO_LAUNCHER}"; exit 1; }}\nunset -v launcher\n'
 )
+NO_SLURM = "no-slurm"
+# Set for `srun`. Inside a job it makes a step of that job; elsewhere a job of its own, for as long as the test may take, which
+# counts from its start. Where that job runs, the test's own folders are not.
+_NEEDS_SLURM = """\
+{{ srun=$(type -P srun) && [ -x "$srun" ] && {{ [ -n "${{SLURM_JOB_ID-}}" ] || timeout 10 sinfo -h >/dev/null 2>&1; }}; }} ||
+  {{ : >"$HOME/{mark}"; exit 1; }}
+unset -v srun TMPDIR
+export SLURM_OVERLAP=1 SLURM_OVERCOMMIT=1 SLURM_WORKING_DIR=/ SLURM_TIMELIMIT={minutes}
+"""
+# What a test that needs Slurm gets of its surroundings.
+SLURM_VARIABLES = ("SLURM_CONF", "SLURM_JOB_ID")
 
 # Files of a GPU that can be used, without the root: the kernel driver is loaded and has made a device.
 GPU_FILES = ("sys/module/nvidia/version", "dev/nvidia0")
 
-SKIPS: Mapping[str, str] = {"gpu": "no NVIDIA GPU on this node", "mpi": "no MPI launcher on this node"}
+SKIPS: Mapping[str, str] = {
+    "gpu": "no NVIDIA GPU on this node",
+    "mpi": "no MPI launcher on this node",
+    "slurm": "no Slurm on this node",
+}
+# What a test leaves in its home -> what it lacked.
+MARKS: Mapping[str, str] = {NO_LAUNCHER: "mpi", NO_SLURM: "slurm"}
 
 
 def run_smoke_tests(
@@ -75,9 +94,20 @@ def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
 
 
 def script_of(entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod) -> str:
-    """What `bash --noprofile --norc` runs, in an empty home; no launcher for a test that needs MPI leaves `NO_LAUNCHER` there."""
-    launcher = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
-    return f"{lmod.module_shell_prologue(modules, lmodrc, entry)}\n{launcher}{test.run}\n"
+    """What `bash --noprofile --norc` runs, in an empty home; what a test needs and does not find leaves one of `MARKS` there."""
+    needs = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
+    if "slurm" in test.needs:
+        needs += _NEEDS_SLURM.format(mark=NO_SLURM, minutes=math.ceil(test.timeout / 60))
+    return f"{lmod.module_shell_prologue(modules, lmodrc, entry)}\n{needs}{test.run}\n"
+
+
+def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The job we are in, if we are, and Slurm's commands where the caller's PATH has them."""
+    found = {name: environ[name] for name in SLURM_VARIABLES if environ.get(name)}
+    path = clean_env()["PATH"]
+    if (srun := shutil.which("srun", path=environ.get("PATH"))) and str(Path(srun).parent) not in path.split(":"):
+        found["PATH"] = f"{path}:{Path(srun).parent}"
+    return found
 
 
 def _stamps(root: Path) -> set[tuple[str, tuple[int, ...]]]:
@@ -132,16 +162,16 @@ def _run_one(
         file = Path(home) / "test.sh"
         file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod), encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
+        env = clean_env(HOME=home, TMPDIR=home) | (_slurm_environment(os.environ) if "slurm" in test.needs else {})
         start = time.monotonic()
         try:
-            done = runner.run(
-                argv, env=clean_env(HOME=home, TMPDIR=home), cwd=Path(home), timeout=test.timeout, check=False
-            )
+            done = runner.run(argv, env=env, cwd=Path(home), timeout=test.timeout, check=False)
         except CommandError as error:  # out of time
             output, end = error.stdout + error.stderr, no_end(test)
         else:
-            if "mpi" in test.needs and (Path(home) / NO_LAUNCHER).exists():
-                return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["mpi"], 0)
+            for mark, lacking in MARKS.items():
+                if lacking in test.needs and (Path(home) / mark).exists():
+                    return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS[lacking], 0)
             output, end = done.stdout + done.stderr, ending(done.returncode)
     status: Literal["passed", "failed"] = "failed" if end else "passed"
     return SmokeOutcome(spec.entry, test.name, status, detail_of(output, end), time.monotonic() - start)

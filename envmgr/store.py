@@ -40,6 +40,10 @@ class Prefix:
         return self.root / "cache" / "conda"
 
     @property
+    def source_cache(self) -> Path:
+        return self.root / "cache" / "sources"
+
+    @property
     def logs(self) -> Path:
         return self.root / "var" / "log"
 
@@ -58,13 +62,34 @@ class Prefix:
     def generation(self, number: int) -> Path:
         return self.generations / f"{number:04d}"
 
+    @property
+    def easybuild_modules(self) -> Path:
+        """EasyBuild's own modules, private, named as their installs are."""
+        return self.root / "easybuild" / "modules"
+
+    @property
+    def jobs(self) -> Path:
+        """The job table: one file for every build that is under way."""
+        return self.root / "var" / "jobs"
+
     def install(self, entry: Entry, digest: str) -> Install:
         return Install(self, entry, digest)
+
+    def install_at(self, path: str) -> Install:
+        """The install that a record names by its path relative to the prefix, `store/<name>/<version>-<digest8>`.
+
+        Its digest is the 8 digits of its name.
+        """
+        _, name, label = path.split("/")
+        return Install(self, Entry(name, label[: -SHORT - 1]), label[-SHORT:])
 
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits."""
+    """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
+
+    `entry` is its name and version in the store: those of a catalog entry, or of an easyconfig.
+    """
 
     prefix: Prefix
     entry: Entry
@@ -77,6 +102,16 @@ class Install:
     @property
     def path(self) -> Path:
         return self.prefix.store / self.entry.name / self.label
+
+    @property
+    def relative(self) -> str:
+        """`store/<name>/<version>-<digest8>`, as records have it."""
+        return str(self.path.relative_to(self.prefix.root))
+
+    @property
+    def easybuild_module(self) -> Path:
+        """EasyBuild's own module of it, where EasyBuild made it."""
+        return self.prefix.easybuild_modules / self.entry.name / f"{self.label}.lua"
 
     @property
     def staging(self) -> Path:
@@ -114,6 +149,19 @@ class Install:
                 context=[f"wanted    {self.digest}", f"installed {found}"],
                 hint="change the recipe in any way that changes its lock, and lock again",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One install that an entry needs. `needs` are those it runs with, `build_needs` those that only its build needs.
+
+    `data` is the backend's own.
+    """
+
+    install: Install
+    needs: tuple[Install, ...] = ()
+    build_needs: tuple[Install, ...] = ()
+    data: Any = None
 
 
 def install_digest(entry: Entry, backend: str, identity: Any, target: Target, root: Path) -> str:

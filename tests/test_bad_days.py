@@ -6,10 +6,12 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -524,21 +526,29 @@ class Small(Sandbox):
         (self.prefix / "ballast").unlink()
 
 
-@pytest.fixture
-def small(tmp_path: Path, channel: Channel) -> Iterator[Small]:
+@contextmanager
+def small_in(root: Path, channel: Channel) -> Iterator[Small]:
     """Locks without sidecars: sizes are not known, so that the check before the first byte lets everything through."""
-    box = Small(tmp_path, str(channel.folder))
-    box.settings["prefix"] = str(tmp_path / "prefix")
+    box = Small(root, str(channel.folder))
+    box.settings["prefix"] = str(root / "prefix")
     box.write_site()
-    plainly = Sandbox(tmp_path, str(channel.folder))  # `box` itself needs its mount
+    plainly = Sandbox(root, str(channel.folder))  # `box` itself needs its mount
     locked(plainly, "kept/1.0", ["hello-activate"])
     locked(plainly, "hello/1.0", ["hello-prefix"])
     locked(plainly, "py/1.0", ["python"])
-    for sidecar in tmp_path.glob("recipes/*/*/conda-lock.records.json"):
+    for sidecar in root.glob("recipes/*/*/conda-lock.records.json"):
         sidecar.unlink()
-    yield box
-    if box.inside:
-        box.inside.leave()
+    try:
+        yield box
+    finally:
+        if box.inside:
+            box.inside.leave()
+
+
+@pytest.fixture
+def small(tmp_path: Path, channel: Channel) -> Iterator[Small]:
+    with small_in(tmp_path, channel) as box:
+        yield box
 
 
 def full(box: Small, *argv: str) -> str:
@@ -582,7 +592,8 @@ def understate_sizes(small: Small) -> None:
 
 
 def test_disk_full_in_a_download(small: Small, channel: Channel) -> None:
-    small.mount("4m")
+    size = next(r["size"] for r in channel.records.values() if r["name"] == "python")
+    small.mount(str(size // 2))
     small.ok("build", "kept/1.0")
     understate_sizes(small)
     with serve(channel.folder) as server:
@@ -600,13 +611,46 @@ def test_disk_full_in_a_download(small: Small, channel: Channel) -> None:
         assert rerun(small, "py/1.0") == 2
 
 
-@pytest.mark.parametrize("size", ["12m", "46m", "55m"])
-def test_disk_full_while_an_install_is_made(small: Small, size: str) -> None:
-    """Unpacking, linking, compiling and the manifest, as the size goes up."""
-    small.mount(size)
+# The stages in which an install grows, in their order, and what the error says when the disk is full then.
+FULL_WHILE = {
+    "unpacking": "\n  failed to fetch python-",
+    "compiling": "\n  compileall: ",
+    "manifest": ".manifest.json\n",
+}
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> dict[str, tuple[int, int]]:
+    """Stage -> bytes of the disk in use before and after it, as py/1.0 is built beside kept/1.0: Pythons differ in size."""
+    with small_in(tmp_path_factory.mktemp("used"), channel) as box:
+        box.mount("400m")
+        box.ok("build", "kept/1.0")
+        kept = shutil.disk_usage(box.prefix).used
+        understate_sizes(box)
+        box.ok("build", "py/1.0", "--no-publish")
+        made = shutil.disk_usage(box.prefix).used
+        manifest, bytecode = (
+            sum(p.lstat().st_blocks * 512 for p in box.prefix.glob(f"store/py/{files}"))
+            for files in ("*.manifest.json", "*/**/*.pyc")
+        )
+    compiled = made - manifest
+    linked = compiled - bytecode  # links take no space
+    return {"unpacking": (kept, linked), "compiling": (linked, compiled), "manifest": (compiled, made)}
+
+
+@pytest.mark.parametrize(
+    ("stage", "share"), [("unpacking", "20%"), ("unpacking", "90%"), ("compiling", "50%"), ("manifest", "50%")]
+)
+def test_disk_full_while_an_install_is_made(
+    small: Small, used: dict[str, tuple[int, int]], stage: str, share: str
+) -> None:
+    """The disk has room for all the stages before, and for this share of what the stage itself writes."""
+    before, after = used[stage]
+    small.mount(str(before + (after - before) * int(share.rstrip("%")) // 100))
     small.ok("build", "kept/1.0")
     understate_sizes(small)
     text = full(small, "build", "py/1.0")
+    assert FULL_WHILE[stage] in text
     assert "\n  py/1.0 was not built\n" in text
     complete(small, 1)
     small.resize("400m")
@@ -624,8 +668,8 @@ def test_disk_full_while_a_generation_is_staged(small: Small) -> None:
         plain(done.stderr, small)
         == (
             "warning: the log ROOT/prefix/var/log/"
-            + re.search(r"var/log/(\S+) ", done.stderr)[1]
-            + " cannot be written: No space left on device\n"  # type: ignore[index]
+            + re.search(r"var/log/(\S+) ", done.stderr)[1]  # type: ignore[index]
+            + " cannot be written: No space left on device\n"
             "hello/1.0 verify: done in 0.0 s\n"
             "error[disk-full]: no space left for ROOT/prefix/generations/0002\n"
             "  [Errno 28] No space left on device\n"

@@ -5,7 +5,7 @@ from typing import Any
 
 from envmgr.compose import compose_module
 from envmgr.manifest import InstallFacts
-from envmgr.modulespec import EnvOp, ModuleSpec
+from envmgr.modulespec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
 from envmgr.names import Entry
 from envmgr.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
 
@@ -100,6 +100,22 @@ def test_compose_module_fills_in_root_name_and_version() -> None:
 
 def test_compose_module_fills_in_once() -> None:
     assert environment(set={"A": "$${root}"}) == [("set", "A", "${root}")]
+
+
+def test_compose_module_leaves_home_and_user_for_the_load() -> None:
+    ops = compose(environment={"set": {"A": "$HOME/$$HOME/${name}"}, "set_default": {"B": "${USER}", "C": "c"}}).environment
+    assert ops == (
+        EnvOp(kind="set", name="A", value="${HOME}/$$HOME/tool", at_load=True),
+        EnvOp(kind="set-default", name="B", value="${USER}", at_load=True),
+        EnvOp(kind="set-default", name="C", value="c"),
+    )
+
+
+def test_compose_module_fills_in_only_root_in_shell_text() -> None:
+    texts = {"f": {"bash": "${root}/f $1 $$ ${name}", "csh": "${root}/f $*"}}
+    spec = compose(environment={"functions": texts, "on_unload": {"bash": "${root}/x ${A-b}"}})
+    assert spec.functions == (ShellFunction(name="f", bash=f"{ROOT}/f $1 $$ ${{name}}", csh=f"{ROOT}/f $*"),)
+    assert spec.on_unload == UnloadCommand(bash=f"{ROOT}/x ${{A-b}}")
 
 
 def test_compose_module_prepends_so_that_the_first_of_a_list_comes_out_first() -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from envmgr.conda.solve import CondaInput
 from envmgr.recipe import Deprecated, Environment, Recipe, Requires, SmokeTest, Software
-from envmgr.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Transport
+from envmgr.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -84,6 +84,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", Mount, "mount."),
         ("site.md", Audit, "audit."),
         ("site.md", Channel, "channels.NAME."),
+        ("site.md", Sources, "sources."),
         ("site.md", Policies, "policies."),
         ("site.md", Lmod, "lmod."),
         ("recipe.md", Software, ""),
@@ -113,6 +114,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "mount.": [Mount],
                 "audit.": [Audit],
                 "channels.NAME.": [Channel],
+                "sources.": [Sources],
                 "policies.": [Policies],
                 "lmod.": [Lmod],
             },

@@ -25,7 +25,7 @@ from envmgr.modulefiles import (
     render_tree,
     templates_digest,
 )
-from envmgr.modulespec import ModuleSpec
+from envmgr.modulespec import ModuleSpec, ShellFunction, UnloadCommand
 from envmgr.recipe import Deprecated, Requires, SmokeTest
 from envmgr.run import Runner
 from envmgr.site import load_site
@@ -175,7 +175,7 @@ def test_golden_tree_is_rendered_byte_for_byte(case: str) -> None:
 
 
 def test_golden_cases_are_found() -> None:
-    assert cases() == ["modules-full", "modules-plain", "modules-quoting"]
+    assert cases() == ["modules-full", "modules-plain", "modules-quoting", "modules-shell"]
 
 
 def test_render_tree_is_the_same_when_specs_are_shuffled() -> None:
@@ -263,6 +263,8 @@ OTHER = {
     "conflicts": (("b",), True),
     "depends": (("b/1",), True),
     "environment": ((op("set", "A", "2"),), True),
+    "functions": ((ShellFunction(name="f", bash=":"),), True),
+    "on_unload": (UnloadCommand(csh=":"), True),
     "extensions": (("numpy/2",), True),
     "packages": ({"numpy": "1 py311"}, False),
     "python": (True, True),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.errors import InputError
-from envmgr.recipe import Environment, Recipe, Requires, SmokeTest, Software, load_recipe, load_software, sort_key
+from envmgr.recipe import Environment, Recipe, Requires, ShellText, SmokeTest, Software, load_recipe, load_software, sort_key
 
 MINIMAL: dict[str, Any] = {"backend": "conda", "input": {}}
 
@@ -65,6 +65,9 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
         "  set: {A: '${root}/x', EMPTY: ''}\n"
         "  prepend: {PATH: ['${root}/a', '${root}/b']}\n"
         "  append: {MANPATH: [/m]}\n"
+        "  set_default: {C: '${HOME}/c'}\n"
+        "  functions: {f: {bash: \"a\\nb\\n\", csh: c}}\n"
+        "  on_unload: {bash: ' d '}\n"
         "requires: {nvidia_driver: '525.60.13', compute_capability: ['7.5', '12.0'], glibc: '2.28', cpu_level: x86-64-v3}\n"
         "tests:\n"
         "  - {name: imports, run: 'python -c 1', needs: [gpu, mpi], timeout: 5}\n"
@@ -78,6 +81,9 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
     assert recipe.depends == ("gcc/13.2",)
     assert recipe.conflicts == ("other", "third/1.0")
     assert recipe.environment.prepend == {"PATH": ("${root}/a", "${root}/b")}
+    assert recipe.environment.set_default == {"C": "${HOME}/c"}
+    assert recipe.environment.functions == {"f": ShellText(bash="a\nb", csh="c")}
+    assert recipe.environment.on_unload == ShellText(bash="d")
     assert recipe.environment.set == {"A": "${root}/x", "EMPTY": ""}
     assert recipe.requires == Requires(
         nvidia_driver="525.60.13", compute_capability=("7.5", "12.0"), glibc="2.28", cpu_level="x86-64-v3"
@@ -89,7 +95,7 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
 
 
 FORBIDDEN = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"]
-KNOWN = "`${root}`, `${name}`, `${version}` can be used, `$$` is a dollar"
+KNOWN = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
 LINE_BREAK = "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
 CONTROL = "must be one line, without control characters"
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -118,7 +124,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["tests.0.run: String should have at least 1 character"],
     ),
     "test-timeout": ({"tests": [{"name": "a", "run": "x", "timeout": 0}]}, ["tests.0.timeout: Input should be greater than 0"]),
-    "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, ["tests.0.needs.0: Input should be 'gpu' or 'mpi'"]),
+    "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, ["tests.0.needs.0: Input should be 'gpu', 'mpi' or 'slurm'"]),
     "test-name": ({"tests": [{"name": "a\nb", "run": "x"}]}, [f"tests.0.name: {CONTROL}"]),
     "hidden-default": ({"hidden": True, "default": True}, ["(document): an entry cannot be hidden and the default at once"]),
     "driver": ({"requires": {"nvidia_driver": "525.x"}}, ["requires.nvidia_driver: `525.x` is not a version of digits and dots"]),
@@ -146,18 +152,48 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "value-line-break": ({"environment": {"set": {"A": "x\ny"}}}, [f"environment: {LINE_BREAK}"]),
     "value-null": ({"environment": {"prepend": {"A": ["x", "y\0"]}}}, [f"environment: {LINE_BREAK}"]),
     "value-dollar": ({"environment": {"set": {"A": "5$"}}}, [f"environment: `5$`: bad `$`; {KNOWN}"]),
-    "value-unknown": ({"environment": {"set": {"A": "$HOME/x"}}}, [f"environment: `$HOME/x`: unknown ['HOME']; {KNOWN}"]),
+    "value-unknown": ({"environment": {"set": {"A": "$PATH/x"}}}, [f"environment: `$PATH/x`: unknown ['PATH']; {KNOWN}"]),
+    "value-unknown-default": (
+        {"environment": {"set_default": {"A": "${SHELL}"}}}, [f"environment: `${{SHELL}}`: unknown ['SHELL']; {KNOWN}"]
+    ),
+    "function-name": (
+        {"environment": {"functions": {"a-b": {"bash": "x"}}}}, ["environment.functions: `a-b` cannot be the name of a function"]
+    ),
+    "function-of-lmod": (
+        {"environment": {"functions": {"module": {"bash": "x"}}}},
+        ["environment.functions: `module` cannot be the name of a function"],
+    ),
+    "function-word": (
+        {"environment": {"functions": {"if": {"bash": "x"}}}}, ["environment.functions: `if` cannot be the name of a function"]
+    ),
+    "function-quote": (
+        {"environment": {"functions": {"f": {"bash": "x", "csh": "echo 'a'"}}}},
+        ["environment.functions: `csh` of f cannot hold `'`: Lmod makes an alias of it, between such quotes"],
+    ),
+    "function-lines": (
+        {"environment": {"functions": {"f": {"bash": "x", "csh": "a\nb"}}}}, ["environment.functions.f: `csh` must be one line"]
+    ),
+    "function-empty": ({"environment": {"functions": {"f": {"bash": " \n"}}}}, ["environment.functions.f: `bash` is empty"]),
+    "function-csh-only": ({"environment": {"functions": {"f": {"csh": "x"}}}}, ["environment.functions.f.bash: Field required"]),
+    "function-and-variable": (
+        {"environment": {"set": {"F": "1"}, "functions": {"F": {"bash": "x"}}}},
+        ["environment: F cannot be a variable and a function: Lmod keeps one thing of a name"],
+    ),
+    "unload-control": (
+        {"environment": {"on_unload": {"bash": "a\0b"}}},
+        ["environment.on_unload.bash: must be text, without control characters"],
+    ),
     "value-unknown-in-list": (
         {"environment": {"append": {"A": ["ok", "${prefix}"]}}},
         [f"environment: `${{prefix}}`: unknown ['prefix']; {KNOWN}"],
     ),
     **{
         f"forbidden-{where}-{name}": (
-            {"environment": {where: {name: "x" if where == "set" else ["x"]}}},
+            {"environment": {where: {name: "x" if where.startswith("set") else ["x"]}}},
             [f"environment: {name} must not be set by a module: it reaches into other programs"],
         )
         for name in FORBIDDEN
-        for where in ("set", "prepend", "append")
+        for where in ("set", "set_default", "prepend", "append")
     },
 }  # fmt: skip
 

@@ -101,6 +101,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "generations": "generations",
         "current": "current",
         "conda_cache": "cache/conda",
+        "source_cache": "cache/sources",
         "logs": "var/log",
         "locks": "var/lock",
         "publish_lock": "var/lock/publish.lock",

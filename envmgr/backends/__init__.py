@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from envmgr.downloads import Fetched, Given
 from envmgr.errors import InputError
 from envmgr.manifest import InstallFacts
 from envmgr.names import Entry
@@ -16,7 +17,8 @@ from envmgr.recipe import Recipe
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
-from envmgr.store import Install
+from envmgr.store import Item
+from envmgr.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,14 @@ class LockResult:
 
 @dataclass(frozen=True, slots=True)
 class Realised:
-    """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it."""
+    """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it.
+
+    `tools` are the versions of what made it.
+    """
 
     facts: InstallFacts
     expected: Mapping[str, str]
+    tools: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +80,14 @@ class Backend(Protocol):
     ) -> LockResult:
         """Resolve the recipe. Writes nothing into the catalog."""
 
-    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path) -> LoadedLock:
+    def licences(self, recipe: Recipe) -> tuple[str, ...]:
+        """The words that the site must have in `policies.licences` before anything of it is fetched or built."""
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
         """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""
+
+    def items(self, lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
+        """The installs that the lock stands for, in build order; the entry's own is the last."""
 
     def lock_faults(self, entry: Entry, recipe: Recipe, folder: Path) -> list[str]:
         """What a careful reader would find wrong with a lock that loads: recipe and lock that contradict each other."""
@@ -84,9 +96,28 @@ class Backend(Protocol):
         """name -> `version build` of whatever lock is there, stale or not; empty without one."""
 
     def realise(
-        self, lock: LoadedLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+        self, lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
     ) -> Realised:
-        """Put the install at `install.path`, read-only, without its manifest; on failure leave nothing behind."""
+        """Put the install at `item.install.path`, read-only, without its manifest; on failure leave nothing behind.
+
+        What it `needs` is there.
+        """
+
+    def fetch(
+        self,
+        lock: LoadedLock,
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        *,
+        given: Given,
+        dry_run: bool = False,
+    ) -> Fetched:
+        """Bring every file that the lock names into the prefix's cache, checked; install nothing.
+
+        `given` are files that the administrator named, those of other entries too. What is not there and cannot be had is one
+        error. A dry run tells what is missing, and changes nothing.
+        """
 
 
 def backend_names() -> list[str]:

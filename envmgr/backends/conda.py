@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
 from envmgr.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.cuda import cuda_of, minimum_driver
+from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.lock import UNPACKED, CondaLock, LockedPackage, describe
 from envmgr.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
@@ -18,8 +19,11 @@ from envmgr.recipe import Recipe
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
-from envmgr.store import Install
+from envmgr.store import Item, Prefix, install_digest
+from envmgr.target import Target
 from envmgr.yamlfile import reason_of
+
+ANACONDA_TERMS = "anaconda-terms"
 
 
 def faults(recipe: Recipe, site: Site) -> list[str]:
@@ -46,7 +50,25 @@ def lock(
     return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
 
 
-def load_lock(entry: Entry, recipe: Recipe, folder: Path) -> LoadedLock:
+def licences(recipe: Recipe) -> tuple[str, ...]:
+    """Anaconda's channels come under its terms of service. Source: anaconda.com/legal."""
+    channels = [str(c) for c in recipe.input.get("channels", ())]
+    return (ANACONDA_TERMS,) if any(_is_anacondas(channel) for channel in channels) else ()
+
+
+def _is_anacondas(channel: str) -> bool:
+    place = channel.partition("://")[2] or channel
+    return place.split("/")[0] in ("defaults", "repo.anaconda.com", "repo.continuum.io") or place.startswith(
+        ("conda.anaconda.org/anaconda", "conda.anaconda.org/main")
+    )
+
+
+def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
+    digest = install_digest(lock.entry, "conda", lock.identity, target, site.prefix)
+    return (Item(Prefix(site.prefix).install(lock.entry, digest)),)
+
+
+def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:  # noqa: ARG001 - the contract's signature
     found, sha256 = read_lock(folder)
     wanted = _input(entry, recipe).digest()
     if found.recipe_digest != wanted:
@@ -94,13 +116,23 @@ def read_packages(folder: Path) -> Mapping[str, str]:
         return {}
 
 
-def realise(
-    lock: LoadedLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
-) -> Realised:
+def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
+    from importlib.metadata import version
+
     from envmgr.conda.install import install_lock
 
     assert isinstance(lock.data, CondaLock)
-    return Realised(*install_lock(lock.data, install, site, runner, reporter, jobs=jobs))
+    facts, expected = install_lock(lock.data, item.install, site, runner, reporter, jobs=jobs)
+    return Realised(facts, expected, {"py-rattler": version("py-rattler")})
+
+
+def fetch(
+    lock: LoadedLock, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
+) -> Fetched:
+    from envmgr.conda.install import fetch_archives
+
+    assert isinstance(lock.data, CondaLock)
+    return fetch_archives(lock.data, str(lock.entry), site, runner, reporter, given=given, dry_run=dry_run)
 
 
 def _input(entry: Entry, recipe: Recipe) -> CondaInput:

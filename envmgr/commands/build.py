@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import ClassVar
 
+from envmgr.builds import Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_wanted, plan_for
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import InputError
 from envmgr.lmod import find_lmod
-from envmgr.plan import Plan, Step
+from envmgr.plan import Step
 from envmgr.realise import Ensured, can_write, clean_leftovers, ensure_install, require_space
 from envmgr.smoke import SmokeOutcome
 
@@ -76,7 +76,7 @@ def build(
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
-        ensured = _ensure_all(inner, wanted, plan, jobs)
+        ensured = _ensure_all(inner, wanted, jobs)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
         if not publish:
@@ -88,44 +88,19 @@ def build(
     )
 
 
-def _ensure_all(ctx: Context, wanted: Sequence[Wanted], plan: Plan, jobs: int) -> dict[str, Ensured]:
-    """Every wanted install, built where it is missing. All are tried; then the first error is raised."""
-    missing = {s.candidate.entry for s in plan.to_build}
-    at_once = max(1, min(jobs, len(missing)))
-    each = max(1, jobs // at_once)
-    done: dict[str, Ensured] = {}
-    failed: dict[str, EnvmgrError] = {}
-    with ThreadPoolExecutor(at_once) as pool:
-        futures: dict[Future[Ensured], str] = {
-            pool.submit(
-                ensure_install, w.backend, w.recipe, w.lock, w.install, ctx.site, ctx.runner, ctx.reporter, jobs=each
-            ): str(w.entry)
-            for w in wanted
-        }
-        waiting = set(futures)
-        try:
-            while waiting:
-                finished, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    try:
-                        done[futures[future]] = future.result()
-                    except EnvmgrError as error:
-                        failed[futures[future]] = error
-        except BaseException:
-            ctx.runner.cancel.set()  # Ctrl-C: every worker ends, every thread cleans up after itself
-            for future in waiting:
-                future.cancel()
-            raise
-    if failed:
-        raise _first_error(failed, done)
-    return {str(w.entry): done[str(w.entry)] for w in wanted}
+def _ensure_all(ctx: Context, wanted: Sequence[Wanted], jobs: int) -> dict[str, Ensured]:
+    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised."""
+    own = {item.install.relative: Work(item.backend, item.recipe, item.lock, item.items[-1]) for item in wanted}
+    missing = {w.label: w for i in wanted for w in (Work(i.backend, i.recipe, i.lock, each) for each in i.missing)}
 
+    def make(each: Work, cores: int) -> Ensured:
+        return ensure_install(
+            each.backend, each.recipe, each.lock, each.item, ctx.site, ctx.runner, ctx.reporter, jobs=cores
+        )
 
-def _first_error(failed: dict[str, EnvmgrError], done: dict[str, Ensured]) -> EnvmgrError:
-    entry, error = next(iter(failed.items()))
-    extra = [f"{entry} was not built"] if not error.message.startswith(entry) else []
-    extra += [f"{other} failed too: {e.message}" for other, e in failed.items() if other != entry]
-    if built := [name for name, e in done.items() if e.built]:
-        extra.append(f"built and kept for the next run: {', '.join(built)}")
-    error.context = (*error.context, *extra)
-    return error
+    outcome = make_all(list(missing.values()), ctx.runner, jobs=jobs, make=make)
+    raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
+    return {
+        str(item.entry): outcome.done.get(item.install.relative) or make(own[item.install.relative], jobs)
+        for item in wanted
+    }

@@ -121,7 +121,7 @@ def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: d
             Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
         )
     try:
-        backend.load_lock(found.entry, recipe, found.folder)
+        backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         findings += [
             Finding("requires", "error", str(found.entry), f"{where}: {f}")
             for f in backend.lock_faults(found.entry, recipe, found.folder)

@@ -11,7 +11,6 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.finding import Finding
 from envmgr.generation import GenerationRecord, published_spec, read_specs
 from envmgr.lmod import find_lmod
-from envmgr.names import parse_entry
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.nodesmoke import Missing, NodeOutcome, Way, choose_account, look_at_prefix, run_on_nodes
 from envmgr.realise import verify_install
@@ -117,17 +116,20 @@ def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
     """Hash the installs of published entries again and compare them with their manifests."""
     current, chosen = _chosen(ctx, names)
     findings = []
+    users: dict[str, list[str]] = {}  # path of an install -> the entries that use it: each is hashed once
     for name in chosen:
-        install = ctx.prefix.install(parse_entry(name), current.entries[name].digest)
+        for path in current.entries[name].paths:
+            users.setdefault(path, []).append(name)
+    for path, entries in users.items():
         findings += [
             Finding(
                 "install",
                 "error",
-                name,
-                line,
+                ", ".join(entries),
+                line if path == current.entries[entries[0]].path else f"{path}: {line}",
                 hint="an install never changes: find who did it, then build the entry again",
             )
-            for line in verify_install(install, ctx.reporter)
+            for line in verify_install(ctx.prefix.install_at(path), ctx.reporter)
         ]
     return VerifyResult(tuple(chosen), tuple(findings))
 

@@ -203,7 +203,7 @@ def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
         return GcResult((), (), (), 0, dry_run, None)
     if dry_run:
         old, unused = _garbage(ctx)
-        return GcResult(tuple(old), tuple(_relative(i) for i in unused), (), sum(_size(i) for i in unused), True, None)
+        return GcResult(tuple(old), tuple(i.relative for i in unused), (), sum(_size(i) for i in unused), True, None)
     with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
         leftovers = clean_leftovers(prefix, inner.reporter)
         old, unused = _garbage(ctx)
@@ -214,7 +214,8 @@ def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
                 size += _size(install)
                 install.manifest.unlink()  # first: from here on the install does not exist
                 remove_tree(install.path)
-    return GcResult(tuple(old), tuple(_relative(i) for i in unused), tuple(leftovers), size, False, str(log))
+                install.easybuild_module.unlink(missing_ok=True)
+    return GcResult(tuple(old), tuple(i.relative for i in unused), tuple(leftovers), size, False, str(log))
 
 
 def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
@@ -227,15 +228,9 @@ def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
         int(f["from"]): str(f["time"]) for f in flips(prefix) if isinstance(f.get("from"), int)
     }  # the last time counts
     keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(left.get(n, r.created)) > oldest}
-    used = {e.path for n, r in records.items() if n in keep for e in r.entries.values()}
-    unused = [
-        i for i in installs(prefix) if _relative(i) not in used and i.manifest.stat().st_mtime < oldest.timestamp()
-    ]
+    used = {path for n, r in records.items() if n in keep for e in r.entries.values() for path in e.paths}
+    unused = [i for i in installs(prefix) if i.relative not in used and i.manifest.stat().st_mtime < oldest.timestamp()]
     return [n for n in complete if n not in keep], unused
-
-
-def _relative(install: Install) -> str:
-    return str(install.path.relative_to(install.prefix.root))
 
 
 def _size(install: Install) -> int:

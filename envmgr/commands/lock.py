@@ -60,7 +60,7 @@ def lock_entries(
     if not found:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     if check:
-        return LockCommandResult(tuple(_check(e) for e in found), check=True, dry_run=dry_run)
+        return LockCommandResult(tuple(_check(e, ctx.site) for e in found), check=True, dry_run=dry_run)
     if everything:
         found = [e for e in found if not e.shipped]
         if not found:
@@ -118,11 +118,11 @@ def _solve(
     return LockOutcome(str(entry.entry), status, len(result.packages), changes, result.notes), result.files
 
 
-def _check(entry: CatalogEntry) -> LockOutcome:
+def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
     recipe = entry.recipe()
     backend = get_backend(recipe.backend)
     try:
-        lock = backend.load_lock(entry.entry, recipe, entry.folder)
+        lock = backend.load_lock(entry.entry, recipe, entry.folder, site)
         faults = backend.lock_faults(entry.entry, recipe, entry.folder)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -110,6 +110,7 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_catalogs(ctx),
         *_lmod(ctx),
         *_channels(site),
+        *_sources(site),
         *_nodes(site),
         *_policies(site),
     )
@@ -193,18 +194,25 @@ def _lmod(ctx: Context) -> Iterator[SiteFact]:
 
 def _channels(site: Site) -> Iterator[SiteFact]:
     for name, channel in sorted(site.channels.items()):
-        status: Literal["ok", "warning", "error"] = "ok"
-        parts = [channel.url]
-        for mirror in channel.mirrors:
-            folder = Path(unquote(urlsplit(mirror).path))
-            if mirror.startswith("file://") and not folder.is_dir():
-                status = "error"
-                parts.append(f"mirror {folder} does not exist")
-            else:
-                parts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
-        yield SiteFact(
-            f"channels.{name}", status, ", ".join(parts), "" if status == "ok" else "mount it, or take it out"
-        )
+        yield _mirrored(f"channels.{name}", [channel.url], channel.mirrors)
+
+
+def _sources(site: Site) -> Iterator[SiteFact]:
+    upstream = "from upstream" if site.sources.upstream else "never from upstream"
+    yield _mirrored("sources", [upstream], site.sources.mirrors)
+
+
+def _mirrored(field: str, parts: list[str], mirrors: Sequence[str]) -> SiteFact:
+    missing = False
+    for mirror in mirrors:
+        folder = Path(unquote(urlsplit(mirror).path))
+        if mirror.startswith("file://") and not folder.is_dir():
+            missing = True
+            parts.append(f"mirror {folder} does not exist")
+        else:
+            parts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
+    hint = "mount it, or take it out" if missing else ""
+    return SiteFact(field, "error" if missing else "ok", ", ".join(parts), hint)
 
 
 def _nodes(site: Site) -> Iterator[SiteFact]:

@@ -19,7 +19,7 @@ from envmgr.plan import Candidate, Plan, make_plan
 from envmgr.rebase import NewModule
 from envmgr.recipe import Recipe, Software
 from envmgr.resources import shipped
-from envmgr.store import Install, install_digest
+from envmgr.store import Install, Item
 from envmgr.target import Target, read_target
 
 
@@ -32,11 +32,30 @@ class Wanted:
     software: Software
     backend: Backend
     lock: LoadedLock
-    install: Install
+    items: tuple[Item, ...]
 
     @property
     def entry(self) -> Entry:
         return self.found.entry
+
+    @property
+    def install(self) -> Install:
+        """The entry's own: the last of its items."""
+        return self.items[-1].install
+
+    @property
+    def missing(self) -> tuple[Item, ...]:
+        """What a build would have to make, in build order: what only the build of something finished needed may be gone."""
+        by_path = {item.install.relative: item for item in self.items}
+        there: dict[str, bool] = {}
+        waiting = [self.install.relative]
+        while waiting:
+            item = by_path[waiting.pop()]
+            if item.install.relative not in there:
+                there[item.install.relative] = item.install.exists()
+                below = item.needs if there[item.install.relative] else (*item.needs, *item.build_needs)
+                waiting += [each.relative for each in below]
+        return tuple(item for item in self.items if there.get(item.install.relative) is False)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""
@@ -78,16 +97,16 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
 def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
     recipe, software = found.recipe(), found.software()
     backend = get_backend(recipe.backend)
-    if software.acknowledge and software.acknowledge not in ctx.site.policies.licences:
+    wanted = [*([software.acknowledge] if software.acknowledge else []), *backend.licences(recipe)]
+    if missing := [word for word in dict.fromkeys(wanted) if word not in ctx.site.policies.licences]:
         raise EnvmgrError(
             "licence-not-acknowledged",
             f"{found.entry} comes under a licence that the site has not acknowledged",
-            context=f"{software.acknowledge}: {software.homepage}",
-            hint=f"read it; then add `{software.acknowledge}` to policies.licences in site.yaml",
+            context=f"{missing[0]}: {software.homepage}",
+            hint=f"read it; then add `{missing[0]}` to policies.licences in site.yaml",
         )
-    lock = backend.load_lock(found.entry, recipe, found.folder)
-    digest = install_digest(found.entry, recipe.backend, lock.identity, target, ctx.site.prefix)
-    return Wanted(found, recipe, software, backend, lock, ctx.prefix.install(found.entry, digest))
+    lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+    return Wanted(found, recipe, software, backend, lock, backend.items(lock, ctx.site, target))
 
 
 def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[Plan, GenerationRecord | None]:
@@ -111,8 +130,8 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[Plan, GenerationRe
             Candidate(
                 entry=item.entry,
                 digest=item.install.digest,
-                path=str(item.install.path.relative_to(ctx.prefix.root)),
-                installed_here=item.install.exists(),
+                path=item.install.relative,
+                missing=tuple(each.install.relative for each in item.missing),
                 fingerprint=None if facts is None else fingerprint(item.module(facts).spec, policies, digest),
                 packages=item.lock.packages,
                 download=item.lock.download,

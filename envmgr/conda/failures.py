@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
 
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
 )
-_FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
 # Kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
@@ -44,8 +44,6 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         places = [place for channel in request["channels"] for place in channel["places"]]
         reference, hint = _DOWNLOADS["stalled"]
         return EnvmgrError(reference, f"a channel stalled: {message}", context=places, hint=hint)
-    if event["kind"] == "TooLarge":
-        return EnvmgrError("disk-full", message, context=str(request["cache"]), hint=_FREE)
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
         return EnvmgrError(
@@ -64,15 +62,8 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             context=lines,
             hint="specs are written like `numpy 1.26.*`",
         )
-    if "No space left" in message or "os error 28" in message:
-        return EnvmgrError(
-            "disk-full", f"no space left under {request.get('staging', request['cache'])}", context=lines[:2],
-            hint=_FREE,
-        )  # fmt: skip
-    if "Permission denied" in message:
-        return EnvmgrError(
-            "not-writable", "a file cannot be written", context=lines, hint="run as the site's build user"
-        )
+    if disk := disk_failure(event, request):
+        return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
         return EnvmgrError(
             "not-found", f"nothing at {url or 'the named place'}", context=lines,
@@ -100,12 +91,19 @@ def _specs(request: Mapping[str, Any]) -> list[str]:
 
 def _download_failure(event: Mapping[str, Any]) -> EnvmgrError:
     """Every place that was tried, each with its reason; the headline is the fault that can best be acted on."""
-    reasons = [(str(url), str(kind), str(text)) for url, kind, text in event["reasons"]]
+    first, *others = event["failed"]
+    reasons = [(str(url), str(kind), str(text)) for url, kind, text in first["reasons"]]
     url, kind, _ = max(reasons, key=_weight)
     reference, hint = _DOWNLOADS.get(kind, ("download-failed", _AGAIN))
     name = url.rpartition("/")[2]
     message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
-    return EnvmgrError(reference, message, context=[f"{place}: {text}" for place, _, text in reasons], hint=hint)
+    context = [f"{place}: {text}" for place, _, text in reasons]
+    for other in others:
+        context += [
+            f"{other['name']} cannot be had either:",
+            *(f"  {url}: {text}" for url, _, text in other["reasons"]),
+        ]
+    return EnvmgrError(reference, message, context=context, hint=hint)
 
 
 def _weight(reason: tuple[str, str, str]) -> int:

@@ -6,8 +6,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from envmgr.conda.activate import capture_activation
-from envmgr.conda.client import Event, call_worker
+from envmgr.conda.client import call_worker
+from envmgr.conda.failures import failure
 from envmgr.conda.meta import promised_files
+from envmgr.downloads import Download, Fetched, Given
+from envmgr.downloads.client import DownloadBar, Event, bring
 from envmgr.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.manifest import InstallFacts
@@ -15,7 +18,7 @@ from envmgr.modulespec import EnvOp
 from envmgr.report import Reporter, Stage
 from envmgr.run import Runner
 from envmgr.site import Site
-from envmgr.store import Install
+from envmgr.store import Install, Prefix
 from envmgr.tree import make_read_only
 
 # Folder of an install -> the list it belongs on. Never LD_LIBRARY_PATH, PYTHONPATH, PYTHONHOME (invariant 7): packages
@@ -67,12 +70,30 @@ def download_places(package: LockedPackage, site: Site) -> list[str]:
     return [*(f"{mirror}/{package.subdir}/{package.file_name}" for mirror in mirrors), package.url]
 
 
+def fetch_archives(
+    lock: CondaLock,
+    label: str,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    given: Given,
+    dry_run: bool,
+) -> Fetched:
+    """Bring the packages into the prefix's cache, those in mirror folders too; `label` is the entry."""
+    downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, site)), p.size) for p in lock.packages]
+    cache = Prefix(site.prefix).conda_cache
+    return bring(
+        downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
+    )
+
+
 def _run_worker(
     lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> None:
     request = {
         "op": "install",
-        "records": [p.to_json() | {"places": download_places(p, site)} for p in lock.packages],
+        "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, site)} for p in lock.packages],
         "staging": str(install.staging),
         "final": str(install.path),
         "cache": str(install.prefix.conda_cache),
@@ -91,44 +112,30 @@ def _run_worker(
 class _Bars:
     """The worker's events as bars: download (bytes), link (packages), compile (files). Each closes when its work is done.
 
-    Downloads and links run side by side in the worker; a second try after a network fault begins them anew.
+    Downloads and links run side by side in the worker.
     """
 
     def __init__(self, lock: CondaLock, label: str, reporter: Reporter, stack: ExitStack) -> None:
-        self._sizes = {p.name: p.size for p in lock.packages}
+        self._downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
         self._count = len(lock.packages)
         self._label = label
         self._reporter = reporter
         self._stack = stack
-        self._done: dict[str, int] = {}
-        self._cached: set[str] = set()
         self._linked: set[str] = set()
         self._files = 0
         self._stages: dict[str, tuple[Stage, ExitStack]] = {}
 
     def on_event(self, event: Event) -> None:
         name = str(event.get("name", ""))
+        self._downloads.on_event(event)
         match event["event"]:
-            case "download":
-                self._done[name] = int(event["done"])
-                self._sizes[name] = event["total"] or self._sizes.get(name)
-                total = sum(size or 0 for n, size in self._sizes.items() if n in self._done)
-                self._stage("download", "bytes").update(sum(self._done.values()), total=total or None, detail=name)
             case "total":
                 self._stage("link", "packages")
-            case "cached":
-                self._cached.add(name)
-                if len(self._cached) == self._count:
-                    self._end("download")
             case "linked":
                 self._linked.add(name)
                 self._stage("link", "packages").update(len(self._linked), total=self._count, detail=name)
                 if len(self._linked) == self._count:
                     self._end("link")
-            case "retry":
-                self._reporter.say(f"{self._label}: trying again: {event['message'].splitlines()[0]}")
-                self._cached.clear()
-                self._linked.clear()
             case "compiling":
                 self._files = int(event["files"])
                 self._stage("compile", "files").update(0, total=self._files)

@@ -1,7 +1,5 @@
-"""The rattler worker: one JSON request on stdin, JSON events on stdout, then `os._exit`.
+"""The rattler worker: solves, and installs what it downloads. How it is spoken to: downloads/child.py.
 
-Its own process, because rattler can crash at interpreter exit after success, and because importing it costs 0.2 s. It leads
-a process group; when stdin closes (the parent died, however), it kills that group, so nothing writes on behind our back.
 Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compile`,
 `compiled`, `done`, `error`.
 """
@@ -14,8 +12,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -23,16 +19,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from envmgr.downloads.child import cancel_on_sigterm, emit, serve
+
 _TELL_EVERY = 0.1  # seconds between two progress events
 _BUSY = 0.1  # share of one core from which a solve counts as computing
-_lock = threading.Lock()
-
-
-def emit(event: str, **fields: Any) -> None:
-    line = json.dumps({"event": event, **fields}, ensure_ascii=True) + "\n"
-    with _lock:  # callbacks come from rattler's threads
-        sys.stdout.write(line)
-        sys.stdout.flush()
 
 
 class InstallEvents:
@@ -127,7 +117,7 @@ def end_when_stalled(cache: Path, timeout: float) -> None:
                     moved = time.monotonic()
                 size, cpu = read, cpu + used
             if time.monotonic() - moved > timeout:
-                emit("error", kind="Stalled", message=f"no byte for {timeout:g} s", reasons=[])
+                emit("error", kind="Stalled", message=f"no byte for {timeout:g} s")
                 os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -176,28 +166,24 @@ async def install(request: dict[str, Any]) -> None:
     installs share a file.
     """
     import rattler
-    from rattler.networking import middleware
 
-    from envmgr.conda.download import fetch_all, require_space
     from envmgr.conda.meta import normalise_meta
+    from envmgr.downloads.download import fetch_all, make_client
+    from envmgr.downloads.space import require_space
 
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # half a download is removed then
-    stack = [middleware.AuthenticationMiddleware(), middleware.OciMiddleware()]
-    stack += [middleware.GCSMiddleware(), middleware.S3Middleware()]
-    client = rattler.Client(stack, user_agent=f"envmgr/{request['version']}")
+    cancel_on_sigterm()
     await require_space(
         request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
     )
-    archives = await fetch_all(
+    places = await fetch_all(
         request["records"],
         Path(request["cache"]),
-        client,
+        make_client(request["version"]),
         emit,
         retries=request["retries"],
         stall_timeout=request["stall_timeout"],
     )
+    archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
     staging = Path(request["staging"])
     unpacked = staging / ".unpacked"
     await rattler.install(
@@ -271,41 +257,14 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     emit("compiled", log=text[-4000:])
 
 
-def die_with_parent() -> None:
-    """Wait for stdin's end in a thread: it comes when the parent is gone, whatever killed it."""
-
-    def wait() -> None:
-        while os.read(0, 4096):
-            pass
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def main() -> None:
-    line = b""
-    while not line.endswith(b"\n"):
-        chunk = os.read(0, 1 << 16)
-        if not chunk:
-            os._exit(1)
-        line += chunk
-    request = json.loads(line)
-    die_with_parent()
-    status = 0
-    try:
-        if request["op"] == "solve":
-            end_when_stalled(Path(request["cache"]), request["stall_timeout"])
-            asyncio.run(solve(request))
-        else:
-            asyncio.run(install(request))
-            compile_python(Path(request["staging"]), request["final"], request["jobs"])
-        emit("done")
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent gets it as an event
-        emit("error", kind=type(error).__name__, message=str(error), reasons=getattr(error, "reasons", []))
-        status = 1
-    sys.stdout.flush()
-    os._exit(status)
+def work(request: dict[str, Any]) -> None:
+    if request["op"] == "solve":
+        end_when_stalled(Path(request["cache"]), request["stall_timeout"])
+        asyncio.run(solve(request))
+    else:
+        asyncio.run(install(request))
+        compile_python(Path(request["staging"]), request["final"], request["jobs"])
 
 
 if __name__ == "__main__":
-    main()
+    serve(work)

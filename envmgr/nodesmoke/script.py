@@ -16,7 +16,7 @@ from envmgr.lmod import Lmod
 from envmgr.modulespec import ModuleSpec
 from envmgr.recipe import SmokeTest
 from envmgr.run import clean_env
-from envmgr.smoke import GPU_FILES, NO_LAUNCHER, script_of, tests_of
+from envmgr.smoke import GPU_FILES, MARKS, SLURM_VARIABLES, script_of, tests_of
 
 _TICKS = 20  # a second: the node looks every 0.05 s
 _TAIL = 8192  # bytes of a failed test's output that are kept: its end
@@ -63,9 +63,18 @@ began=$(date +%s)
 stuck=
 
 cat >"$here/run.sh" <<'ENVMGR_RUN'
-job=$1 user=$2
+job=$1 user=$2 needs=$3
 set -- bash --noprofile --norc "$job/test.sh"
 [ "$(id -u)" != 0 ] || set -- setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups "$@"
+case $needs in
+  *slurm*)
+    for name in @SLURM@; do
+      eval "value=\${$name-}"
+      [ -z "$value" ] || set -- "$name=$value" "$@"
+    done
+    srun=$(command -v srun) && set -- "PATH=@PATH@:${srun%/*}" "$@"
+    ;;
+esac
 cd "$job/home"
 before=$(date +%s%N)
 env -i HOME="$job/home" TMPDIR="$job/home" USER="$user" LOGNAME="$user" @CLEAN@ \
@@ -100,6 +109,12 @@ prefix_answers() {
   [ -e "$here/answers" ]
 }
 
+# lacks HOME: what a test needed and did not find
+lacks() {
+@MARKS@
+  return 1
+}
+
 # run_test KEY TICKS NEEDS. `rc` is there when the test has ended, `told` when nobody holds its output any more: a process
 # that outlives SIGKILL does.
 run_test() {
@@ -121,10 +136,18 @@ run_test() {
     sh -c 'echo $$ >"$1/reader"; exec tail -c "$2" <"$1/pipe"' sh "$job" "$most" | tr -d '\000' >"$job/out"
     : >"$job/told"
   ) 3<&- &
-  setsid /bin/sh "$here/run.sh" "$job" "$user" </dev/null >"$job/pipe" 2>&1 3<&- &
+  setsid /bin/sh "$here/run.sh" "$job" "$user" "$needs" </dev/null >"$job/pipe" 2>&1 3<&- &
   group=$!
   echo "$group" >&3
   wait_for "$job/rc" "$allowed"
+  case $needs in
+    *slurm*)
+      if [ ! -e "$job/rc" ]; then # srun takes its job along only when it is asked to end
+        kill -TERM "-$group" 2>/dev/null
+        sleep 1
+      fi
+      ;;
+  esac
   kill -KILL "-$group" "$group" 2>/dev/null
   echo >&3
   wait_for "$job/told" 10
@@ -143,8 +166,8 @@ run_test() {
     return
   elif [ "$rc" = late ]; then
     put "$key.late" yes
-  elif [ "$rc" != 0 ] && [ -e "$job/home/@NO_LAUNCHER@" ]; then
-    put "$key.skip" mpi
+  elif [ "$rc" != 0 ] && lacking=$(lacks "$job/home"); then
+    put "$key.skip" "$lacking"
   else
     put "$key.rc" "$rc"
     own "$key.ms" "$ms"
@@ -186,7 +209,11 @@ def node_script(jobs: Sequence[Job], *, seconds: float) -> str:
     words = {
         "@CLEAN@": " ".join(f"{name}={shlex.quote(value)}" for name, value in clean.items()),
         "@GPU_FILES@": " ".join(GPU_FILES),
-        "@NO_LAUNCHER@": NO_LAUNCHER,
+        "@MARKS@": "\n".join(
+            f'  [ ! -e "$1/{mark}" ] || {{ echo {lacking}; return 0; }}' for mark, lacking in MARKS.items()
+        ),
+        "@PATH@": clean["PATH"],
+        "@SLURM@": " ".join(SLURM_VARIABLES),
         "@TICKS@": str(_TICKS),
     }
     begin = _BEGIN

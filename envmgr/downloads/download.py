@@ -1,7 +1,8 @@
-"""Package archives into the cache, each checked against the lock's sha256. Runs inside the rattler worker.
+"""Files into the cache, each checked against its sha256. Runs inside a worker.
 
 The cache keeps archives, not unpacked packages: an archive can be held against the lock at every use, an unpacked tree only
 against itself; and no install shares a file with it. `<cache>/<sha256>/<file name>`.
+Events: `download`, `downloaded`, `cached`, `retry`.
 """
 
 from __future__ import annotations
@@ -9,36 +10,38 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
+import http.client
 import os
-import shutil
 import socket
 import time
-import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from envmgr.files import megabytes
+from envmgr.downloads import has
 
 AT_ONCE = 6  # downloads side by side
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
-_HEAD_TIMEOUT = 2  # seconds
 _LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
+_CHUNK = 1 << 22  # bytes copied at once
+_SCHEMES = ("http", "https", "file")
 
 Emit = Callable[..., None]
+# A file to have: `name` in events, `file` its name in the cache, `sha256`, `places` in order, `size` (bytes) or None.
 Record = Mapping[str, Any]
+Reason = tuple[str, str, str]  # URL, `Fault.kind`, text
 
 
 class DownloadError(Exception):
-    """No place gave the package. `reasons` is `(url, kind, text)` per place, kind of `Fault.kind`."""
+    """No place gave a file. `details["failed"]` has each such file: `name`, `sha256`, and a `Reason` for every place."""
 
-    def __init__(self, name: str, reasons: Sequence[tuple[str, str, str]]) -> None:
-        super().__init__(name, reasons)
-        self.name = name
-        self.reasons = list(reasons)
+    def __init__(self, failed: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(", ".join(str(f["name"]) for f in failed))
+        self.details = {"failed": list(failed)}
 
 
 class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole download's
@@ -50,106 +53,77 @@ class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole downloa
         self.again = again
 
 
-async def fetch_all(
-    records: Sequence[Record], cache: Path, client: Any, emit: Emit, *, retries: int, stall_timeout: float
-) -> dict[str, str]:
-    """Package name -> `file://` URL of an archive with the lock's sha256; the first failure ends the others.
+def make_client(version: str) -> Any:
+    """rattler's HTTP client: it knows proxies, certificates and RATTLER_AUTH_FILE."""
+    import rattler
+    from rattler.networking import middleware
 
-    A record's `places` are tried in order: folders (`file://`) are used where they are, archives from the network go through
-    a part file into the cache. `retries` is per place, for faults that can pass; `stall_timeout` is seconds without a byte.
+    stack = [middleware.AuthenticationMiddleware(), middleware.OciMiddleware()]
+    stack += [middleware.GCSMiddleware(), middleware.S3Middleware()]
+    return rattler.Client(stack, user_agent=f"envmgr/{version}")
+
+
+async def fetch_all(
+    records: Sequence[Record],
+    cache: Path,
+    client: Any,
+    emit: Emit,
+    *,
+    retries: int,
+    stall_timeout: float,
+    keep: bool = False,
+    to_the_end: bool = False,
+) -> list[str]:
+    """A `file://` URL for each record, of a file with its sha256.
+
+    A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied into
+    the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
+    `stall_timeout` is seconds without a byte. The first file that cannot be had ends the others, unless `to_the_end`.
 
     Raises:
-        DownloadError: every place of one package failed; OSError: the cache cannot be written.
+        DownloadError: every place of a file failed; OSError: the cache cannot be written.
     """
     gate = asyncio.Semaphore(AT_ONCE)
-    found: dict[str, str] = {}
+    failed: list[Mapping[str, Any]] = []
 
-    async def one(record: Record) -> None:
+    async def one(record: Record) -> str:
         async with gate:
-            found[record["name"]] = await _fetch(record, cache, client, emit, retries, stall_timeout)
+            try:
+                found = await _fetch(record, cache, client, emit, retries, stall_timeout, keep=keep)
+            except DownloadError as error:
+                if not to_the_end:
+                    raise
+                failed.extend(error.details["failed"])
+                return ""
         emit("cached", name=record["name"])
+        return found
 
     tasks = [asyncio.ensure_future(one(r)) for r in records]
     try:
-        await asyncio.gather(*tasks)
+        found = await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+    if failed:
+        raise DownloadError(failed)
     return found
 
 
-class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
-    """What is to be fetched and unpacked does not fit."""
-
-
-async def require_space(records: Sequence[Record], cache: Path, *, keep_free: int, unpacked: int) -> None:
-    """Before the first byte: room for the archives that are missing, and for all of them unpacked (`unpacked` times as large).
-
-    A size that the lock does not have is asked of the first place that tells it; `keep_free` bytes stay free.
-    Raises TooLarge.
-    """
-    silent: set[str] = set()  # hosts that did not answer: not asked again for every package
-
-    def told(place: str) -> int:
-        host = urlsplit(place).netloc
-        if host in silent:
-            return 0
-        try:
-            return _told_size(place)
-        except (OSError, ValueError):
-            silent.add(host)
-            return 0
-
-    def size_of(record: Record) -> tuple[int, bool]:
-        file = cache / record["sha256"] / record["url"].rpartition("/")[2]
-        if file.is_file():
-            return file.stat().st_size, True
-        size = record.get("size") or next((s for p in record["places"] if (s := told(p))), 0)
-        return size, record["places"][0].startswith("file://") and bool(told(record["places"][0]))
-
-    gate = asyncio.Semaphore(16)
-
-    async def one(record: Record) -> tuple[int, bool]:
-        async with gate:
-            return await asyncio.to_thread(size_of, record)
-
-    sizes = await asyncio.gather(*(one(r) for r in records))
-    download = sum(size for size, here in sizes if not here)
-    needed = download + unpacked * sum(size for size, _ in sizes)
-    free = shutil.disk_usage(cache).free
-    if needed + keep_free > free:
-        raise TooLarge(
-            f"{megabytes(needed)} are needed ({megabytes(download)} to download), {megabytes(free)} are free, "
-            f"of which policies.min_free keeps {megabytes(keep_free)}"
-        )
-
-
-def _told_size(place: str) -> int:
-    """Bytes of a file or of what a server would send; 0 where that is not told. OSError when the host does not answer."""
-    if place.startswith("file://"):
-        path = Path(unquote(urlsplit(place).path))
-        return path.stat().st_size if path.is_file() else 0
-    request = urllib.request.Request(place, method="HEAD")  # noqa: S310 - http(s), from the site or the lock
-    try:
-        with urllib.request.urlopen(request, timeout=_HEAD_TIMEOUT) as answer:  # noqa: S310
-            return int(answer.headers.get("Content-Length") or 0)
-    except urllib.error.HTTPError:
-        return 0  # the host answers; the download itself will say what is wrong
-
-
-async def _fetch(record: Record, cache: Path, client: Any, emit: Emit, retries: int, stall_timeout: float) -> str:
-    target: Path = cache / record["sha256"] / record["url"].rpartition("/")[2]
-    if await asyncio.to_thread(_has, target, record["sha256"]):
+async def _fetch(
+    record: Record, cache: Path, client: Any, emit: Emit, retries: int, stall_timeout: float, *, keep: bool
+) -> str:
+    target: Path = cache / record["sha256"] / record["file"]
+    if await asyncio.to_thread(has, target, record["sha256"]):
         return target.as_uri()
-    reasons: list[tuple[str, str, str]] = []
+    reasons: list[Reason] = []
     for place in record["places"]:
         for attempt in range(retries + 1):
             try:
-                if place.startswith("file://"):
+                if place.startswith("file://") and not keep:
                     return await asyncio.to_thread(_from_folder, place, record["sha256"])
-                await _from_network(place, record, target, client, emit, stall_timeout)
+                await _into_cache(place, record, target, client, emit, stall_timeout)
             except Fault as fault:
                 last = (place, fault.kind, str(fault))
                 if fault.again and attempt < retries:
@@ -160,59 +134,104 @@ async def _fetch(record: Record, cache: Path, client: Any, emit: Emit, retries: 
                 break
             else:
                 return target.as_uri()
-    raise DownloadError(record["name"], reasons)
-
-
-def _has(path: Path, sha256: str) -> bool:
-    """Whether the cache has the archive; one that was damaged since is removed, never used."""
-    if not path.is_file():
-        return False
-    if _sha256(path) == sha256:
-        return True
-    path.unlink()
-    return False
+    raise DownloadError([{"name": record["name"], "sha256": record["sha256"], "reasons": reasons}])
 
 
 def _from_folder(place: str, sha256: str) -> str:
-    path = Path(unquote(urlsplit(place).path))
-    if not path.is_file():
-        raise Fault("not-found", "no such file", again=False)
-    if (digest := _sha256(path)) != sha256:
-        raise Fault("sha256", f"sha256 is {digest}, the lock says {sha256}", again=False)
+    with _open_in_folder(place) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        raise _differs(digest, sha256)
     return place
 
 
-async def _from_network(
-    place: str, record: Record, target: Path, client: Any, emit: Emit, stall_timeout: float
-) -> None:
-    from rattler.package_streaming import download_to_writer
+def _open_in_folder(place: str) -> BufferedReader:
+    path = Path(unquote(urlsplit(place).path))
+    try:
+        if not path.is_file():
+            raise Fault("not-found", "no such file", again=False)
+        return path.open("rb")
+    except OSError as error:
+        raise Fault("refused", error.strerror or str(error), again=False) from None
 
+
+def _differs(found: str, sha256: str, *, again: bool = False) -> Fault:
+    return Fault("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
+
+
+async def _into_cache(place: str, record: Record, target: Path, client: Any, emit: Emit, stall_timeout: float) -> None:
+    if urlsplit(place).scheme not in _SCHEMES:
+        raise Fault("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):
-        if await asyncio.to_thread(_has, target, record["sha256"]):
+        if await asyncio.to_thread(has, target, record["sha256"]):
             part.unlink()  # somebody else fetched it meanwhile
             return
         try:
             writer = _Writer(file, record["name"], record.get("size"), emit)
-            task = asyncio.ensure_future(download_to_writer(client, place, writer))
-            try:
-                await _unless_stalled(task, writer, stall_timeout)
-            except asyncio.CancelledError:
-                task.cancel()
-                raise
-            except (OSError, RuntimeError) as error:
-                if writer.error is not None:
-                    raise writer.error from None  # our disk, not their network
-                raise await asyncio.to_thread(_explain, error, place) from None
-            if writer.digest.hexdigest() != record["sha256"]:
-                text = f"sha256 is {writer.digest.hexdigest()}, the lock says {record['sha256']}"
-                raise Fault("sha256", text, again=True)
+            if place.startswith("file://"):
+                await _copy(place, writer)
+            else:
+                await _transfer(place, writer, client, stall_timeout)
+                if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
+                    file.truncate(0)
+                    writer = _Writer(file, record["name"], record.get("size"), emit)
+                    await _transfer_plainly(place, writer, stall_timeout)
+            if (digest := writer.digest.hexdigest()) != record["sha256"]:
+                raise _differs(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
             with suppress(OSError):
                 target.parent.rmdir()  # only an empty one goes
-    emit("downloaded", name=record["name"], done=writer.done)
+    emit("downloaded", name=record["name"], done=writer.done, place=place)
+
+
+async def _copy(place: str, writer: _Writer) -> None:
+    """In pieces: a copy that is cancelled ends at the next one."""
+    with _open_in_folder(place) as file:
+        try:
+            while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                await asyncio.to_thread(writer.write, chunk)
+        except OSError as error:
+            if writer.error is not None:
+                raise
+            raise Fault("refused", error.strerror or str(error), again=False) from None
+
+
+async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: float) -> None:
+    from rattler.package_streaming import download_to_writer
+
+    task = asyncio.ensure_future(download_to_writer(client, place, writer))
+    try:
+        await _unless_stalled(task, writer, stall_timeout)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    except (OSError, RuntimeError) as error:
+        if writer.error is not None:
+            raise writer.error from None  # our disk, not their network
+        raise await asyncio.to_thread(_explain, error, place) from None
+
+
+def _was_unpacked(part: Path, file: BinaryIO) -> bool:
+    """Whether `x.tar.gz` arrived as `x.tar`: some servers call it `Content-Encoding: gzip`, and rattler's client obeys."""
+    file.flush()
+    with part.open("rb") as arrived:
+        return part.name.endswith((".gz.part", ".tgz.part")) and arrived.read(2) != b"\x1f\x8b"
+
+
+async def _transfer_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
+    """By Python's own client, which leaves the bytes alone. `stall_timeout` is seconds without a byte."""
+    request = urllib.request.Request(place, headers={"Accept-Encoding": "identity"})  # noqa: S310 - http(s), seen above
+    try:
+        with await asyncio.to_thread(urllib.request.urlopen, request, timeout=stall_timeout) as answer:
+            while chunk := await asyncio.to_thread(answer.read, _CHUNK):
+                await asyncio.to_thread(writer.write, chunk)
+    except (OSError, http.client.HTTPException) as error:
+        if writer.error is not None:
+            raise writer.error from None
+        raise Fault("cut", f"the transfer ended early: {error}", again=True) from None
 
 
 @asynccontextmanager
@@ -323,8 +342,3 @@ def _why_unreachable(place: str) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,152 @@
+"""The EasyBuild backend: every easyconfig of a resolved closure is one store item, built by EasyBuild from locked sources."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
+from envmgr.downloads import Fetched, Given
+from envmgr.easybuild.easyconfigs import changed_since
+from envmgr.easybuild.input import EasyBuildInput
+from envmgr.easybuild.items import closure_of, items_of, module_names
+from envmgr.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.names import Entry
+from envmgr.recipe import Recipe
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Item
+from envmgr.target import Target, read_target
+from envmgr.yamlfile import reason_of
+
+
+def faults(recipe: Recipe, site: Site) -> list[str]:
+    try:
+        wanted = EasyBuildInput.model_validate(recipe.input)
+    except ValidationError as error:
+        return _faults(error)
+    del site
+    return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
+
+
+def licences(recipe: Recipe) -> tuple[str, ...]:
+    return EasyBuildInput.model_validate(recipe.input).licences()
+
+
+def lock(
+    entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+) -> LockResult:
+    from envmgr.easybuild.locking import make_lock
+
+    if options.solver is not None:
+        raise InputError("unknown-solver", "EasyBuild resolves its easyconfigs itself: --solver is for conda entries")
+    made, notes = make_lock(entry, _input(entry, recipe), site, runner, reporter, os.environ)
+    return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes)
+
+
+def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
+    found, sha256 = read_lock(folder)
+    hint = f"run `envmgr lock {entry}` and commit the result"
+    wanted = _input(entry, recipe).digest()
+    if found.recipe != wanted:
+        raise EnvmgrError(
+            "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml",
+            context=f"recipe digest {wanted[:8]}…, lock records {found.recipe[:8]}…", hint=hint,
+        )  # fmt: skip
+    if changed := [text for item in found.items if (text := changed_since(item, site))]:
+        raise EnvmgrError(
+            "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
+        )
+    return LoadedLock(
+        entry=entry,
+        sha256=sha256,
+        identity=None,
+        packages=describe(found),
+        extensions=found.items[-1].extensions,
+        download=None,
+        installed=None,
+        data=found,
+    )
+
+
+def fetch(
+    lock: LoadedLock, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
+) -> Fetched:
+    from envmgr.easybuild.sourcing import source_files
+    from envmgr.sources import fetch_sources
+
+    files = [file for item in _data(lock).items for file in source_files(item)]
+    return fetch_sources(files, site, runner, reporter, label=str(lock.entry), given=given, dry_run=dry_run)
+
+
+def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
+    return items_of(_data(lock), site, target)
+
+
+def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:
+    found, _ = read_lock(folder)
+    wanted = _input(entry, recipe)
+    file_name = found.items[-1].easyconfig
+    if file_name != wanted.easyconfig:
+        return [f"input.easyconfig: {wanted.easyconfig}, the lock is of {file_name}"]
+    return []
+
+
+def read_packages(folder: Path) -> Mapping[str, str]:
+    try:
+        return describe(read_lock(folder)[0])
+    except EnvmgrError:
+        return {}
+
+
+def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
+    from envmgr.easybuild.build import Order, build_item
+    from envmgr.easybuild.osdeps import require_packages
+    from envmgr.easybuild.sourcing import collect_sources
+    from envmgr.easybuild.tool import ensure_easybuild, site_home
+    from envmgr.lmod import find_lmod
+
+    data, locked = _data(lock), item.data
+    assert isinstance(locked, LockedItem)
+    require_packages([locked], runner)
+    tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+    everything = items_of(data, site, read_target(site.cpu_level))
+    order = Order(
+        item=item,
+        lock=data,
+        names=module_names(everything),
+        closure=closure_of(everything, item.install),
+        sources=collect_sources(locked, site, runner, reporter, label=str(lock.entry)),
+        tool=tool,
+        lmod=find_lmod(site.lmod.dir, os.environ, runner=runner),
+        site=site,
+    )
+    facts = build_item(order, runner, reporter, jobs=jobs)
+    tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
+    return Realised(facts, {}, tools)
+
+
+def _data(lock: LoadedLock) -> EasyBuildLock:
+    assert isinstance(lock.data, EasyBuildLock)
+    return lock.data
+
+
+def _input(entry: Entry, recipe: Recipe) -> EasyBuildInput:
+    try:
+        return EasyBuildInput.model_validate(recipe.input)
+    except ValidationError as error:
+        raise InputError(
+            "recipe-invalid", f"the EasyBuild input of {entry} has faults", context=_faults(error)
+        ) from None
+
+
+def _faults(error: ValidationError) -> list[str]:
+    return [
+        f"input.{'.'.join(str(part) for part in e['loc'])}: {reason_of(dict(e))}"
+        for e in error.errors(include_url=False)
+    ]

@@ -1,0 +1,98 @@
+"""Installs made side by side: what others stand on first, within a number of cores that is shared among those under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+from envmgr.backends import Backend, LoadedLock
+from envmgr.errors import EnvmgrError
+from envmgr.realise import Ensured
+from envmgr.recipe import Recipe
+from envmgr.run import Runner
+from envmgr.store import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One install to make sure of, with what its backend needs for it; `lock` is of the entry that brought it in."""
+
+    backend: Backend
+    recipe: Recipe
+    lock: LoadedLock
+    item: Item
+
+    @property
+    def label(self) -> str:
+        """`store/<name>/<version>-<digest8>`."""
+        return self.item.install.relative
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """By label: what is there now, what failed, and what was not tried because something below it failed."""
+
+    done: Mapping[str, Ensured]
+    failed: Mapping[str, EnvmgrError]
+    left: tuple[str, ...]
+
+
+def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[[Work, int], Ensured]) -> Outcome:
+    """Call `make(work, cores)` for each, in an order in which what it needs comes first; one failure does not stop the others.
+
+    `jobs` cores are shared: whoever starts gets its part of those that are free, at least one, and keeps it to its end.
+
+    Raises:
+        KeyboardInterrupt, or whatever is no EnvmgrError: the runner is cancelled then, and every `make` has ended.
+    """
+    waiting = {w.label: w for w in work}
+    needs = {w.label: {i.relative for i in (*w.item.needs, *w.item.build_needs)} & waiting.keys() for w in work}
+    done: dict[str, Ensured] = {}
+    failed: dict[str, EnvmgrError] = {}
+    running: dict[Future[Ensured], tuple[str, int]] = {}
+    free = jobs
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        try:
+            while True:
+                ready = [w for label, w in waiting.items() if needs[label] <= done.keys()]
+                for number, each in enumerate(ready):
+                    if free < 1:
+                        break
+                    cores = max(1, free // (len(ready) - number))
+                    free -= cores
+                    del waiting[each.label]
+                    running[pool.submit(make, each, cores)] = each.label, cores
+                if not running:
+                    break
+                finished, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    label, cores = running.pop(future)
+                    free += cores
+                    try:
+                        done[label] = future.result()
+                    except EnvmgrError as error:
+                        failed[label] = error
+        except BaseException:
+            runner.cancel.set()  # Ctrl-C: every worker ends, every thread cleans up after itself
+            raise
+    return Outcome(done, failed, tuple(waiting))
+
+
+def raise_first(outcome: Outcome, entries: Mapping[str, str]) -> None:
+    """Raises the first failure, if there is one, with what else happened; `entries` are the entries of labels that have one."""
+    if not outcome.failed:
+        return
+    label, error = next(iter(outcome.failed.items()))
+
+    def name(label: str) -> str:
+        return entries.get(label, label.removeprefix("store/"))
+
+    extra = [] if error.message.startswith(name(label)) else [f"{name(label)} was not built"]
+    extra += [f"{name(other)} failed too: {e.message}" for other, e in outcome.failed.items() if other != label]
+    if outcome.left:
+        extra.append(f"not tried, because it stands on that: {', '.join(name(other) for other in outcome.left)}")
+    if built := [name(other) for other, e in outcome.done.items() if e.built]:
+        extra.append(f"built and kept for the next run: {', '.join(built)}")
+    error.context = (*error.context, *extra)
+    raise error

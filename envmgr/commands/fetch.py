@@ -1,0 +1,140 @@
+"""`envmgr fetch`: what entries are made from, into the prefix's cache; nothing is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr.commands import Context, logged
+from envmgr.commands.wanted import Wanted, load_wanted
+from envmgr.downloads import Fetched, FetchedFile, Given, read_given
+from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.realise import can_write, clean_leftovers
+
+_SHOWN = 10  # missing files that an error lists
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFiles:
+    """Files of one entry's lock: how many there are, were there before, were fetched; `bytes` is what was fetched.
+
+    `missing` is empty unless it was a dry run.
+    """
+
+    entry: str
+    files: int
+    present: int
+    fetched: int
+    bytes: int
+    missing: tuple[FetchedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    schema: ClassVar[str] = "envmgr.fetch/1"
+    entries: tuple[EntryFiles, ...]
+    dry_run: bool
+    log: str | None
+
+
+def fetch(
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    files: Sequence[Path] = (),
+    dry_run: bool = False,
+) -> FetchResult:
+    """Bring the sources and packages of the named entries, and of what they depend on, into the cache, checked.
+
+    `files` are files, or folders of files, that the administrator got by other ways; each must be one that an entry needs.
+    What cannot be had does not keep the rest from being fetched.
+
+    Raises:
+        InputError: unknown entries, `source-unexpected`; EnvmgrError: what cannot be had, and where to put it.
+    """
+    if everything:
+        names = [str(e.entry) for e in ctx.catalog.entries()]
+    if not names:
+        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
+    wanted = load_wanted(ctx, names)
+    given: dict[str, Path] = {}
+    if files or dry_run:
+        by_path = {path: read_given(path) for path in files}
+        given = {sha256: file for found in by_path.values() for sha256, file in found.items()}
+        looked = {str(w.entry): _fetch(ctx, w, given, dry_run=True) for w in wanted}
+        _refuse_unexpected(by_path, looked)
+        if dry_run:
+            return FetchResult(_entries(looked), dry_run, None)
+    can_write(ctx.site)
+    with logged(ctx, "fetch") as (inner, log):
+        clean_leftovers(ctx.prefix, inner.reporter)
+        return FetchResult(_entries(_fetch_all(inner, wanted, given)), dry_run, str(log))
+
+
+def _fetch(ctx: Context, item: Wanted, given: Given, *, dry_run: bool = False) -> Fetched:
+    return item.backend.fetch(item.lock, ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
+
+
+def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given) -> dict[str, Fetched]:
+    """All are tried; then one error tells of all that failed."""
+    done: dict[str, Fetched] = {}
+    failed: dict[str, EnvmgrError] = {}
+    for item in wanted:
+        try:
+            done[str(item.entry)] = _fetch(ctx, item, given)
+        except Interrupted:
+            raise
+        except EnvmgrError as error:
+            failed[str(item.entry)] = error
+    if failed:
+        raise _one_error(failed)
+    return done
+
+
+def _one_error(failed: Mapping[str, EnvmgrError]) -> EnvmgrError:
+    (entry, error), *others = failed.items()
+    context = [*error.context]
+    if not error.message.startswith(entry):
+        context.append(f"{entry} was not fetched")
+    for name, other in others:
+        message = other.message if other.message.startswith(name) else f"{name}: {other.message}"
+        context += ["", message, *(f"  {line}" for line in other.context)]
+    error.context = tuple(context)
+    error.hint = "\n".join(dict.fromkeys([error.hint, *(other.hint for _, other in others)]))
+    return error
+
+
+def _refuse_unexpected(by_path: Mapping[Path, Given], looked: Mapping[str, Fetched]) -> None:
+    """Raises InputError `source-unexpected` for a file that no entry needs, and for a folder without one that is needed."""
+    needed = {file.sha256 for fetched in looked.values() for file in fetched.files}
+    missing = list(dict.fromkeys((f.name, f.sha256) for fetched in looked.values() for f in fetched.missing))
+    entries = ", ".join(looked)
+    for path, found in by_path.items():
+        if needed & found.keys():
+            continue
+        same_name = [(name, sha256) for name, sha256 in missing if name in {file.name for file in found.values()}]
+        shown = same_name or missing
+        context = [f"found     {file.name}  sha256 {sha256}" for sha256, file in [*found.items()][:_SHOWN]]
+        context += [f"expected  {name}  sha256 {sha256}" for name, sha256 in shown[:_SHOWN]]
+        if len(shown) > _SHOWN:
+            context.append(f"and {len(shown) - _SHOWN} more")
+        if not missing:
+            context.append("expected  nothing: every file is in the cache")
+        what = f"no file in {path} is" if path.is_dir() else f"{path} is not"
+        raise InputError(
+            "source-unexpected",
+            f"{what} one that {entries} {'needs' if len(looked) == 1 else 'need'}",
+            context=context,
+            hint="a file of the right name with another sha256 is damaged, or another release: get it again"
+            if same_name
+            else "files are known by their sha256: name the file that is expected",
+        )
+
+
+def _entries(fetched: Mapping[str, Fetched]) -> tuple[EntryFiles, ...]:
+    return tuple(
+        EntryFiles(entry, len(f.files), f.present, f.fetched, f.bytes, f.missing) for entry, f in fetched.items()
+    )

@@ -1,0 +1,116 @@
+"""Files by their sha256: into a cache, from the first place that has them. Knows no backend.
+
+A cache is `<cache>/<sha256>/<file name>`. Whatever comes from where: only what has its sha256 gets in, and it is hashed again
+at every use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from envmgr.errors import InputError
+
+Given = Mapping[str, Path]  # sha256 -> a file that the administrator named; its own name does not matter
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """One file to have. `places` are http(s):// and file:// URLs in order of trial; `size` is bytes where it is known."""
+
+    name: str
+    sha256: str
+    places: tuple[str, ...]
+    size: int | None = None
+
+    def path(self, cache: Path) -> Path:
+        return cache / self.sha256 / self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedFile:
+    """`missing` only when it was a dry run; `size` is bytes, None for a missing file whose size nobody tells.
+
+    `places` are where a missing file will be looked for, in order.
+    """
+
+    name: str
+    sha256: str
+    state: Literal["present", "fetched", "missing"]
+    size: int | None
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What is in a cache after a fetch, in the order it was asked for, each file once."""
+
+    files: tuple[FetchedFile, ...]
+
+    @property
+    def present(self) -> int:
+        """Files that were there before, with the right sha256."""
+        return sum(f.state == "present" for f in self.files)
+
+    @property
+    def fetched(self) -> int:
+        return sum(f.state == "fetched" for f in self.files)
+
+    @property
+    def missing(self) -> tuple[FetchedFile, ...]:
+        return tuple(f for f in self.files if f.state == "missing")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that were brought into the cache by this fetch."""
+        return sum(f.size or 0 for f in self.files if f.state == "fetched")
+
+
+def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
+    """Whether a cache has the file: hashes it. One that was damaged since is removed (unless not to `mend`), never used.
+
+    Raises:
+        InputError: `file-unreadable` for a file that was put there by hand, with the wrong permissions.
+    """
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+                return True
+    except PermissionError as error:
+        raise _unreadable(path, error) from None
+    if mend:
+        path.unlink(missing_ok=True)
+    return False
+
+
+def read_given(path: Path) -> dict[str, Path]:
+    """sha256 -> file, of a file that an administrator names, or of the files that lie in a folder.
+
+    Raises:
+        InputError: `file-missing`, `file-unreadable`.
+    """
+    found: dict[str, Path] = {}
+    try:
+        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        for file in files:
+            with file.open("rb") as opened:
+                found[hashlib.file_digest(opened, "sha256").hexdigest()] = file.absolute()
+    except FileNotFoundError:
+        raise InputError("file-missing", f"the file {path} does not exist") from None
+    except PermissionError as error:
+        raise _unreadable(path, error) from None
+    return found
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        "file-unreadable",
+        f"cannot read {error.filename or path}",
+        context=str(error.strerror),
+        hint="let the site's build user read it",
+    )

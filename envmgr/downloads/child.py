@@ -1,0 +1,67 @@
+"""A worker's own side: one JSON request on stdin, JSON events on stdout, then `os._exit`.
+
+Its own process, because rattler can crash at interpreter exit after success, and because importing it costs 0.2 s. It leads
+a process group; when stdin closes (the parent died, however), it kills that group, so nothing writes on behind our back.
+The last event is `done` or `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+Request = dict[str, Any]
+
+_lock = threading.Lock()
+
+
+def emit(event: str, **fields: Any) -> None:
+    line = json.dumps({"event": event, **fields}, ensure_ascii=True) + "\n"
+    with _lock:  # callbacks come from rattler's threads
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+def serve(work: Callable[[Request], None]) -> NoReturn:
+    """Read the request, do it, tell how it ended, exit. An error's `details` are fields of its event."""
+    line = b""
+    while not line.endswith(b"\n"):
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
+            os._exit(1)
+        line += chunk
+    request = json.loads(line)
+    _die_with_parent()
+    status = 0
+    try:
+        work(request)
+        emit("done")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent gets it as an event
+        emit("error", kind=type(error).__name__, message=str(error), **getattr(error, "details", {}))
+        status = 1
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def cancel_on_sigterm() -> None:
+    """Cancel the task that calls this at SIGTERM: half a download is removed then."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def _die_with_parent() -> None:
+    """Wait for stdin's end in a thread: it comes when the parent is gone, whatever killed it."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,0 +1,83 @@
+"""Whether what is to be fetched has room, before the first byte. Runs inside a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from envmgr.files import megabytes
+
+_HEAD_TIMEOUT = 2  # seconds
+
+Record = Mapping[str, Any]
+
+
+class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
+    """What is to be fetched and unpacked does not fit."""
+
+
+async def require_space(
+    records: Sequence[Record], cache: Path, *, keep_free: int, unpacked: int = 0, keep: bool = False
+) -> None:
+    """Room for the files that are missing, and for all of them unpacked (`unpacked` times as large).
+
+    A size that is not known is asked of the first place that tells it; `keep_free` bytes stay free. With `keep`, files in
+    folders need room too: they are copied. Raises TooLarge.
+    """
+    silent: set[str] = set()  # hosts that did not answer: not asked again for every file
+
+    def told(place: str) -> int:
+        host = urlsplit(place).netloc
+        if host in silent:
+            return 0
+        try:
+            return _told_size(place)
+        except (OSError, ValueError, http.client.HTTPException):
+            silent.add(host)
+            return 0
+
+    def size_of(record: Record) -> tuple[int, bool]:
+        file = cache / record["sha256"] / record["file"]
+        if file.is_file():
+            return file.stat().st_size, True
+        places = record["places"]
+        size = record.get("size") or next((s for p in places if (s := told(p))), 0)
+        return size, not keep and bool(places) and places[0].startswith("file://") and bool(told(places[0]))
+
+    gate = asyncio.Semaphore(16)
+
+    async def one(record: Record) -> tuple[int, bool]:
+        async with gate:
+            return await asyncio.to_thread(size_of, record)
+
+    sizes = await asyncio.gather(*(one(r) for r in records))
+    download = sum(size for size, here in sizes if not here)
+    needed = download + unpacked * sum(size for size, _ in sizes)
+    free = shutil.disk_usage(cache).free
+    if needed + keep_free > free:
+        raise TooLarge(
+            f"{megabytes(needed)} are needed ({megabytes(download)} to download), {megabytes(free)} are free, "
+            f"of which policies.min_free keeps {megabytes(keep_free)}"
+        )
+
+
+def _told_size(place: str) -> int:
+    """Bytes of a file or of what a server would send; 0 where that is not told. OSError when the host does not answer."""
+    if place.startswith("file://"):
+        path = Path(unquote(urlsplit(place).path))
+        return path.stat().st_size if path.is_file() else 0
+    if not place.startswith(("http://", "https://")):
+        return 0
+    request = urllib.request.Request(place, method="HEAD")  # noqa: S310 - http(s), from the site or the lock
+    try:
+        with urllib.request.urlopen(request, timeout=_HEAD_TIMEOUT) as answer:  # noqa: S310
+            return int(answer.headers.get("Content-Length") or 0)
+    except urllib.error.HTTPError:
+        return 0  # the host answers; the download itself will say what is wrong

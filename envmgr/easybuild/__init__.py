@@ -1,0 +1,1 @@
+"""EasyBuild as a backend: its locks, its private environment, one `eb` process per store item, flat modules."""

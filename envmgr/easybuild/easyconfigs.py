@@ -1,0 +1,41 @@
+"""Where easyconfigs lie: the site's folders, then those shipped with envmgr, then EasyBuild's own. The first that has one wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from envmgr.easybuild.lock import LockedItem
+from envmgr.files import sha256_file
+from envmgr.site import Site
+
+
+def local_easyconfig(file_name: str, site: Site) -> Path | None:
+    """The easyconfig of that file name in the site's folders or the shipped one: `<folder>/<letter>/<Name>/<file name>`."""
+    for root in site.easyconfigs:
+        found = sorted(root.glob(f"[a-z0-9]/*/{_literal(file_name)}"))
+        if found:
+            return found[0]
+    return None
+
+
+def changed_since(item: LockedItem, site: Site) -> str:
+    """How an easyconfig or a patch beside it differs from what was locked; empty when all is as it was.
+
+    What comes with EasyBuild is held against the lock when it is built: it does not change by itself.
+    """
+    path = local_easyconfig(item.easyconfig, site)
+    if item.origin == "easybuild":
+        return f"{path} now comes before EasyBuild's own" if path is not None else ""
+    if path is None:
+        return f"{item.easyconfig} is gone"
+    if sha256_file(path) != item.sha256:
+        return f"{path} has changed"
+    for patch in item.patches:
+        beside = path.parent / patch.name
+        if beside.is_file() and sha256_file(beside) != patch.sha256:
+            return f"{beside} has changed"
+    return ""
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

@@ -1,0 +1,54 @@
+"""What our hooks in EasyBuild tell while it builds: the step it is at, for the bar and the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+# EasyBuild's steps, in its order, as our hooks name them.
+STEPS = (
+    "fetch", "unpack", "patch", "prepare", "configure", "build", "test", "install", "extensions", "finish", "sanity",
+    "cleanup", "module",
+)  # fmt: skip
+
+
+class Events:
+    """Follows the file that the hooks write. `done` counts steps, `detail` is the one at hand, `failed` is EasyBuild's word."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.total = len(STEPS)
+        self.done = 0
+        self.detail = ""
+        self.failed = ""
+        self._offset = 0
+
+    def read(self) -> Iterator[str]:
+        """What is new, as readable lines."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        whole, newline, _ = data.rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        for line in whole.splitlines():
+            with suppress(ValueError, KeyError):
+                yield self._take(json.loads(line))
+
+    def _take(self, event: dict[str, str]) -> str:
+        match event["event"]:
+            case "step":
+                self.detail = event["step"]
+                if event["step"] in STEPS:
+                    self.done = STEPS.index(event["step"])
+                return f"{event['step']} (log {event['log']})"
+            case "extension":
+                self.detail = f"extension {event['name']}"
+                return self.detail
+            case _:
+                self.failed = event["message"]
+                return f"failed: {event['message']}"

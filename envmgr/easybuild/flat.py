@@ -1,0 +1,159 @@
+"""Flat modules: what loading EasyBuild's own module of an item does, with all that it loads, as one list of changes.
+
+What each module does is what Lmod's `module show` reports; comparing environments would lose order, separators, and which
+change is whose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError
+from envmgr.lmod import Lmod
+from envmgr.manifest import InstallFacts
+from envmgr.modulespec import EnvOp
+from envmgr.store import Install, Prefix
+
+# What a module says about itself; it changes nothing of the environment.
+_TALK = frozenset({"help", "whatis", "conflict", "extensions", "family", "add_property", "remove_property", "prereq"})
+_LOADS = frozenset({"depends_on", "load", "always_load", "depends_on_any", "try_load"})
+_STATEMENT = re.compile(r"([a-z_]+)([({])(.*)[)}]", re.DOTALL)
+_START = re.compile(r"[a-z_]+[({]")
+_OF_EASYBUILD = re.compile(r"EBDEVEL\w*")  # names a file that we do not make
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One module, as Lmod shows it: in order, the modules that it loads (text) and the changes it makes."""
+
+    name: str
+    steps: tuple[str | EnvOp, ...]
+
+
+def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> InstallFacts:
+    """The facts of a finished item; `closure` are the installs that its module may load.
+
+    Raises:
+        EnvmgrError: `module-load-failed`, `module-unreadable`.
+    """
+    prefix = install.prefix
+    names = [_module(each) for each in (install, *closure)]
+    shown = {s.name: s for s in map(read_shown, _texts(lmod, prefix, names))}
+    order, ops = flatten(_module(install), shown)
+    paths = {_module(each): each.relative for each in closure}
+    loaded = [install, *(each for each in closure if _module(each) in order)]
+    python = next((each.entry.version for each in loaded if each.entry.name == "Python"), None)
+    return InstallFacts(
+        environment=ops,
+        python=".".join(python.split("-")[0].split(".")[:2]) if python else None,
+        needs=tuple(paths[name] for name in order if name in paths),
+    )
+
+
+def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[EnvOp, ...]]:
+    """The modules in the order in which loading `root` ends their work, and their changes in that order.
+
+    A module that several load does its work once, at the first load; of several values for one variable the last counts.
+    EnvmgrError `module-unreadable` for a module that is loaded and not there.
+    """
+    order: list[str] = []
+    ops: list[EnvOp] = []
+    begun: set[str] = set()
+
+    def load(name: str, by: str) -> None:
+        if name in begun:
+            return
+        begun.add(name)
+        if name not in shown:
+            raise EnvmgrError("module-unreadable", f"the module {by} loads {name}, which is not in its lock")
+        for step in shown[name].steps:
+            if isinstance(step, str):
+                load(step, name)
+            else:
+                ops.append(step)
+        order.append(name)
+
+    load(root, "envmgr")
+    last = {op.name: number for number, op in enumerate(ops) if op.kind in ("set", "unset")}
+    kept = (op for number, op in enumerate(ops) if op.kind not in ("set", "unset") or last[op.name] == number)
+    return order, tuple(op for op in kept if not _OF_EASYBUILD.fullmatch(op.name))
+
+
+def read_shown(shown: tuple[str, str]) -> Shown:
+    """One module's part of `module show`: (name, text). Values stand there unescaped, so a statement ends where a line ends
+    with its closing bracket and the next one begins one.
+
+    Raises:
+        EnvmgrError: `module-unreadable` for a statement that a flat module could not repeat.
+    """
+    name, text = shown
+    steps: list[str | EnvOp] = []
+    for statement in _statements(text):
+        match = _STATEMENT.fullmatch(statement)
+        if match is None:
+            raise _unreadable(name, statement)
+        verb, bracket, inner = match.groups()
+        if verb in _TALK:
+            continue
+        if verb in _LOADS:
+            steps += re.findall(r'"([^"]+)"', inner)
+            continue
+        op = _change(verb, bracket, inner)
+        if op is None:
+            raise _unreadable(name, statement)
+        steps.append(op)
+    return Shown(name, tuple(steps))
+
+
+def _change(verb: str, bracket: str, inner: str) -> EnvOp | None:
+    kind = {"prepend_path": "prepend", "append_path": "append"}.get(verb)
+    if kind is not None:
+        tail = r',delim="(?P<delim>[^"]+)"(?:,priority="?0"?)?' if bracket == "{" else ""
+        match = re.fullmatch(rf'"(?P<name>\w+)","(?P<value>.*)"{tail}', inner, re.DOTALL)
+        if match is None:
+            return None
+        separator = match["delim"] if tail else ":"
+        return EnvOp(kind=kind, name=match["name"], value=match["value"], separator=separator)
+    match = re.fullmatch(r'"(\w+)"(?:,"(.*)")?', inner, re.DOTALL)
+    if match is None:
+        return None
+    if verb in ("setenv", "pushenv") and match[2] is not None:
+        return EnvOp(kind="set", name=match[1], value=match[2])
+    if verb == "unsetenv":
+        return EnvOp(kind="unset", name=match[1])
+    return None
+
+
+def _statements(text: str) -> Iterator[str]:
+    pending = ""
+    for line in text.splitlines():
+        if pending and _START.match(line) and pending.endswith((")", "}")):
+            yield pending
+            pending = line
+        else:
+            pending = f"{pending}\n{line}" if pending else line
+    if pending.strip():
+        yield pending.rstrip("\n")
+
+
+def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, text) of each module, by one `module show`: a rule, the file's path, a rule, then the statements."""
+    said = lmod.show_modules(prefix.easybuild_modules, names)
+    parts = re.split(r"^-{20,}\n\s+(/.*\.lua):\n-{20,}\n", said, flags=re.MULTILINE)
+    for path, text in zip(parts[1::2], parts[2::2], strict=True):
+        relative = Path(path).relative_to(prefix.easybuild_modules)
+        yield str(relative.with_suffix("")), text
+
+
+def _module(install: Install) -> str:
+    return f"{install.entry.name}/{install.label}"
+
+
+def _unreadable(name: str, statement: str) -> EnvmgrError:
+    return EnvmgrError(
+        "module-unreadable", f"EasyBuild's module {name} does what a flat module cannot repeat", context=statement[:300],
+        hint="leave it out of the easyconfig (modaliases, modluafooter), or say it in the recipe's environment",
+    )  # fmt: skip

@@ -1,0 +1,90 @@
+"""What a recipe of the EasyBuild backend says, and the settings that follow from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from envmgr.lock import recipe_digest
+from envmgr.target import CpuLevel
+
+EASYBUILD = "5.4.1"
+"""The version that a recipe is locked with when it names none. Source: the release that all of this was tried with."""
+
+
+class EasyBuildInput(BaseModel):
+    """`input` of a recipe: the easyconfig's file name, and the configuration that matters.
+
+    `unhashed` names sources for which the easyconfig has no sha256, each with the reason why that is accepted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    easyconfig: str
+    easybuild: str = EASYBUILD
+    accept_eula: tuple[str, ...] = ()
+    rpath: bool = False
+    filter_deps: tuple[str, ...] = ()
+    unhashed: dict[str, str] = Field(default={})
+
+    @field_validator("easyconfig")
+    @classmethod
+    def _file_name(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.eb", value):
+            raise ValueError("must be the file name of an easyconfig, such as zlib-1.3.1.eb")
+        return value
+
+    @field_validator("easybuild")
+    @classmethod
+    def _version(cls, value: str) -> str:
+        if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", value):
+            raise ValueError("must be a released version, such as 5.4.1")
+        if int(value.partition(".")[0]) < 5:
+            raise ValueError("must be 5.0.0 or newer: the exit codes and hooks of older ones are not understood")
+        return value
+
+    @field_validator("accept_eula", "filter_deps")
+    @classmethod
+    def _names(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", value):
+                raise ValueError(f"`{value}` is not the name of a software")
+        return tuple(sorted(values))
+
+    @field_validator("unhashed")
+    @classmethod
+    def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
+        if empty := [name for name, why in values.items() if not why.strip()]:
+            raise ValueError(f"`{empty[0]}` needs a reason")
+        return values
+
+    def digest(self) -> str:
+        """Of what a lock answers."""
+        return recipe_digest("easybuild", self.model_dump(mode="json"))
+
+    def licences(self) -> tuple[str, ...]:
+        """The words that the site must have in `policies.licences`: one for each EULA."""
+        return tuple(eula_word(name) for name in self.accept_eula)
+
+
+def eula_word(software: str) -> str:
+    """`CUDA` -> `cuda-eula`."""
+    return f"{software.lower()}-eula"
+
+
+def configuration(rpath: bool, filter_deps: Sequence[str], cpu_level: CpuLevel) -> dict[str, object]:
+    """The settings of EasyBuild that shape an install's bytes: part of its digest, and of the command that builds it."""
+    return {"rpath": rpath, "filter-deps": list(filter_deps), "optarch": optarch(cpu_level)}
+
+
+def optarch(cpu_level: CpuLevel) -> str:
+    """EasyBuild's `--optarch` for a CPU level; by compiler, so that none takes the build host's CPU.
+
+    Source: EasyBuild's documentation, "Controlling compiler optimization flags".
+    """
+    if not cpu_level.startswith("x86-64"):
+        return "GENERIC"
+    flags = f"march={cpu_level} -mtune=generic"
+    return ";".join(f"{family}:{flags}" for family in ("GCC", "Clang", "LLVM"))

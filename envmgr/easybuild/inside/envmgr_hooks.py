@@ -1,0 +1,42 @@
+"""EasyBuild's hooks: one JSON line in `$ENVMGR_EASYBUILD_EVENTS` at the beginning of every step, and at a failure."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+
+def _tell(event, **fields):
+    path = Path(os.environ["ENVMGR_EASYBUILD_EVENTS"])
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"event": event, "time": time.time(), **fields}) + "\n")
+
+
+def _step(name):
+    def hook(block, *_args, **_more):
+        _tell("step", step=name, log=getattr(block, "logfile", None) or "")
+
+    return hook
+
+
+pre_fetch_hook = _step("fetch")
+pre_extract_hook = _step("unpack")
+pre_patch_hook = _step("patch")
+pre_prepare_hook = _step("prepare")
+pre_configure_hook = _step("configure")
+pre_build_hook = _step("build")
+pre_test_hook = _step("test")
+pre_install_hook = _step("install")
+pre_extensions_hook = _step("extensions")
+pre_postproc_hook = _step("finish")
+pre_sanitycheck_hook = _step("sanity")
+pre_cleanup_hook = _step("cleanup")
+pre_module_hook = _step("module")
+
+
+def pre_single_extension_hook(extension, *_args, **_more):
+    _tell("extension", name=f"{extension.name} {extension.version or ''}".strip())
+
+
+def fail_hook(error, *_args, **_more):
+    _tell("failed", message=str(getattr(error, "msg", error)))

@@ -1,0 +1,150 @@
+"""Resolves easyconfigs: one JSON request on stdin, one JSON answer on stdout. Runs under EasyBuild's Python.
+
+Nothing is downloaded or built. EasyBuild itself says which files each easyblock would fetch: its own step is run with a
+`obtain_file` that only notes what is asked for.
+"""
+
+import json
+import os
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
+
+
+def main():
+    request = json.loads(sys.stdin.readline())
+    answer = sys.stdout
+    with redirect_stdout(sys.stderr):
+        try:
+            result = resolve(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
+            code = getattr(error, "exit_code", None)
+            result = {
+                "error": str(getattr(error, "msg", error)),
+                "kind": type(error).__name__,
+                "code": int(code) if code is not None else None,
+            }
+    answer.write(json.dumps(result) + "\n")
+    answer.flush()
+    os._exit(0)
+
+
+def resolve(request):
+    from easybuild.framework.easyconfig.tools import det_easyconfig_paths, parse_easyconfigs
+    from easybuild.tools.modules import modules_tool
+    from easybuild.tools.options import set_up_configuration
+    from easybuild.tools.robot import resolve_dependencies
+    from easybuild.tools.version import EASYBLOCKS_VERSION, VERSION
+
+    set_up_configuration(args=request["options"], silent=True)
+    paths = det_easyconfig_paths([request["easyconfig"]])
+    parsed, _ = parse_easyconfigs([(path, False) for path in paths], validate=False)
+    ordered = resolve_dependencies(parsed, modules_tool(), retain_all_deps=True)
+    return {
+        "framework": str(VERSION),
+        "easyblocks": str(EASYBLOCKS_VERSION),
+        "items": [describe(item) for item in ordered],
+    }
+
+
+def describe(item):
+    from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
+
+    config = item["ec"]
+    sources, patches = files_of(item)
+    needed = [dep for dep in config.all_dependencies if not dep.get("external_module")]
+    external = [dep["full_mod_name"] for dep in config.all_dependencies if dep.get("external_module")]
+    build_only = {key_of(dep) for dep in needed if dep.get("build_only")}
+    return {
+        "path": item["spec"],
+        "name": config["name"],
+        "version": det_full_ec_version(config),
+        "software_version": str(config["version"]),
+        "depends": sorted({key_of(dep) for dep in needed} - build_only),
+        "build_depends": sorted(build_only),
+        "external": external,
+        "sources": sources,
+        "patches": patches,
+        "os_packages": [[dep] if isinstance(dep, str) else list(dep) for dep in config["osdependencies"]],
+        "extensions": [extension_name(e) for e in config.get_ref("exts_list") or []],
+        "instructions": config["download_instructions"] or "",
+    }
+
+
+def extension_name(extension):
+    if isinstance(extension, str):
+        return extension
+    return "/".join(str(part) for part in extension[:2])
+
+
+def key_of(dep):
+    from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
+
+    return f"{dep['name']}/{det_full_ec_version(dep)}"
+
+
+def files_of(item):
+    """The sources and patches that the easyblock's own fetch step asks for."""
+    from easybuild.framework.easyblock import get_easyblock_instance
+
+    block = get_easyblock_instance(item)
+    asked = {}
+    original = block.obtain_file
+
+    def note(filename, extension=False, urls=None, download_filename=None, git_config=None, **kwargs):
+        if filename.endswith(".patch") or filename == "checksums.json" or is_local(block, filename):
+            return original(filename, extension=extension, **{**kwargs, "no_download": True, "warning_only": True})
+        found = urls or block.cfg["source_urls"]
+        name = download_filename or filename
+        asked.setdefault(filename, {
+            "name": Path(filename).name,
+            "urls": [full_url(url, name) for url in found or ()],
+            "git": bool(git_config),
+        })  # fmt: skip
+        return f"/nowhere/{filename}"
+
+    block.obtain_file = note
+    block.fetch_step(skip_checksums=True)
+    checksums = {source["name"]: source["checksum"] for source in block.src}
+    patches = {p["name"]: (p["path"], p.get("checksum")) for p in block.patches}
+    for extension in block.exts or ():
+        if not isinstance(extension, dict):
+            continue
+        for name in extension.get("sources", ()):
+            checksums[name] = block.get_checksum_for(extension.get("checksums") or [], filename=name, index=0)
+        for number, patch in enumerate(extension.get("patches", ())):
+            found = block.get_checksum_for(extension.get("checksums") or [], filename=patch["name"], index=number + 1)
+            patches[patch["name"]] = (patch["path"], found)
+    sources = [
+        {**spec, "checksums": sha256_of(checksums.get(name), name), "folder": f"{block.name[0].lower()}/{block.name}"}
+        for name, spec in asked.items()
+    ]
+    return sources, [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
+
+
+def is_local(block, filename):
+    """A file that lies beside the easyconfig is part of it, as a patch is."""
+    return (Path(block.cfg.path).parent / filename).is_file()
+
+
+def full_url(url, name):
+    return url + name if url.endswith(("/", "=")) else f"{url}/{name}"
+
+
+def sha256_of(checksum, name):
+    """The sha256 accepted for file `name`: of one text, a typed pair, a tuple of alternatives, a dictionary by file name."""
+    if isinstance(checksum, str):
+        return [checksum.lower()] if len(checksum) == 64 else []
+    if isinstance(checksum, dict):
+        return sha256_of(checksum.get(name), name)
+    if isinstance(checksum, (list, tuple)):
+        if len(checksum) == 2 and checksum[0] in TYPES:
+            return sha256_of(checksum[1], name) if checksum[0] == "sha256" else []
+        return [digest for each in checksum for digest in sha256_of(each, name)]
+    return []
+
+
+if __name__ == "__main__":
+    main()

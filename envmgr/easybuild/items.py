@@ -1,0 +1,67 @@
+"""From a lock to the store items that it stands for: each easyconfig has a digest of all that decides its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envmgr.easybuild.input import configuration
+from envmgr.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.names import Entry
+from envmgr.site import Site
+from envmgr.store import Install, Item, Prefix, install_digest
+from envmgr.target import Target
+
+
+def items_of(lock: EasyBuildLock, site: Site, target: Target) -> tuple[Item, ...]:
+    """The items in build order. An item's digest covers the digests of what it depends on, so a change reaches all above it."""
+    settings = configuration(lock.rpath, lock.filter_deps, target.cpu_level)
+    prefix = Prefix(site.prefix)
+    installs: dict[str, Install] = {}
+    found = []
+    for item in lock.items:
+        identity = _identity(
+            lock, item, settings, {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
+        )
+        entry = Entry(item.name, item.version)
+        install = prefix.install(entry, install_digest(entry, "easybuild", identity, target, site.prefix))
+        installs[item.key] = install
+        found.append(
+            Item(
+                install, tuple(installs[d] for d in item.depends), tuple(installs[d] for d in item.build_depends), item
+            )
+        )
+    return tuple(found)
+
+
+def closure_of(items: Sequence[Item], install: Install) -> list[Install]:
+    """The installs that `install` runs with, itself left out, in build order."""
+    by_path = {item.install.relative: item for item in items}
+    reached: set[str] = set()
+    waiting = [install.relative]
+    while waiting:
+        for each in by_path[waiting.pop()].needs:
+            if each.relative not in reached:
+                reached.add(each.relative)
+                waiting.append(each.relative)
+    return [item.install for item in items if item.install.relative in reached]
+
+
+def module_names(items: Sequence[Item]) -> dict[str, str]:
+    """`name/version` -> `name/version-digest8`: EasyBuild's module of each item, and its folder in the store."""
+    return {item.data.key: f"{item.install.entry.name}/{item.install.label}" for item in items}
+
+
+def _identity(
+    lock: EasyBuildLock, item: LockedItem, settings: Mapping[str, object], depends: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "easyconfig": item.sha256,
+        "sources": [[s.name, s.sha256] for s in item.sources],
+        "patches": [[p.name, p.sha256] for p in item.patches],
+        "depends": dict(depends),
+        "framework": lock.framework,
+        "easyblocks": lock.easyblocks,
+        "configuration": dict(settings),
+    }

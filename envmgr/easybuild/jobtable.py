@@ -1,0 +1,125 @@
+"""The job table: one file under `<prefix>/var/jobs` for every build under way, so that the next run knows what a dead one left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError
+from envmgr.files import atomic_write, pretty_json
+from envmgr.store import Install
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A build under way: the process that makes `install` (its path relative to the prefix) on `host` since `started`.
+
+    `pid` is of envmgr itself, whose start in clock ticks since boot is `ticks`: a number is used again, the pair is not.
+    `work` is its private folder on that host, `slurm` the number of the Slurm job it runs in, or empty.
+    """
+
+    install: str
+    host: str
+    boot: str
+    pid: int
+    ticks: int
+    started: str
+    work: str
+    slurm: str
+
+
+@contextmanager
+def recorded(install: Install, work: Path) -> Iterator[None]:
+    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    path = row_path(install)
+    row = Job(
+        install=install.relative, host=socket.gethostname(), boot=_boot(), pid=os.getpid(), ticks=_ticks(os.getpid()) or 0,
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), work=str(work),
+        slurm=os.environ.get("SLURM_JOB_ID", ""),
+    )  # fmt: skip
+    atomic_write(path, pretty_json(asdict(row)))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def left_row(install: Install) -> Job | None:
+    """The row that an earlier build of the install left behind; None without one, or with one that cannot be read."""
+    try:
+        return Job(**json.loads(row_path(install).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def row_path(install: Install) -> Path:
+    return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
+
+
+def is_alive(job: Job) -> bool:
+    """Whether the row's process still runs on this host; False on another host, whose processes nobody here can see."""
+    return job.host == socket.gethostname() and job.boot == _boot() and _ticks(job.pid) == job.ticks
+
+
+def end_processes_in(folder: str) -> int:
+    """Kill what a dead build left running on this host: every process of ours that works below its private folder.
+
+    Returns how many there were. EnvmgrError `orphans-stay` when one does not end.
+    """
+    mine: set[int] = set()
+    for _ in range(50):
+        mine = {pid for pid in _own_processes() if _is_below(pid, folder)} - {os.getpid()}
+        if not mine:
+            break
+        for pid in mine:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    else:
+        raise EnvmgrError("orphans-stay", f"processes of a dead build do not end: {sorted(mine)}", context=folder)
+    return len(mine)
+
+
+def _own_processes() -> Iterator[int]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if entry.stat().st_uid == os.geteuid():
+                    yield int(entry.name)
+
+
+def _is_below(pid: int, folder: str) -> bool:
+    """By its working folder or by the environment that our builds have."""
+    with suppress(OSError):
+        if (Path(f"/proc/{pid}/cwd").readlink() / "x").is_relative_to(folder):
+            return True
+    with suppress(OSError):
+        return f"ENVMGR_EASYBUILD_EVENTS={folder}/".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    return False
+
+
+def _ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot. Source: proc(5), field 22 of /proc/PID/stat."""
+    try:
+        return int(
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
+        )
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _boot() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,155 @@
+"""`easybuild-lock.yml`: what an easyconfig resolved to, exactly. Data, its text, and what the text must say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import sha256_bytes
+from envmgr.yamlfile import parse_yaml, read_text, reason_of
+
+LOCK_NAME = "easybuild-lock.yml"
+_HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LockedFile(_Model):
+    """A file and its sha256 (64 hex digits)."""
+
+    name: str
+    sha256: str
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if "/" in value or value in ("", ".", ".."):
+            raise ValueError("must be a file name")
+        return value
+
+    @field_validator("sha256")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        if not _SHA256.fullmatch(value):
+            raise ValueError("must be 64 hex digits")
+        return value
+
+
+class LockedSource(LockedFile):
+    """A source. `urls` are upstream's, in order of trial; `unhashed` is why it was locked by what was downloaded."""
+
+    urls: tuple[str, ...] = ()
+    unhashed: str = ""
+
+
+class LockedItem(_Model):
+    """One easyconfig. `version` is EasyBuild's full one (with toolchain and suffix); `depends` are `name/version` of items before it that
+    it runs with, `build_depends` of those that only its build needs.
+
+    `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself. `os_packages` are lists of
+    alternatives.
+    """
+
+    name: str
+    version: str
+    easyconfig: str
+    origin: Literal["catalog", "easybuild"]
+    sha256: str
+    depends: tuple[str, ...] = ()
+    build_depends: tuple[str, ...] = ()
+    sources: tuple[LockedSource, ...] = ()
+    patches: tuple[LockedFile, ...] = ()
+    os_packages: tuple[tuple[str, ...], ...] = ()
+    extensions: tuple[str, ...] = ()
+    instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
+
+    @field_validator("name", "version")
+    @classmethod
+    def _part(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", value) or ".." in value:
+            raise ValueError(f"`{value}` cannot be a folder's name")
+        return value
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}/{self.version}"
+
+    @property
+    def folder(self) -> str:
+        """Where EasyBuild looks for its easyconfig and its sources: `z/zlib`."""
+        return f"{self.name[0].lower()}/{self.name}"
+
+
+class EasyBuildLock(_Model):
+    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input."""
+
+    version: Literal[1] = 1
+    recipe: str
+    framework: str
+    easyblocks: str
+    rpath: bool
+    filter_deps: tuple[str, ...] = ()
+    accept_eula: tuple[str, ...] = ()
+    items: tuple[LockedItem, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _closed(self) -> EasyBuildLock:
+        seen: set[str] = set()
+        for item in self.items:
+            if missing := [d for d in (*item.depends, *item.build_depends) if d not in seen]:
+                raise ValueError(f"{item.key} depends on {missing[0]}, which is not before it")
+            if item.key in seen:
+                raise ValueError(f"{item.key} is there twice")
+            seen.add(item.key)
+        return self
+
+
+def lock_text(lock: EasyBuildLock) -> str:
+    """The same lock gives the same bytes."""
+    document = lock.model_dump(mode="json", exclude_defaults=True)
+    return _HEAD + yaml.dump({"version": 1, **document}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=160)
+
+
+def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
+    """The lock beside a recipe, and the sha256 of its text.
+
+    Raises:
+        EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
+    """
+    path = folder / LOCK_NAME
+    entry = f"{folder.parent.name}/{folder.name}"
+    if not path.exists():
+        raise EnvmgrError(
+            "lock-missing", f"{entry} has no lock", context=str(path),
+            hint=f"run `envmgr lock {entry}` and commit the result",
+        )  # fmt: skip
+    text = read_text(path, what="lock")
+    try:
+        return EasyBuildLock.model_validate(parse_yaml(text, path)), sha256_bytes(text.encode())
+    except ValidationError as error:
+        lines = [f"{'.'.join(str(p) for p in e['loc'])}: {reason_of(e)}" for e in error.errors(include_url=False)]
+        raise InputError(
+            "lock-invalid", f"{path} is not a lock of EasyBuild", context=lines[:10],
+            hint=f"run `envmgr lock {entry}`",
+        ) from None  # fmt: skip
+
+
+def describe(lock: EasyBuildLock) -> Mapping[str, str]:
+    """name -> version, as diffs, generations and plans show what an entry is made of."""
+    return {item.name: item.version for item in lock.items}
+
+
+class _Dumper(yaml.SafeDumper):
+    """The pure Python emitter: libyaml's, where it is installed, may break lines elsewhere. No aliases for equal lists."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True

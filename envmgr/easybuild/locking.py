@@ -1,0 +1,69 @@
+"""`envmgr lock` of an EasyBuild entry: the closure, and one sha256 for every source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from envmgr.easybuild.input import EasyBuildInput
+from envmgr.easybuild.lock import EasyBuildLock
+from envmgr.easybuild.resolve import resolve
+from envmgr.easybuild.tool import ensure_easybuild, find_easybuild, own_home
+from envmgr.errors import EnvmgrError
+from envmgr.files import sha256_file
+from envmgr.names import Entry
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Prefix
+
+
+def make_lock(
+    entry: Entry, wanted: EasyBuildInput, site: Site, runner: Runner, reporter: Reporter, environ: Mapping[str, str]
+) -> tuple[EasyBuildLock, tuple[str, ...]]:
+    """The lock, and notes for the person: sources that were locked by what lies in a mirror.
+
+    Raises:
+        EnvmgrError: see `resolve`; `easybuild-unavailable`; `source-unhashed` for one that cannot be looked at.
+    """
+    version = wanted.easybuild
+    tool = find_easybuild(version, site, environ, runner) or ensure_easybuild(
+        version, own_home(version, environ), site, environ, runner, reporter
+    )
+
+    def choose(folder: str, name: str, accepted: Sequence[str], urls: Sequence[str]) -> str:  # noqa: ARG001 - its type
+        return _choose(entry, folder, name, accepted, site)
+
+    with reporter.stage(f"{entry} resolve"):
+        made = resolve(entry, wanted, tool, site, runner, choose=choose)
+    notes = [
+        f"{s.name} has no checksum upstream: locked by the file in a mirror ({s.unhashed})"
+        for item in made.items
+        for s in item.sources
+        if s.unhashed
+    ]
+    return made, tuple(notes)
+
+
+def _choose(entry: Entry, folder: str, name: str, accepted: Sequence[str], site: Site) -> str:
+    """Of several accepted sha256 that of a file that is here, else the first: upstream's. Without any, that of the file."""
+    cache = Prefix(site.prefix).source_cache
+    if here := [digest for digest in accepted if (cache / digest / name).is_file()]:
+        return here[0]
+    found = [sha256_file(path) for path in _in_folders(folder, name, site)]
+    if accepted:
+        return next((digest for digest in found if digest in accepted), accepted[0])
+    if found:
+        return found[0]
+    raise EnvmgrError(
+        "source-unhashed", f"{name} has no sha256, and no file of that name is here to take it from",
+        context=f"entry {entry}", hint=f"put it into a folder of sources.mirrors (site.yaml), as {folder}/{name}, after you looked at it",
+    )  # fmt: skip
+
+
+def _in_folders(folder: str, name: str, site: Site) -> Iterator[Path]:
+    for mirror in site.sources.mirrors:
+        if mirror.startswith("file://"):
+            root = Path(unquote(urlsplit(mirror).path))
+            yield from (path for path in (root / folder / name, root / name) if path.is_file())

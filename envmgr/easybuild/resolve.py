@@ -1,0 +1,163 @@
+"""From a recipe to a lock: EasyBuild resolves the easyconfig, we pick one sha256 for every file, or refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envmgr.easybuild.input import EasyBuildInput
+from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource
+from envmgr.easybuild.tool import EasyBuild
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.files import sha256_file
+from envmgr.names import Entry, nearest
+from envmgr.run import Runner
+from envmgr.site import Site
+
+Choose = Callable[[str, str, Sequence[str], Sequence[str]], str]
+"""Gets a source's folder and name, its accepted sha256 and its URLs; returns the sha256 to lock."""
+
+_TIMEOUT = 1800.0  # seconds; a closure of 130 easyconfigs takes one minute
+
+
+def resolve(
+    entry: Entry, wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner, *, choose: Choose
+) -> EasyBuildLock:
+    """The lock of an easyconfig and all that it stands on.
+
+    `choose` decides where an easyconfig accepts several sha256 of one source, and finds the one of a source that the recipe
+    accepts without any.
+
+    Raises:
+        InputError: `unknown-easyconfig`, `easyconfig-invalid`, `source-unhashed`, `external-module`, `eula-not-accepted`.
+        EnvmgrError: `unresolved-dependency`; `easybuild-failed`.
+    """
+    answer = _ask(entry, wanted, tool, site, runner)
+    items = [_item(entry, raw, wanted, tool, choose) for raw in answer["items"]]
+    return EasyBuildLock(
+        recipe=wanted.digest(), framework=answer["framework"], easyblocks=answer["easyblocks"], rpath=wanted.rpath,
+        filter_deps=wanted.filter_deps, accept_eula=wanted.accept_eula, items=tuple(items),
+    )  # fmt: skip
+
+
+def _ask(entry: Entry, wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> Mapping[str, Any]:
+    roots = [*site.easyconfigs, tool.easyconfigs]
+    with tempfile.TemporaryDirectory(prefix="envmgr-easybuild-") as scratch:
+        options = [
+            f"--robot={':'.join(str(r) for r in roots)}", f"--prefix={scratch}", f"--tmpdir={scratch}", "--ignore-osdeps",
+            "--module-naming-scheme=EasyBuildMNS", "--disable-pre-create-installdir", "--local-var-naming-check=error",
+            "--allow-use-as-root-and-accept-consequences", "--ignore-index",
+            *([f"--accept-eula-for={','.join(wanted.accept_eula)}"] if wanted.accept_eula else []),
+            *([f"--filter-deps={','.join(wanted.filter_deps)}"] if wanted.filter_deps else []),
+        ]  # fmt: skip
+        request = json.dumps({"options": options, "easyconfig": wanted.easyconfig}) + "\n"
+        done = runner.run(
+            [tool.python, "-s", "-P", tool.inside / "resolve.py"], env=tool.environment(HOME=scratch), stdin=request,
+            cwd=Path(scratch), timeout=_TIMEOUT, check=False,
+        )  # fmt: skip
+    try:
+        answer = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise EnvmgrError(
+            "easybuild-failed", f"EasyBuild {tool.version} did not resolve {wanted.easyconfig}",
+            context=done.stderr.strip().splitlines()[-12:],
+        ) from None  # fmt: skip
+    if "error" in answer:
+        raise _explain(entry, wanted, answer, done.stderr, roots)
+    return dict(answer)
+
+
+def _explain(
+    entry: Entry, wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots: Sequence[Path]
+) -> EnvmgrError:
+    text, code = str(answer["error"]).strip(), answer["code"]
+    context = [f"entry {entry}, easyconfig {wanted.easyconfig}"]
+    if "One or more files not found" in text or code == 4:
+        names = {p.name for root in roots for p in root.glob("[a-z0-9]/*/*.eb")}
+        close = nearest(wanted.easyconfig, names) or sorted(n for n in names if n.startswith(wanted.easyconfig[:4]))[:3]
+        return InputError(
+            "unknown-easyconfig", f"there is no easyconfig {wanted.easyconfig}",
+            context=[f"entry {entry}", *(f"looked in {root}" for root in roots)],
+            hint=f"did you mean {', '.join(close)}?" if close else "easyconfigs lie in <letter>/<Name>/ of those folders",
+        )  # fmt: skip
+    if "End User License Agreement" in text and (found := re.search(r"EULA\) for (\S+) is", text)):
+        return InputError(
+            "eula-not-accepted", f"{wanted.easyconfig} needs {found[1]}, whose licence agreement is not accepted",
+            context=[*context, *re.findall(r"https?://[^\s)]+", text)[:1]],
+            hint=f"read it; then add `accept_eula: [{found[1]}]` to the recipe's input, and its word to policies.licences",
+        )  # fmt: skip
+    if (
+        code == 31
+        or "Irresolvable dependencies" in text
+        or "Missing modules for dependencies" in text
+        or "robot" in text
+    ):
+        return EnvmgrError(
+            "unresolved-dependency", f"EasyBuild cannot resolve what {wanted.easyconfig} depends on",
+            context=[*context, *text.splitlines()[:12]],
+            hint="an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps",
+        )  # fmt: skip
+    return InputError(
+        "easyconfig-invalid", f"EasyBuild {wanted.easybuild} refuses {wanted.easyconfig}",
+        context=[*context, *(text or said.strip()).splitlines()[:12]],
+    )  # fmt: skip
+
+
+def _item(entry: Entry, raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choose: Choose) -> LockedItem:
+    path = Path(raw["path"])
+    if raw["external"]:
+        raise InputError(
+            "external-module", f"{path.name} depends on a module that EasyBuild does not build: {', '.join(raw['external'])}",
+            context=f"entry {entry}", hint="what an entry stands on must be in its lock: use an easyconfig for it",
+        )  # fmt: skip
+    sources = tuple(_source(entry, path, s, wanted, choose) for s in raw["sources"])
+    return LockedItem(
+        name=raw["name"],
+        version=raw["version"],
+        easyconfig=path.name,
+        origin="easybuild" if path.is_relative_to(tool.home) else "catalog",
+        sha256=sha256_file(path),
+        depends=tuple(raw["depends"]),
+        build_depends=tuple(raw["build_depends"]),
+        sources=sources,
+        patches=tuple(_patch(entry, path, p) for p in raw["patches"]),
+        os_packages=tuple(tuple(group) for group in raw["os_packages"]),
+        extensions=tuple(raw["extensions"]),
+        instructions=" ".join(raw["instructions"].split()),
+    )
+
+
+def _source(entry: Entry, path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose) -> LockedSource:
+    reason = ""
+    if not raw["checksums"]:
+        reason = wanted.unhashed.get(raw["name"], "")
+        if not reason:
+            raise InputError(
+                "source-unhashed", f"{path.name} has no sha256 for its source {raw['name']}", context=f"entry {entry}",
+                hint=f"add the checksum to the easyconfig; or accept it with a reason: input.unhashed: {{{raw['name']}: why}}",
+            )  # fmt: skip
+    folder = raw["folder"]
+    urls = () if raw["git"] else tuple(raw["urls"])
+    accepted = raw["checksums"]
+    sha256 = accepted[0] if len(accepted) == 1 else choose(folder, raw["name"], accepted, urls)
+    return LockedSource(name=raw["name"], sha256=sha256, urls=urls, unhashed=reason)
+
+
+def _patch(entry: Entry, easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:
+    path = Path(raw["path"])
+    if not path.is_file():
+        raise InputError(
+            "patch-missing", f"the patch {raw['name']} of {easyconfig.name} is not there", context=f"entry {entry}",
+            hint=f"it must lie beside the easyconfig, in {easyconfig.parent}",
+        )  # fmt: skip
+    found = sha256_file(path)
+    if raw["checksums"] and found not in raw["checksums"]:
+        raise InputError(
+            "patch-differs", f"{path} is not what {easyconfig.name} says",
+            context=[f"expected {raw['checksums'][0]}", f"found    {found}"],
+        )  # fmt: skip
+    return LockedFile(name=raw["name"], sha256=found)

@@ -1,0 +1,168 @@
+"""Sources: the files that a build starts from, by their sha256, in the prefix's cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from envmgr.downloads import Download, Fetched, Given, has
+from envmgr.downloads.client import Event, bring
+from envmgr.downloads.failures import disk_failure
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Prefix
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file a build starts from.
+
+    `sha256` is 64 hex digits; `urls` are upstream's full URLs, in order of trial; none for a vendor's installer that must be
+    downloaded by hand; `folder` is EasyBuild's own place for it (`z/zlib`), or empty. Raises ValueError for what is no file
+    name.
+    """
+
+    name: str
+    sha256: str
+    urls: tuple[str, ...]
+    folder: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise ValueError(f"{self.name}: `{self.sha256}` is not a sha256")
+        folder = PurePosixPath(self.folder)
+        if (
+            self.name in ("", ".", "..")
+            or re.search(r"[/\0]", self.name)
+            or folder.is_absolute()
+            or ".." in folder.parts
+        ):
+            raise ValueError(
+                f"`{self.folder}/{self.name}` is not the place of a source"
+            )  # it becomes a path in the cache
+
+
+def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
+    """Where the cache has the file; hashed each time, and a damaged one is removed, never used."""
+    path = _download(file, ()).path(prefix.source_cache)
+    return path if has(path, file.sha256) else None
+
+
+def source_places(file: SourceFile, site: Site) -> tuple[str, ...]:
+    """Where a source may be had, in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; then upstream."""
+    own = (f"{file.folder}/{file.name}",) if file.folder else ()
+    below = (*own, file.name, f"{file.sha256}/{file.name}")
+    mirrored = [f"{mirror}/{quote(path)}" for mirror in site.sources.mirrors for path in below]
+    return (*mirrored, *(file.urls if site.sources.upstream else ()))
+
+
+def fetch_sources(
+    files: Sequence[SourceFile],
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    label: str,
+    given: Given | None = None,
+    dry_run: bool = False,
+) -> Fetched:
+    """Bring the sources into `<prefix>/cache/sources`. `label` is the entry they are for.
+
+    Looked for in files that the administrator named (`given`, see `read_given`), the site's mirrors, upstream. What is in a
+    folder is copied: other nodes and later builds need it. A dry run hashes what is there, and changes nothing.
+
+    Raises:
+        EnvmgrError: `source-missing`, `source-differs` for all that cannot be had, when everything else is there;
+        `disk-full`, `not-writable`.
+    """
+    prefix = Prefix(site.prefix)
+    wanted = {(f.sha256, f.name): f for f in files}
+
+    def failure(event: Event, request: Mapping[str, Any]) -> EnvmgrError:
+        if event["kind"] == "DownloadError":
+            lost = [_Lost(wanted[f["sha256"], f["name"]], f["reasons"]) for f in event["failed"]]
+            return _not_had(sorted(lost, key=lambda one: one.file.name), site, prefix, label)
+        if disk := disk_failure(event, request):
+            return disk
+        lines = str(event["message"]).splitlines()
+        return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
+
+    return bring(
+        [_download(f, source_places(f, site)) for f in wanted.values()],
+        prefix.source_cache,
+        site.policies,
+        runner,
+        reporter,
+        label=label,
+        failure=failure,
+        given=given or {},
+        dry_run=dry_run,
+    )
+
+
+def _download(file: SourceFile, places: tuple[str, ...]) -> Download:
+    return Download(file.name, file.sha256, places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A source that no place gave; `reasons` is (URL, kind, text) of each place."""
+
+    file: SourceFile
+    reasons: Sequence[Sequence[str]]
+
+    @property
+    def differs(self) -> bool:
+        return any(kind == "sha256" for _, kind, _ in self.reasons)
+
+    def lines(self, site: Site) -> Iterator[str]:
+        yield f"sha256 {self.file.sha256}"
+        yield from (f"{url}: {text}" for url, _, text in self.reasons)
+        if not self.file.urls:
+            yield "no URL gives it"
+        elif not site.sources.upstream:
+            yield from (f"{url}: not asked, sources.upstream is false" for url in self.file.urls)
+
+
+def _not_had(lost: Sequence[_Lost], site: Site, prefix: Prefix, label: str) -> EnvmgrError:
+    """One error for all of them: which, where they were looked for, and exactly where to put them. Wrong content is the news."""
+    differing = [one.file.name for one in lost if one.differs]
+    names = differing or [one.file.name for one in lost]
+    verb = "is" if len(names) == 1 else "are"
+    context: list[str] = []
+    for one in lost:
+        lines = one.lines(site)
+        context += lines if len(lost) == 1 else [f"{one.file.name}:", *(f"  {line}" for line in lines)]
+    return EnvmgrError(
+        "source-differs" if differing else "source-missing",
+        f"{label}: {', '.join(names)} {verb} {'not what the lock names' if differing else 'missing'}",
+        context=context,
+        hint="\n  ".join(_what_to_do([one.file for one in lost], site, prefix, label, differs=bool(differing))),
+    )
+
+
+def _what_to_do(files: Sequence[SourceFile], site: Site, prefix: Prefix, label: str, *, differs: bool) -> Iterator[str]:
+    it = "it" if len(files) == 1 else "them"
+    if by_hand := [f.name for f in files if not f.urls]:
+        what = "the vendor's installer" if len(by_hand) == 1 else "vendors' installers"
+        rest = ", the rest on a machine that can" if len(by_hand) < len(files) else ""
+        yield f"download {', '.join(by_hand)} by hand ({what}){rest}, then"
+    elif differs:
+        yield f"what lies there is damaged or was replaced: compare {it} with upstream's; of a good copy"
+    else:
+        yield f"download {it} on a machine that can, then"
+    yield f"run `envmgr fetch {label} {' '.join(f'--file /path/to/{f.name}' for f in files)}`"
+    folder = next((m for m in site.sources.mirrors if m.startswith("file://")), None)
+    for file in files:
+        path = f"{file.folder}/{file.name}" if file.folder else file.name
+        if folder is None:
+            yield f"or put it into a folder that sources.mirrors in site.yaml names, as {path}"
+        else:
+            yield f"or put it at {unquote(urlsplit(folder).path)}/{path}"
+        yield f"or put it at {_download(file, ()).path(prefix.source_cache)}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from shlex import quote as quote_word
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -157,7 +158,7 @@ def _what_to_do(files: Sequence[SourceFile], site: Site, prefix: Prefix, label: 
         yield f"what lies there is damaged or was replaced: compare {it} with upstream's; of a good copy"
     else:
         yield f"download {it} on a machine that can, then"
-    yield f"run `envmgr fetch {label} {' '.join(f'--file /path/to/{f.name}' for f in files)}`"
+    yield f"run `envmgr fetch {label} {' '.join('--file ' + quote_word(f'/path/to/{f.name}') for f in files)}`"
     folder = next((m for m in site.sources.mirrors if m.startswith("file://")), None)
     for file in files:
         path = f"{file.folder}/{file.name}" if file.folder else file.name

@@ -18,7 +18,7 @@ from envmgr.files import remove_tree
 from tests.done import Done
 from tests.standin.channel import Channel, cached_channel
 
-pytest_plugins = ["tests.cluster.fixtures", "tests.audit_scene"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.audit_scene", "tests.eb_fixtures"]
 
 CACHE = Path(__file__).parent / ".cache"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from pathlib import Path
+from typing import Any
 
 EASYCONFIGS = Path(__file__).resolve().parents[1] / "easyconfigs"
 
@@ -35,7 +36,7 @@ def add_standins(robot: Path, sources: Path, *file_names: str) -> list[Path]:
     return written
 
 
-def read_easyconfig(path: Path) -> dict[str, object]:
+def read_easyconfig(path: Path) -> dict[str, Any]:
     """The parameters of one of our easyconfigs, with EasyBuild's constants that ours use; templates (`%(version)s`) stay."""
     constants = {
         "ARCH": platform.machine(),
@@ -46,7 +47,7 @@ def read_easyconfig(path: Path) -> dict[str, object]:
         "SOURCE_TGZ": "%(name)s-%(version)s.tgz",
         "SYSTEM": {"name": "system", "version": "system"},
     }
-    known = dict(constants)
+    known: dict[str, Any] = dict(constants)
     exec(compile(path.read_text(), path, "exec"), known)
     return {k: v for k, v in known.items() if k not in constants and not k.startswith(("__", "local_"))}
 

@@ -103,7 +103,7 @@ def sourcepath(*names: str, cache: Path = CACHE) -> Path:
     Raises:
         SourceError: no apt, no network, or this Debian has another version.
     """
-    known = {**SOURCES, **SDISTS}
+    known: dict[str, Source | Sdist] = {**SOURCES, **SDISTS}
     folder = cache / "sources"
     folder.mkdir(parents=True, exist_ok=True)
     with (cache / "sources.lock").open("w") as lock:

@@ -42,7 +42,7 @@ class Says:
         self.lines.append(f'setenv {name} "{value}"' if self.csh else f"export {name}='{value}'")
 
     def unset(self, name: str) -> None:
-        self.lines.append(f"unsetenv {name}" if self.csh else f"unset {name}")
+        self.lines.append(f"unsetenv {name}" if self.csh else f"export {name}=''")  # as newer ones do
 
     def prompt(self, modifier: str) -> None:
         name = "prompt" if self.csh else "PS1"
@@ -51,6 +51,8 @@ class Says:
 
     def own(self) -> None:
         self.export("CONDA_EXE", str(ROOT / "bin/conda"))
+        self.export("_CONDA_EXE", str(ROOT / "bin/conda"))
+        self.export("_CONDA_ROOT", str(ROOT))
         self.export("_CE_M", "")
         self.export("_CE_CONDA", "")
         self.export("CONDA_PYTHON_EXE", str(ROOT / "bin/python"))

@@ -118,7 +118,7 @@ def test_every_verb_has_a_format() -> None:
 
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
-    assert CHANGING == ["build", "copy", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback"]
+    assert CHANGING == ["build", "copy", "fetch", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback"]
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
 
@@ -134,6 +134,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     arguments = {
         "build": ["app/1.0"],
         "copy": [shipped],
+        "fetch": ["app/1.0"],
         "gc": [],
         "init": ["new"],
         "lock": ["app/1.0"],
@@ -147,7 +148,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
         ("copy", "gc", "init", "lock"), 0
     )
-    assert all(codes[verb] in (2, 3) for verb in ("build", "remove", "rollback"))
+    assert all(codes[verb] in (2, 3) for verb in ("build", "fetch", "remove", "rollback"))
     assert tree_digest(scan_tree(sandbox.root)) == before
 
 

@@ -103,7 +103,9 @@ def test_compose_module_fills_in_once() -> None:
 
 
 def test_compose_module_leaves_home_and_user_for_the_load() -> None:
-    ops = compose(environment={"set": {"A": "$HOME/$$HOME/${name}"}, "set_default": {"B": "${USER}", "C": "c"}}).environment
+    ops = compose(
+        environment={"set": {"A": "$HOME/$$HOME/${name}"}, "set_default": {"B": "${USER}", "C": "c"}}
+    ).environment
     assert ops == (
         EnvOp(kind="set", name="A", value="${HOME}/$$HOME/tool", at_load=True),
         EnvOp(kind="set-default", name="B", value="${USER}", at_load=True),

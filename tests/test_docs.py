@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from envmgr.conda.solve import CondaInput
-from envmgr.recipe import Deprecated, Environment, Recipe, Requires, SmokeTest, Software
+from envmgr.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
 from envmgr.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 
 ROOT = Path(__file__).parent.parent
@@ -91,6 +91,7 @@ def test_errors_page_is_sorted() -> None:
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
         ("recipe.md", Environment, "environment."),
+        ("recipe.md", ShellText, "environment.on_unload."),
         ("recipe.md", Requires, "requires."),
         ("recipe.md", SmokeTest, "tests[]."),
         ("recipe.md", Deprecated, "deprecated."),
@@ -125,6 +126,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "": [Software, Recipe],
                 "input.": [CondaInput],
                 "environment.": [Environment],
+                "environment.on_unload.": [ShellText],
                 "requires.": [Requires],
                 "tests[].": [SmokeTest],
                 "deprecated.": [Deprecated],

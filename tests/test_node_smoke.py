@@ -173,6 +173,59 @@ def test_each_node_tells_its_own_end(lab: Cluster) -> None:
     until(lambda: traces(lab) <= before)
 
 
+RANKS = """said=$(srun -n 2 sh -c 'echo "$SLURM_PROCID of $SLURM_NTASKS in $PWD"' | sort)
+[ "$said" = "$(printf '0 of 2 in /\\n1 of 2 in /')" ] || { echo "$said"; exit 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks(lab: Cluster) -> str:
+    """An entry whose test starts two processes by Slurm, as it was built: on the login node, in a job of its own."""
+    entry = "ranks/1.0"
+    lab.recipe(entry, ["hello-prefix"], tests=[{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": 20}])
+    assert lab.envmgr(["lock", entry]).code == 0
+    done = lab.envmgr(["build", entry, "--format", "json"])
+    assert done.code == 0, done.stderr
+    assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("passed", "")]
+    return entry
+
+
+@pytest.mark.parametrize(("way", "user"), [("slurm", "root"), ("slurm", "alice"), ("ssh", "root")])
+def test_test_that_needs_slurm_runs_within_a_job_and_without_one(lab: Cluster, ranks: str, way: str, user: str) -> None:
+    done = lab.envmgr(["test", ranks, "--nodes", "c[1-3]", "--via", way], user=user)
+    assert (done.code, text(done.stdout)[:-1]) == (0, [f"{ranks} ranks: passed on c[1-3] (T)"])
+    until(lambda: not lab.exec("login", ["squeue", "-h"]).stdout)
+
+
+def test_test_that_needs_slurm_is_skipped_where_slurm_is_not(lab: Cluster, ranks: str) -> None:
+    with without_launchers(lab, "c3"):
+        done = lab.envmgr(["test", ranks, "--nodes", "c[2-3]"])
+    assert (done.code, text(done.stdout)[:-1]) == (
+        0,
+        [f"{ranks} ranks: passed on c2 (T)", f"{ranks} ranks: skipped on c3 (no Slurm on this node)"],
+    )
+
+
+def test_wait_in_the_queue_ends_with_the_tests_own_time_and_leaves_no_job(lab: Cluster, ranks: str) -> None:
+    """At a build and on a node: where a test is not a step of a job that it has already."""
+    tests = [{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": 3}]
+    lab.recipe("ranks/2.0", ["hello-prefix"], tests=tests)
+    lab.recipe("ranks/3.0", ["hello-prefix"], tests=tests)
+    for argv in (["lock", "ranks/2.0"], ["lock", "ranks/3.0"], ["build", "ranks/3.0"]):
+        assert lab.envmgr(argv).code == 0
+    holder = lab.start("login", ["srun", "--exclusive", "-N3", "--job-name=holder", "sleep", "100"], user="alice")
+    try:
+        until(lambda: lab.exec("login", ["squeue", "-h", "-t", "R", "-n", "holder"]).stdout != "")
+        built = lab.envmgr(["build", "ranks/2.0"])
+        assert (built.code, "no end after 3 s" in built.stderr) == (3, True)
+        tested = lab.envmgr(["test", "ranks/3.0", "--nodes", "c1", "--via", "ssh"])
+        assert (tested.code, "  no end after 3 s" in tested.stdout.splitlines()) == (1, True)
+        until(lambda: lab.exec("login", ["squeue", "-h", "-o", "%j"]).stdout.split() == ["holder"])
+    finally:
+        lab.exec("login", ["scancel", "-n", "holder"])
+        holder.communicate(timeout=20)
+
+
 def test_module_that_a_node_lacks_is_a_failed_test(lab: Cluster) -> None:
     do(lab, "c2", "mount -t tmpfs tmpfs /usr/share/lmod")
     try:

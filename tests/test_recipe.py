@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.errors import InputError
-from envmgr.recipe import Environment, Recipe, Requires, ShellText, SmokeTest, Software, load_recipe, load_software, sort_key
+from envmgr.recipe import (
+    Environment,
+    Recipe,
+    Requires,
+    ShellText,
+    SmokeTest,
+    Software,
+    load_recipe,
+    load_software,
+    sort_key,
+)
 
 MINIMAL: dict[str, Any] = {"backend": "conda", "input": {}}
 
@@ -66,7 +76,7 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
         "  prepend: {PATH: ['${root}/a', '${root}/b']}\n"
         "  append: {MANPATH: [/m]}\n"
         "  set_default: {C: '${HOME}/c'}\n"
-        "  functions: {f: {bash: \"a\\nb\\n\", csh: c}}\n"
+        '  functions: {f: {bash: "a\\nb\\n", csh: c}}\n'
         "  on_unload: {bash: ' d '}\n"
         "requires: {nvidia_driver: '525.60.13', compute_capability: ['7.5', '12.0'], glibc: '2.28', cpu_level: x86-64-v3}\n"
         "tests:\n"

@@ -53,6 +53,51 @@ def test_failing_mpi_test_is_never_a_skip(sandbox: Sandbox, status: int) -> None
     assert sandbox.current() is None
 
 
+@pytest.mark.parametrize(
+    ("answers", "job", "status"), [(True, "", "passed"), (False, "", "skipped"), (False, "7", "passed")]
+)
+def test_test_that_needs_slurm_runs_in_a_job_or_where_slurm_answers(
+    sandbox: Sandbox, answers: bool, job: str, status: str
+) -> None:
+    commands = sandbox.root / "bin"
+    commands.mkdir()
+    for name, text in {"srun": 'exec "$@"', "sinfo": f"exit {int(not answers)}"}.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
+        (commands / name).chmod(0o755)
+    # A minute that has begun counts, and a test that needs no Slurm sees nothing of the job.
+    says = "echo $SLURM_OVERLAP $SLURM_OVERCOMMIT $SLURM_TIMELIMIT $SLURM_WORKING_DIR ${TMPDIR-none} $SLURM_JOB_ID"
+    ranks = f'test "$(srun sh -c "{says.replace("$", chr(92) + "$")}")" = "1 1 2 / none{" 7" if job else ""}"'
+    tests = [
+        {"name": "ranks", "run": ranks, "needs": ["slurm"], "timeout": 61},
+        {"name": "none", "run": 'test -z "$(env | grep SLURM_)"'},
+    ]
+    sandbox.recipe("app/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(commands)]}})
+    sandbox.ok("lock", "--all")
+    done = sandbox.ok("build", "app/1.0", "--format", "json", **({"SLURM_JOB_ID": job} if job else {})).data["tests"]
+    detail = "no Slurm on this node" if status == "skipped" else ""
+    assert [(t["test"], t["status"], t["detail"]) for t in done] == [("ranks", status, detail), ("none", "passed", "")]
+
+
+def test_srun_of_the_callers_path_is_found_and_a_failing_test_is_no_skip(sandbox: Sandbox) -> None:
+    """Slurm often lies in a folder of its own."""
+    commands = sandbox.root / "slurm/bin"
+    commands.mkdir(parents=True)
+    for name in ("srun", "sinfo"):
+        (commands / name).write_text("#!/bin/sh\n")
+        (commands / name).chmod(0o755)
+    sandbox.recipe("app/1.0", HELLO, tests=[{"name": "ranks", "run": "type -P srun; false", "needs": ["slurm", "mpi"]}])
+    sandbox.ok("lock", "--all")
+    hide = 'for name in srun sinfo; do file=$(PATH=/usr/bin:/bin:/usr/local/bin command -v $name) && mount --bind /dev/null "$file"; done; exec "$@"'
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    done = subprocess.run(
+        ["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", hide, "sh", *sandbox.command("build", "app/1.0")],
+        cwd=sandbox.root, env=sandbox.environ(PATH=f"{commands}:{os.environ['PATH']}"), capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert f"    {commands}/srun\n    exit status 1\n" in done.stderr
+
+
 def test_test_that_writes_into_its_install_keeps_it_from_being_published(sandbox: Sandbox) -> None:
     """Root is held back by no mode bit; anybody else's write fails by itself."""
     sandbox.recipe("bad/1.0", HELLO, tests=[{"name": "write", "run": "touch $BAD_ROOT/bin/new"}])

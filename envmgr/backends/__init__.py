@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -94,6 +94,12 @@ class Backend(Protocol):
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         """name -> `version build` of whatever lock is there, stale or not; empty without one."""
+
+    def prepare(self, lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter) -> None:
+        """Make sure, before the first of them is built here, of what the missing `items` need besides each other.
+
+        Raises EnvmgrError for what is lacking, of all of them at once.
+        """
 
     def realise(
         self, lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -114,6 +114,10 @@ def read_packages(folder: Path) -> Mapping[str, str]:
         return describe(read_lock(folder)[0].packages)
     except EnvmgrError:
         return {}
+
+
+def prepare(lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter) -> None:
+    """Packages are fetched where they are installed."""
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:

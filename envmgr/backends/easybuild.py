@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -102,6 +102,21 @@ def read_packages(folder: Path) -> Mapping[str, str]:
         return describe(read_lock(folder)[0])
     except EnvmgrError:
         return {}
+
+
+def prepare(lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter) -> None:
+    """Not as root, packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
+    from envmgr.easybuild.failures import root_refused
+    from envmgr.easybuild.osdeps import require_packages
+    from envmgr.easybuild.sourcing import collect_all
+    from envmgr.easybuild.tool import ensure_easybuild, site_home
+
+    if os.geteuid() == 0:
+        raise root_refused()
+    data, locked = _data(lock), [item.data for item in items]
+    require_packages(locked, runner)
+    collect_all(locked, site, runner, reporter, label=str(lock.entry))
+    ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:

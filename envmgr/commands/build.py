@@ -76,6 +76,9 @@ def build(
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
+        for item in wanted:
+            if item.missing:
+                item.backend.prepare(item.lock, item.missing, ctx.site, ctx.runner, inner.reporter)
         ensured = _ensure_all(inner, wanted, jobs)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from envmgr.easybuild.lock import LockedItem
@@ -17,20 +18,34 @@ def source_files(item: LockedItem) -> list[SourceFile]:
     return [SourceFile(s.name, s.sha256, s.urls, item.folder) for s in item.sources]
 
 
+def collect_all(items: Sequence[LockedItem], site: Site, runner: Runner, reporter: Reporter, *, label: str) -> None:
+    """Every source of the items into the cache; what is there costs a look only.
+
+    Raises:
+        EnvmgrError: `source-missing` and `source-differs` for all of them, with what easyconfigs say on how to get theirs.
+    """
+    cache = Prefix(site.prefix).source_cache
+    files = [(item, file) for item in items for file in source_files(item)]
+    lacking = [(item, file) for item, file in files if not (cache / file.sha256 / file.name).is_file()]
+    if not lacking:
+        return
+    try:
+        fetch_sources([file for _, file in lacking], site, runner, reporter, label=label)
+    except EnvmgrError as error:
+        if error.reference == "source-missing":
+            said = dict.fromkeys(f"{i.easyconfig} says: {i.instructions}" for i, _ in lacking if i.instructions)
+            error.context = (*error.context, *said)
+        raise
+
+
 def collect_sources(item: LockedItem, site: Site, runner: Runner, reporter: Reporter, *, label: str) -> dict[str, Path]:
     """File name -> its place in the cache, each held against the lock's sha256.
 
     Raises:
         EnvmgrError: `source-missing` and `source-differs`, with what the easyconfig says on how to get it.
     """
+    collect_all([item], site, runner, reporter, label=label)
     prefix, files = Prefix(site.prefix), source_files(item)
-    try:
-        if any(cached_source(prefix, file) is None for file in files):
-            fetch_sources(files, site, runner, reporter, label=label)
-    except EnvmgrError as error:
-        if item.instructions and error.reference == "source-missing":
-            error.context = (*error.context, f"{item.easyconfig} says: {item.instructions}")
-        raise
     found = {}
     for file in files:
         path = cached_source(prefix, file)

@@ -107,7 +107,7 @@ def _make(version: str, home: Path, environ: Mapping[str, str], runner: Runner) 
     try:
         runner.run([uv, "venv", "--quiet", "--python", sys.executable, home], env=env, timeout=_LIMIT)
         runner.run(
-            [uv, "pip", "install", "--quiet", "--python", home / "bin" / "python", f"easybuild=={version}"],
+            [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", home / "bin" / "python", f"easybuild=={version}"],
             env=env, timeout=_LIMIT,
         )  # fmt: skip
     except CommandError as error:

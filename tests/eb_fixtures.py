@@ -1,0 +1,19 @@
+"""The EasyBuild tests' fixtures, for conftest: the scene itself imports conftest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def workshop() -> Iterator[Any]:
+    """A site for EasyBuild in a folder that the build user can reach."""
+    from envmgr.files import remove_tree
+    from tests.eb_scene import make_workshop
+
+    box = make_workshop()
+    yield box
+    remove_tree(box.root)

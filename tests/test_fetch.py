@@ -408,10 +408,12 @@ def test_source_that_would_leave_the_cache_is_no_source(name: str, digest: str, 
         SourceFile(name, digest, (), folder)
 
 
-def test_given_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        read_given(tmp_path / "nothing.run")
-    assert caught.value.render() == f"error[file-missing]: the file {tmp_path}/nothing.run does not exist"
+def test_given_file_that_is_not_there_or_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "nothing.run", tmp_path / "pipe", tmp_path / "pipe/x"):
+        with pytest.raises(InputError) as caught:
+            read_given(path)
+        assert caught.value.render() == f"error[file-missing]: {path} is no file and no folder"
 
 
 # `envmgr fetch`, with packages
@@ -513,8 +515,8 @@ def test_dry_run_says_what_is_missing_and_changes_nothing(box: tuple[Sandbox, Se
 
 def test_file_at_hand_in_place_of_the_network(box: tuple[Sandbox, Server], channel: Channel) -> None:
     sandbox, server = box
-    server.faults["*"] = Fault("404")
     locked(sandbox, "other/1.0", ["shared"])
+    server.faults["*"] = Fault("404")
     shutil.copy(channel.folder / "noarch" / HELLO, sandbox.root / "from-a-stick.bin")
     shutil.copytree(channel.folder / "noarch", sandbox.root / "stick")
     sandbox.ok("fetch", "hello/1.0", "other/1.0", "--file", "from-a-stick.bin", "--file", "stick")
@@ -582,6 +584,21 @@ def test_interrupted_fetch_of_packages(box: tuple[Sandbox, Server]) -> None:
     assert parts(sandbox) == []
     assert archives(sandbox) == [HELLO]
     assert processes(sandbox) == []
+
+
+def test_site_check_tells_of_mirrors_of_sources(sandbox: Sandbox) -> None:
+    sandbox.settings["sources"] = {"mirrors": ["http://mirror.invalid/", "not-there"], "upstream": False}
+    sandbox.write_site()
+    facts = sandbox.run("site", "check", "--format", "json").data["facts"]
+    assert [f for f in facts if f["field"] == "sources"] == [
+        {
+            "field": "sources",
+            "status": "error",
+            "text": "never from upstream, mirror http://mirror.invalid, "
+            f"mirror {sandbox.root}/not-there does not exist",
+            "hint": "mount it, or take it out",
+        }
+    ]
 
 
 def test_fetch_names_something_and_holds_the_licence(box: tuple[Sandbox, Server]) -> None:

@@ -174,13 +174,12 @@ def test_modules_with_functions_pass_lmods_spider_and_other_languages(tmp_path: 
 
 
 def environment_of_anaconda() -> dict[str, Any]:
-    """Of the recipe that ships; while that has none, of the text to be put there."""
-    files = [
-        *sorted(shipped("recipes").glob("anaconda/*/recipe.yaml")),
-        Path(__file__).parent / "anaconda-environment.yaml",
+    """Of the recipes that ship, which have the same."""
+    found = [
+        yaml.safe_load(p.read_text("utf-8"))["environment"] for p in shipped("recipes").glob("anaconda/*/recipe.yaml")
     ]
-    found = [data for file in files if "environment" in (data := yaml.safe_load(file.read_text("utf-8")))]
-    environment: dict[str, Any] = found[0]["environment"]
+    assert all(each == found[0] for each in found)
+    environment: dict[str, Any] = found[0]
     return environment
 
 

@@ -220,8 +220,11 @@ def test_load_site_makes_folder_mirrors_uris_and_keeps_urls(tmp_path: Path, monk
     monkeypatch.setenv("HOME", "/home/me")
     mirrors = ["mirror/x", "/mnt/a b", "~/m", "https://mirror.example.org/x/", "file:///srv/x"]
     site = load(
-        tmp_path, channels={"conda-forge": {"url": "https://conda.anaconda.org/conda-forge/", "mirrors": mirrors}}
+        tmp_path,
+        channels={"conda-forge": {"url": "https://conda.anaconda.org/conda-forge/", "mirrors": mirrors}},
+        sources={"mirrors": mirrors},
     )
+    assert site.sources.mirrors == site.channels["conda-forge"].mirrors
     channel = site.channels["conda-forge"]
     assert channel.url == "https://conda.anaconda.org/conda-forge"
     assert channel.mirrors == (
@@ -278,6 +281,10 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "mirror-scheme": (
         {"channels": {"c": {"url": "http://x/c", "mirrors": ["/ok", "s3://x"]}}},
         ["channels.c.mirrors: `s3://x` is neither an http(s):// or file:// URL nor a folder"],
+    ),
+    "sources-mirror-scheme": (
+        {"sources": {"mirrors": ["ftp://x"]}},
+        ["sources.mirrors: `ftp://x` is neither an http(s):// or file:// URL nor a folder"],
     ),
     "mirror-empty": (
         {"channels": {"c": {"url": "http://x/c", "mirrors": [""]}}},

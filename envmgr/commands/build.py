@@ -79,20 +79,23 @@ def build(
         for item in wanted:
             if item.missing:
                 item.backend.prepare(item.lock, item.missing, ctx.site, ctx.runner, inner.reporter)
-        ensured = _ensure_all(inner, wanted, jobs)
+        ensured, made = _ensure_all(inner, wanted, jobs)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
         if not publish:
             return BuildResult(plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said)
         facts = {name: e.facts for name, e in ensured.items()}
-        published, tests = publish_wanted(inner, wanted, plan, facts, fresh=built, reason=f"build {' '.join(names)}")
+        published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=f"build {' '.join(names)}")
     return BuildResult(
         plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log), said
     )
 
 
-def _ensure_all(ctx: Context, wanted: Sequence[Wanted], jobs: int) -> dict[str, Ensured]:
-    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised."""
+def _ensure_all(ctx: Context, wanted: Sequence[Wanted], jobs: int) -> tuple[dict[str, Ensured], list[str]]:
+    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised.
+
+    Returns them by entry, and the paths of all installs that were made.
+    """
     own = {item.install.relative: Work(item.backend, item.recipe, item.lock, item.items[-1]) for item in wanted}
     missing = {w.label: w for i in wanted for w in (Work(i.backend, i.recipe, i.lock, each) for each in i.missing)}
 
@@ -103,7 +106,8 @@ def _ensure_all(ctx: Context, wanted: Sequence[Wanted], jobs: int) -> dict[str, 
 
     outcome = make_all(list(missing.values()), ctx.runner, jobs=jobs, make=make)
     raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
-    return {
+    ensured = {
         str(item.entry): outcome.done.get(item.install.relative) or make(own[item.install.relative], jobs)
         for item in wanted
     }
+    return ensured, [path for path, e in outcome.done.items() if e.built]

@@ -20,6 +20,7 @@ from envmgr.rebase import Change
 from envmgr.report import Reporter
 from envmgr.resources import shipped
 from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
+from envmgr.store import Install, Prefix
 from envmgr.target import read_target
 
 
@@ -70,12 +71,15 @@ def publish_wanted(
     fresh: Sequence[str],
     reason: str,
 ) -> tuple[Published, tuple[SmokeOutcome, ...]]:
-    """Verify, stage, test, flip. `fresh` are entries built in this run, whose manifest was just made from the tree."""
+    """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix."""
     changing = {str(s.candidate.entry): s for s in plan.to_publish}
     for item in wanted:
         step = changing.get(str(item.entry))
-        if step and step.publish in ("new", "changed") and str(item.entry) not in fresh:
-            _require_intact(item, ctx.reporter)
+        if step and step.publish in ("new", "changed"):
+            # What was made in this run had its manifest just made from the tree.
+            for install in _installs(item, facts[str(item.entry)], ctx.prefix):
+                if install.relative not in fresh:
+                    _require_intact(item, install, ctx.reporter)
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
 
@@ -103,15 +107,20 @@ def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome]) -> Check
     return check
 
 
-def _require_intact(item: Wanted, reporter: Reporter) -> None:
-    wrong = verify_install(item.install, reporter)
+def _installs(item: Wanted, facts: InstallFacts, prefix: Prefix) -> list[Install]:
+    """The entry's own, and those it runs with."""
+    return [item.install, *(prefix.install_at(path) for path in facts.needs)]
+
+
+def _require_intact(item: Wanted, install: Install, reporter: Reporter) -> None:
+    wrong = verify_install(install, reporter)
     if wrong:
         more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
         raise EnvmgrError(
             "install-differs",
-            f"{item.install.path} is not what its manifest says",
+            f"{install.path} is not what its manifest says",
             context=[*wrong[:10], *more],
-            hint=f"somebody changed it: remove {item.install.manifest.name}, then build {item.entry} again",
+            hint=f"somebody changed it: remove {install.manifest.name}, then build {item.entry} again",
         )
 
 

@@ -98,11 +98,11 @@ def read_given(path: Path) -> dict[str, Path]:
     try:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         for file in files:
+            if not file.is_file():  # not there; or a pipe, which would be waited for
+                raise InputError("file-missing", f"{path} is no file and no folder")
             with file.open("rb") as opened:
                 found[hashlib.file_digest(opened, "sha256").hexdigest()] = file.absolute()
-    except FileNotFoundError:
-        raise InputError("file-missing", f"the file {path} does not exist") from None
-    except PermissionError as error:
+    except OSError as error:
         raise _unreadable(path, error) from None
     return found
 

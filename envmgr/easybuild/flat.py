@@ -78,8 +78,29 @@ def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[Env
 
     load(root, "envmgr")
     last = {op.name: number for number, op in enumerate(ops) if op.kind in ("set", "unset")}
-    kept = (op for number, op in enumerate(ops) if op.kind not in ("set", "unset") or last[op.name] == number)
-    return order, tuple(op for op in kept if not _OF_EASYBUILD.fullmatch(op.name))
+    kept = [op for number, op in enumerate(ops) if op.kind not in ("set", "unset") or last[op.name] == number]
+    return order, tuple(_joined([op for op in kept if not _OF_EASYBUILD.fullmatch(op.name)], frozenset(last)))
+
+
+def _joined(ops: Sequence[EnvOp], replaced: frozenset[str]) -> Iterator[EnvOp]:
+    """Elements for one list in one change: Lmod reads a module with 30 of them twice as fast as one with 30 changes.
+
+    What lists come to is the same, as changes of other variables stand between them. `replaced` are also given a value.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for op in ops:
+        if _is_list(op, replaced):
+            groups.setdefault((op.kind, op.name), []).append(op.value)
+    for op in ops:
+        if not _is_list(op, replaced):
+            yield op
+        elif values := groups.pop((op.kind, op.name), None):
+            elements = [e for value in (reversed(values) if op.kind == "prepend" else values) for e in value.split(":")]
+            yield op.model_copy(update={"value": ":".join(dict.fromkeys(elements))})
+
+
+def _is_list(op: EnvOp, replaced: frozenset[str]) -> bool:
+    return op.kind in ("prepend", "append") and op.separator == ":" and op.name not in replaced
 
 
 def read_shown(shown: tuple[str, str]) -> Shown:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks import audit, install, modules, startup
+from benchmarks import audit, easybuild, install, modules, startup
 from tests.standin.channel import cached_channel
 from tests.standin.server import serve
 
@@ -24,6 +24,7 @@ def main() -> int:
             "install": lambda: install.claims(server.url, runs),
             "modules": modules.claims,
             "audit": lambda: audit.claims(runs),
+            "easybuild": lambda: easybuild.claims(runs),
         }
         for measure in (measures[name] for name in named or measures):
             for claim in measure():

@@ -1,1 +1,219 @@
-"""EntriesByEasyBuild"""
+"""The EasyBuild backend beside EasyBuild itself: building Python, finding nothing to do, and loading what was built.
+
+Bare `eb` has the same version, configuration, environment, user, cores and sources; it installs under its own prefix, with its
+own naming scheme and without our hooks. What is ours besides: checks of sources, the manifest, the flat module, smoke tests,
+the generation with its spider cache.
+
+The chain is a closure of EasyBuild's own modules, ten levels of three, in a tree of 300 other modules, as EasyBuild sites have
+it: no system cache. It is read over NFS, as nodes do, or from this machine's disk. The flat module is what `envmgr` makes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.measure import Claim, alternate, seconds
+from envmgr.easybuild.flat import flatten, read_shown
+from envmgr.easybuild.input import EASYBUILD, configuration
+from envmgr.easybuild.tool import EasyBuild
+from envmgr.files import remove_tree
+from envmgr.lmod import Lmod, find_lmod
+from envmgr.modulefiles import ModulePolicies, render_tree
+from envmgr.modulespec import ModuleSpec
+from envmgr.resources import shipped
+from tests.cluster import Cluster
+from tests.cluster.needs import reason_to_skip
+from tests.cluster.site import PREFIX
+from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
+
+CORES = 2
+DEPTH, WIDTH, OTHERS = 10, 3, 300
+_LISTS = (
+    ("CMAKE_PREFIX_PATH", ""),
+    ("CPATH", "include"),
+    ("LD_LIBRARY_PATH", "lib"),
+    ("LIBRARY_PATH", "lib"),
+    ("PATH", "bin"),
+)
+
+
+def claims(runs: int) -> list[Claim]:
+    box = make_workshop()
+    try:
+        return [*_builds(box, max(1, runs // 5)), *_nothing(box, runs), *_loads(runs)]
+    finally:
+        remove_tree(box.root)
+
+
+def _builds(box: Workshop, runs: int) -> list[Claim]:
+    real_sources("Python")
+    box.locked("python/3.11", "Python-3.11.2.eb")
+    box.ok("fetch", "python/3.11")
+    bare = Bare(box)
+
+    def ours() -> float:
+        for name in ("store", "generations", "easybuild/modules"):
+            remove_tree(box.prefix / name)
+        (box.prefix / "current").unlink(missing_ok=True)
+        return seconds(box.command("build", "python/3.11", "-j", str(CORES)), env=box.environ(), cwd=box.root)
+
+    def theirs() -> float:
+        remove_tree(bare.prefix)
+        return bare.build("Python-3.11.2.eb")
+
+    return [Claim("build of Python 3.11.2 / eb", *alternate(ours, theirs, runs), 1.05)]
+
+
+def _nothing(box: Workshop, runs: int) -> list[Claim]:
+    bare = Bare(box)
+    argv, env = box.command("build", "python/3.11"), box.environ()
+    ours, theirs = alternate(
+        lambda: seconds(argv, env=env, cwd=box.root), lambda: bare.build("Python-3.11.2.eb"), runs * 2
+    )
+    return [
+        Claim("build with nothing to do / eb", ours, theirs, 1 / 3),
+        Claim("build with nothing to do", ours, None, 0.3),
+    ]
+
+
+class Bare:
+    """`eb` as it would be run without us."""
+
+    def __init__(self, box: Workshop) -> None:
+        self.prefix = box.root / "bare"
+        self._box = box
+        self._tool = EasyBuild(easybuild_home(), EASYBUILD, find_lmod(None, os.environ).commands / "lmod")
+
+    def build(self, easyconfig: str) -> float:
+        settings = configuration(False, (), "x86-64-v2")
+        options = [
+            f"--prefix={self.prefix}", f"--sourcepath={real_sources('Python')}", f"--buildpath={self._box.root}/build/bare",
+            f"--robot-paths={shipped('easyconfigs')}:{self._tool.easyconfigs}", f"--optarch={settings['optarch']}",
+            "--disable-rpath", f"--parallel={CORES}", "--disable-show-progress-bar", "--disable-trace", "--umask=022",
+        ]  # fmt: skip
+        if not self.prefix.exists():
+            self.prefix.mkdir()
+            self._box.give(self.prefix)
+        user = ["runuser", "-u", BUILD_USER, "--"] if AM_ROOT else []
+        argv = [*user, str(self._tool.python), "-s", "-P", "-m", "easybuild.main", easyconfig, *options]
+        return seconds(argv, env=self._tool.environment(HOME=str(self.prefix)), cwd=self.prefix)
+
+
+def _loads(runs: int) -> list[Claim]:
+    found = [_load("on this disk", runs, *each, None) for each in _on_disk()]
+    if reason := reason_to_skip():
+        print(f"--   module load over NFS: not measured: {reason}", flush=True)
+        return found
+    return [*found, *(_load("over NFS", runs, *each, 0.2) for each in _over_nfs())]
+
+
+def _load(where: str, runs: int, run: Callable[[str], float], flat: str, chain: str, limit: float | None) -> Claim:
+    run(flat), run(chain)
+    ours, theirs = alternate(lambda: run(flat), lambda: run(chain), runs * 2)
+    name = f"module load of a flat module / of EasyBuild's chain of {DEPTH * WIDTH}, {where}"
+    return Claim(
+        name, ours, theirs, limit if limit is not None else 1, "the promise is for NFS" if limit is None else ""
+    )
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="ev."))
+    try:
+        yield root
+    finally:
+        remove_tree(root)
+
+
+def _on_disk() -> Iterator[tuple[Callable[[str], float], str, str]]:
+    with _folder() as root:
+        lmod = find_lmod(None, os.environ)
+        flat, chain = _make_trees(root, root, lmod)
+
+        def run(script: str) -> float:
+            return _timed(["bash", "--noprofile", "--norc", "-c", script])
+
+        yield run, flat, chain
+
+
+def _over_nfs() -> Iterator[tuple[Callable[[str], float], str, str]]:
+    with _folder() as root:
+        cluster = Cluster(root / "lab", nodes=1, share="nfs")
+        try:
+            cluster.up()
+            flat, chain = _make_trees(cluster.host_prefix, PREFIX, find_lmod(None, os.environ))
+
+            def run(script: str) -> float:
+                done = cluster.sh("c1", f"s=$(date +%s%N); {script}; e=$(date +%s%N); echo $((e - s))", check=True)
+                return int(done.stdout.split()[-1]) / 1e9
+
+            yield run, flat, chain
+        finally:
+            cluster.down()
+
+
+def _timed(argv: list[str]) -> float:
+    return seconds(argv, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
+
+
+def _make_trees(folder: Path, seen: Path, lmod: Lmod) -> tuple[str, str]:
+    """Both trees under `folder`, which those who load see as `seen`. Returns the shell text that loads each."""
+    private = folder / "easybuild" / "modules"
+    for level in range(DEPTH):
+        for number in range(WIDTH):
+            _write_easybuilds(private, seen, level, number)
+    for number in range(OTHERS):
+        (private / f"other{number}").mkdir(parents=True)
+        (private / f"other{number}/1.0-01234567.lua").write_text('help("other")\n')
+    top = f"level{DEPTH - 1}n0/1.0-01234567"
+    names = [f"level{level}n{number}/1.0-01234567" for level in range(DEPTH) for number in range(WIDTH)]
+    shown = {}
+    for name in names:
+        text = lmod.show_modules(private, [name]).partition(":\n")[2].partition("\n")[2]
+        shown[name] = read_shown((name, text))
+    _, ops = flatten(top, shown)
+    spec = ModuleSpec(
+        name="flat", version="1.0", root=f"{seen}/store/flat/1.0", digest="0" * 64, description="flat", environment=ops
+    )
+    modules = folder / "generations/0001/modules"
+    for path, text in render_tree(
+        [spec], generation=1, policies=ModulePolicies(), templates=shipped("modulefiles")
+    ).items():
+        (modules / path).parent.mkdir(parents=True, exist_ok=True)
+        (modules / path).write_text(text)
+    spider = folder / "generations/0001/spider"
+    # The cache names the paths as those who load see them.
+    lmod.build_spider_cache(modules, spider)
+    for file in spider.iterdir():
+        if file.suffix == ".lua":
+            file.write_text(file.read_text().replace(str(folder), str(seen)))
+    (spider.parent / "lmodrc.lua").write_text(lmod.lmodrc_text(seen / "generations/0001/spider"))
+    command = lmod.commands / "lmod"
+    clean = "env -i PATH=/usr/bin:/bin HOME=/nonexistent"
+    ours = (
+        f"MODULEPATH={seen}/generations/0001/modules LMOD_RC={seen}/generations/0001/lmodrc.lua LMOD_CACHED_LOADS=yes"
+    )
+    check = "| grep -q 'level0n0'"
+    return (
+        f"{clean} {ours} {command} bash load flat/1.0 {check}",
+        f"{clean} MODULEPATH={seen}/easybuild/modules {command} bash load {top} {check}",
+    )
+
+
+def _write_easybuilds(private: Path, seen: Path, level: int, number: int) -> None:
+    name = f"level{level}n{number}"
+    root = f"{seen}/store/{name}/1.0-01234567"
+    needs = [f'depends_on("level{level - 1}n{n}/1.0-01234567")' for n in range(WIDTH)] if level else []
+    lists = [f'prepend_path("{variable}", pathJoin(root, "{part}"))' for variable, part in _LISTS]
+    stem = name.upper()
+    lines = [
+        f"help([==[\n\nDescription\n===========\n{name} for benchmarks\n]==])", f"whatis([==[Description: {name}]==])",
+        f'local root = "{root}"', f'conflict("{name}")', *needs, *lists,
+        f'setenv("EBROOT{stem}", root)', f'setenv("EBVERSION{stem}", "1.0")',
+    ]  # fmt: skip
+    (private / name).mkdir(parents=True)
+    (private / name / "1.0-01234567.lua").write_text("\n".join(lines) + "\n")

@@ -80,7 +80,7 @@ class Backend(Protocol):
     ) -> LockResult:
         """Resolve the recipe. Writes nothing into the catalog."""
 
-    def licences(self, recipe: Recipe) -> tuple[str, ...]:
+    def licences(self, recipe: Recipe, site: Site) -> tuple[str, ...]:
         """The words that the site must have in `policies.licences` before anything of it is fetched or built."""
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
@@ -95,10 +95,26 @@ class Backend(Protocol):
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         """name -> `version build` of whatever lock is there, stale or not; empty without one."""
 
-    def prepare(self, lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter) -> None:
-        """Make sure, before the first of them is built here, of what the missing `items` need besides each other.
+    def prepare(
+        self,
+        lock: LoadedLock,
+        items: Sequence[Item],
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        *,
+        elsewhere: bool = False,
+    ) -> None:
+        """Make sure, before the first of them is built, of what the missing `items` need besides each other.
 
-        Raises EnvmgrError for what is lacking, of all of them at once.
+        `elsewhere` is for items that are built on other hosts: all that comes over a network is brought under the prefix, and
+        what only concerns the host that builds is not looked at. Raises EnvmgrError for what is lacking, of all of them at once.
+        """
+
+    def pack(self, lock: LoadedLock, site: Site, folder: Path) -> Site:
+        """Copy into `folder` what `load_lock` and `realise` read besides the lock and the prefix; the site that finds it there.
+
+        The host that builds sees neither catalogs nor folders of the site that lie outside of the prefix.
         """
 
     def realise(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from envmgr.target import Target
 from envmgr.yamlfile import reason_of
 
 ANACONDA_TERMS = "anaconda-terms"
+_ANACONDAS = re.compile(
+    r"defaults$|https?://(repo\.anaconda\.com|repo\.continuum\.io)/|https?://conda\.anaconda\.org/(anaconda|main|r|msys2)(/|$)"
+)
 
 
 def faults(recipe: Recipe, site: Site) -> list[str]:
@@ -50,17 +54,11 @@ def lock(
     return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
 
 
-def licences(recipe: Recipe) -> tuple[str, ...]:
-    """Anaconda's channels come under its terms of service. Source: anaconda.com/legal."""
-    channels = [str(c) for c in recipe.input.get("channels", ())]
-    return (ANACONDA_TERMS,) if any(_is_anacondas(channel) for channel in channels) else ()
-
-
-def _is_anacondas(channel: str) -> bool:
-    place = channel.partition("://")[2] or channel
-    return place.split("/")[0] in ("defaults", "repo.anaconda.com", "repo.continuum.io") or place.startswith(
-        ("conda.anaconda.org/anaconda", "conda.anaconda.org/main")
-    )
+def licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
+    """Anaconda's own channels come under its terms of service, wherever they are mirrored. Source: anaconda.com/legal."""
+    named = [str(c) for c in recipe.input.get("channels", ())]
+    urls = [site.channels[c].url if c in site.channels else c for c in named]
+    return (ANACONDA_TERMS,) if any(_ANACONDAS.match(text) for text in (*named, *urls)) else ()
 
 
 def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
@@ -116,8 +114,16 @@ def read_packages(folder: Path) -> Mapping[str, str]:
         return {}
 
 
-def prepare(lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter) -> None:
-    """Packages are fetched where they are installed."""
+def prepare(
+    lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
+) -> None:
+    """Packages are fetched where they are installed, and beforehand for hosts that may have no network."""
+    if elsewhere and items:
+        fetch(lock, site, runner, reporter, given={})
+
+
+def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:  # noqa: ARG001 - the contract's signature
+    return site
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:

@@ -34,8 +34,11 @@ def faults(recipe: Recipe, site: Site) -> list[str]:
     return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
 
-def licences(recipe: Recipe) -> tuple[str, ...]:
-    return EasyBuildInput.model_validate(recipe.input).licences()
+def licences(recipe: Recipe, site: Site) -> tuple[str, ...]:  # noqa: ARG001 - the contract's signature
+    try:
+        return EasyBuildInput.model_validate(recipe.input).licences()
+    except ValidationError:
+        return ()  # told when the lock is read
 
 
 def lock(
@@ -104,7 +107,9 @@ def read_packages(folder: Path) -> Mapping[str, str]:
         return {}
 
 
-def prepare(lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter) -> None:
+def prepare(
+    lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
+) -> None:
     """Not as root, packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
     from envmgr.easybuild.failures import root_refused
     from envmgr.easybuild.osdeps import require_packages
@@ -114,9 +119,17 @@ def prepare(lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner,
     if os.geteuid() == 0:
         raise root_refused()
     data, locked = _data(lock), [item.data for item in items]
-    require_packages(locked, runner)
+    if not elsewhere:  # the host that builds looks for itself
+        require_packages(locked, runner)
     collect_all(locked, site, runner, reporter, label=str(lock.entry))
     ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+
+
+def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:
+    from envmgr.easybuild.easyconfigs import copy_easyconfigs
+
+    copy_easyconfigs(_data(lock).items, site, folder / "easyconfigs")
+    return site.model_copy(update={"easyconfigs": (folder / "easyconfigs",)})
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,9 @@ prefix: {prefix}
 # Your recipes, beside this file; the catalog that ships with envmgr comes after them.
 catalogs: [recipes]
 
+# Your easyconfigs (EasyBuild's files), laid out as z/zlib/zlib-1.3.1.eb; those that ship with envmgr, and EasyBuild's own, come after.
+easyconfigs: [easyconfigs]
+
 # Who owns the prefix; envmgr started as root changes to this user.
 # build_user: envmgr
 
@@ -97,7 +101,8 @@ def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -
         raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reasons) from None
     if not dry_run:
         atomic_write(target, _SITE.format(name=name, prefix=prefix))
-        (target.parent / "recipes").mkdir(exist_ok=True)
+        for own in ("recipes", "easyconfigs"):
+            (target.parent / own).mkdir(exist_ok=True)
     return InitResult(str(target), str(target.parent / "recipes"), str(prefix), dry_run)
 
 
@@ -111,6 +116,7 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_lmod(ctx),
         *_channels(site),
         *_sources(site),
+        *_easybuild(site),
         *_nodes(site),
         *_policies(site),
     )
@@ -200,6 +206,16 @@ def _channels(site: Site) -> Iterator[SiteFact]:
 def _sources(site: Site) -> Iterator[SiteFact]:
     upstream = "from upstream" if site.sources.upstream else "never from upstream"
     yield _mirrored("sources", [upstream], site.sources.mirrors)
+
+
+def _easybuild(site: Site) -> Iterator[SiteFact]:
+    for folder in site.easyconfigs[:-1]:
+        if folder.is_dir():
+            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
+            yield SiteFact("easyconfigs", "ok", f"{folder}, {count} files")
+        else:
+            yield SiteFact("easyconfigs", "error", f"{folder} does not exist", "make it, or take it out")
+    yield SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or tempfile.gettempdir()}")
 
 
 def _mirrored(field: str, parts: list[str], mirrors: Sequence[str]) -> SiteFact:

@@ -97,7 +97,7 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
 def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
     recipe, software = found.recipe(), found.software()
     backend = get_backend(recipe.backend)
-    wanted = [*([software.acknowledge] if software.acknowledge else []), *backend.licences(recipe)]
+    wanted = [*([software.acknowledge] if software.acknowledge else []), *backend.licences(recipe, ctx.site)]
     if missing := [word for word in dict.fromkeys(wanted) if word not in ctx.site.policies.licences]:
         raise EnvmgrError(
             "licence-not-acknowledged",

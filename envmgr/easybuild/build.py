@@ -104,22 +104,32 @@ def _work_folder(site: Site, install: Install) -> Path:
 def _private_folder(folder: Path) -> Iterator[None]:
     """An empty folder that nobody else can write, gone at the end. EnvmgrError `build-folder` where somebody else made it."""
     with explain_os_error(folder):
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.parent.lstat()
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.parent.is_symlink():
-            raise EnvmgrError(
-                "build-folder", f"{folder.parent} is not ours alone",
-                context="software is compiled there: whoever can write it decides what is installed",
-                hint="remove it, or name another place in site.yaml: build_dir",
-            )  # fmt: skip
-        remove_tree(folder)
-        folder.mkdir()
+        for last in (False, False, True):
+            try:
+                _make_private(folder)
+                break
+            except FileNotFoundError:  # a build beside us ended, and removed the folder that we share
+                if last:
+                    raise
     try:
         yield
     finally:
         with suppress(OSError):
             remove_tree(folder)
             folder.parent.rmdir()
+
+
+def _make_private(folder: Path) -> None:
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.parent.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.parent.is_symlink():
+        raise EnvmgrError(
+            "build-folder", f"{folder.parent} is not ours alone",
+            context="software is compiled there: whoever can write it decides what is installed",
+            hint="remove it, or name another place in site.yaml: build_dir",
+        )  # fmt: skip
+    remove_tree(folder)
+    folder.mkdir()
 
 
 def _clear(install: Install, reporter: Reporter) -> None:
@@ -156,6 +166,12 @@ def _lock_folder(install: Install) -> Path:
 def _lock_of(install: Install) -> Path:
     """EasyBuild names its lock by the install's path. Source: easybuild-framework, `create_lock`."""
     return _lock_folder(install) / (str(install.path).replace("/", "_") + ".lock")
+
+
+def _remove_lock(install: Install) -> None:
+    """EasyBuild, killed, leaves it; it was our own EasyBuild, whose processes have all ended."""
+    with suppress(OSError):
+        remove_tree(_lock_of(install))
 
 
 def _lay_out(order: Order, folder: Path, jobs: int) -> Path:
@@ -241,12 +257,15 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
         try:
             done = runner.run(argv, env=env, cwd=folder, check=False, on_tick=tick)
         except BaseException:
-            _keep_log(order, folder, None)
+            _remove_lock(install)
+            reporter.log(f"{install.entry}: EasyBuild's log is {_keep_log(order, folder, None)}")
             raise
         tick()
+    if done.returncode < 0:
+        _remove_lock(install)
     log = _keep_log(order, folder, done)
     if done.returncode != 0 or not install.path.is_dir() or not install.easybuild_module.is_file():
-        raise explain(order.locked, install, done, events.failed, folder, log)
+        raise explain(order.locked, install, done, events.failed, events.step, folder, log)
     reporter.log(f"{install.entry}: EasyBuild's log is {log}")
 
 

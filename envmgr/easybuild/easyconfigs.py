@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from envmgr.easybuild.lock import LockedItem
@@ -35,6 +37,19 @@ def changed_since(item: LockedItem, site: Site) -> str:
         if beside.is_file() and sha256_file(beside) != patch.sha256:
             return f"{beside} has changed"
     return ""
+
+
+def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:
+    """Copy the local easyconfigs of the items, with the patches beside them, into `folder` as the one that has them all."""
+    for item in items:
+        path = local_easyconfig(item.easyconfig, site)
+        if path is None:
+            continue
+        target = folder / item.folder
+        target.mkdir(parents=True, exist_ok=True)
+        for each in (path, *(path.parent / patch.name for patch in item.patches)):
+            if each.is_file():
+                shutil.copyfile(each, target / each.name)
 
 
 def _literal(name: str) -> str:

@@ -15,13 +15,16 @@ STEPS = (
 
 
 class Events:
-    """Follows the file that the hooks write. `done` counts steps, `detail` is the one at hand, `failed` is EasyBuild's word."""
+    """Follows the file that the hooks write. `done` counts steps, `detail` is what it is at, `step` the last that began,
+    `failed` EasyBuild's word.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.total = len(STEPS)
         self.done = 0
         self.detail = ""
+        self.step = ""
         self.failed = ""
         self._offset = 0
 
@@ -42,7 +45,7 @@ class Events:
     def _take(self, event: dict[str, str]) -> str:
         match event["event"]:
             case "step":
-                self.detail = event["step"]
+                self.detail = self.step = event["step"]
                 if event["step"] in STEPS:
                     self.done = STEPS.index(event["step"])
                 return f"{event['step']} (log {event['log']})"

@@ -3,110 +3,121 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from envmgr.easybuild.excerpt import meaningful, without_colour
 from envmgr.easybuild.lock import LockedItem
 from envmgr.errors import EnvmgrError
 from envmgr.run import Completed
 from envmgr.store import Install
 
-# Source: easybuild-framework 5.4, `EasyBuildExit`.
-_STEPS = {
-    10: "fetch", 11: "prepare", 12: "unpack", 13: "patch", 14: "prepare", 15: "configure", 16: "build", 17: "test",
-    18: "install", 19: "extensions", 20: "build", 21: "finish", 22: "sanity check", 23: "cleanup", 24: "module",
-    25: "permissions", 43: "unpack", 44: "patch",
-}  # fmt: skip
-_ERRORS = {4: "easyconfig-invalid", 5: "easyconfig-invalid", 6: "easyblock-missing", 7: "easyblock-missing"}
-_TAIL = 12  # lines
-_CONTEXT = 2  # lines before the first that says what is wrong
-_WRONG = re.compile(
-    r"(\berror\b|undefined reference|cannot find|No such file|not found|fatal|Traceback|\bFAIL(ED)?\b|Permission denied|Killed|"
-    r"No space left|Segmentation|\*\*\*|\bE: )", re.IGNORECASE,
-)  # fmt: skip
-_HARMLESS = re.compile(
-    r"(-Werror|no error|errors?=|\berror\.[cho]|checking for|0 errors?\b|strerror|perror|\.\.\. (yes|no|ok)$|ignored\)$)",
-    re.IGNORECASE,
+_STEP_NAMES = {"sanity": "sanity check", "finish": "post-processing"}
+_FULL = re.compile(
+    r"\[Errno (?:28|122)\]|: (?:No space left on device|Disk quota exceeded)\)?\.?$", re.MULTILINE | re.IGNORECASE
 )
-_NOISE = re.compile(r"^(==|\s*$|make(\[\d+\])?: (Entering|Leaving) directory)")
+_KILLED = re.compile(r"Killed signal terminated program|signal 9\b|^Killed$|std::bad_alloc|MemoryError", re.MULTILINE)
+_LINES = 12  # of EasyBuild's own words
+_COMMAND = re.compile(
+    r"ERROR: Shell command failed!\n\s+full command\s+->\s+(?P<command>.*?)\n\s+exit code\s+->\s+(?P<code>-?\d+)\n", re.DOTALL
+)  # fmt: skip
+_OUTPUT = re.compile(r"->\s+(\S+/run-shell-cmd-output/\S+/(?:out|err)\.txt)$", re.MULTILINE)
+_NOISE = re.compile(r"^(==|\s*$|\s*\*)")
 
 
-def explain(locked: LockedItem, install: Install, done: Completed, failed: str, folder: Path, log: str) -> EnvmgrError:
-    """The error of a build that ended with `done`; `failed` is EasyBuild's own word, `folder` its private one."""
-    text = f"{done.stdout}\n{done.stderr}\n{failed}"
+def explain(
+    locked: LockedItem, install: Install, done: Completed, failed: str, step: str, folder: Path, log: str
+) -> EnvmgrError:
+    """The error of a build that ended with `done`.
+
+    `failed` is EasyBuild's own word, `step` the last that it began, each empty where it told none; `folder` is its private one.
+    """
+    text = without_colour(f"{done.stdout}\n{done.stderr}\n{failed}")
     where = f"easyconfig {locked.easyconfig}"
-    outputs = "\n".join(
-        p.read_text(encoding="utf-8", errors="backslashreplace") for p in _outputs(folder)
-    )  # of the commands that failed
+    command = _COMMAND.search(text)
+    output = _output_of(text, folder) if command else ""
     code = done.returncode
-    if re.search(r"\[Errno 28\]|No space left on device|Errno 122|Disk quota exceeded", f"{text}\n{outputs}"):
+    if full := _FULL.search(text) or _FULL.search(output):
         return EnvmgrError(
-            "disk-full", f"no space left while {install.entry} was built", context=[where, *_spots(text + outputs)], log=log,
-            hint="free some space where it compiles (site.yaml: build_dir) and under the prefix, then run the same command again",
+            "disk-full", f"no space left while {install.entry} was built", context=[where, _line_at(full)], log=log,
+            hint="free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "
+            "then run the same command again",
         )  # fmt: skip
-    if "refuses to run" in text or ("as root" in text and "EasyBuild" in text and code == 1 and not outputs):
-        return root_refused()
+    if ended := _signal_that_ended(code, failed):
+        return EnvmgrError(
+            "worker-died", f"EasyBuild was ended by {ended} while it built {install.entry}",
+            context=[where, *([f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else [])], log=log,
+            hint="run the same command again: what was built before is kept",
+        )  # fmt: skip
     if code == 32 or "OS dependencies were not found" in text:
         return missing_packages([install.entry.name], locked.os_packages, log=log)
     if code in (22, 45) or "Sanity check failed" in text:
         return EnvmgrError(
             "sanity-check-failed", f"{install.entry} was built, but is not what its easyconfig promises",
-            context=[where, *_sanity(failed or text)], log=log,
+            context=[where, *_sanity(failed or _words(text)[-1])], log=log,
             hint="mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again",
         )  # fmt: skip
     if code == 42 or "Checksum verification" in text:
         return EnvmgrError(
-            "source-differs", f"EasyBuild refuses a source of {install.entry}", context=[where, *_words(failed or text)], log=log
+            "source-differs", f"EasyBuild refuses a source of {install.entry}",
+            context=[where, *_words(failed or text)], log=log,
+            hint="the easyconfig has another checksum than the lock: lock the entry again",
         )  # fmt: skip
     if code in (30, 41):
         return EnvmgrError(
             "source-missing", f"EasyBuild asked for a file of {install.entry} that is not in its lock",
             context=[where, *_words(failed or text)], log=log, hint="lock the entry again",
         )  # fmt: skip
-    if "End User License Agreement" in text:
+    if found := re.search(r"\(EULA\) for (\S+) is", text):
+        return eula_not_accepted(install.entry.name, found[1], context=[where], log=log)
+    if "already exists, aborting!" in text and "Lock " in text:
         return EnvmgrError(
-            "eula-not-accepted", f"{install.entry} needs a licence agreement that the recipe does not accept",
-            context=[where, *_words(failed or text)], log=log, hint=f"add accept_eula: [{locked.name}] to the recipe's input",
+            "easybuild-locked", f"EasyBuild is building {install.entry} elsewhere",
+            context=_words(failed or text), log=log, hint="wait for it, then run the same command again",
         )  # fmt: skip
-    if code in _ERRORS:
+    if code in (4, 5, 6, 7):
         return EnvmgrError(
-            _ERRORS[code], f"EasyBuild refuses {locked.easyconfig}", context=_words(failed or text), log=log
-        )  # fmt: skip
-    step = _STEPS.get(code, "")
+            "easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=_words(failed or text), log=log
+        )
     if code == 0:
         return EnvmgrError(
             "build-failed", f"EasyBuild said that {install.entry} is built, and it is not there",
             context=[where, *_words(done.stdout)], log=log,
+            hint="its easyblock or its hooks put it elsewhere: the log has all that was said",
         )  # fmt: skip
-    status = f"signal {-code}" if code < 0 else f"exit status {code}"
+    hint = "the log has all that was said; what was built before is kept for the next run"
+    if _KILLED.search(output):
+        hint = f"out of memory? Build with fewer cores (-j), or on a machine with more; {hint}"
+    at = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"
     return EnvmgrError(
-        "build-failed", f"{install.entry} did not build{f': the {step} step failed' if step else f' ({status})'}",
-        context=[where, *(meaningful(outputs) or _words(failed or text))], log=log,
-        hint="the log has all that was said; what was built before is kept for the next run",
+        "build-failed", f"{install.entry} did not build{at}",
+        context=[where, *(_told(command, output) or _words(failed or text))], log=log, hint=hint,
     )  # fmt: skip
-
-
-def meaningful(output: str) -> list[str]:
-    """The last lines of a command's output that say what is wrong, with a little before them; at most a dozen."""
-    lines = [line.rstrip() for line in output.splitlines() if not _NOISE.match(line)]
-    wrong = [n for n, line in enumerate(lines) if _WRONG.search(line) and not _HARMLESS.search(line)]
-    if not wrong:
-        return [line[:200] for line in lines[-_TAIL:]]
-    # What make says at the end is a consequence: the first complaint of the last burst is the cause.
-    first = next((n for n in wrong if n >= wrong[-1] - _TAIL), wrong[-1])
-    chosen = lines[max(0, first - _CONTEXT) : first + _TAIL - _CONTEXT]
-    return [line[:200] for line in chosen]
 
 
 def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, log: str = "") -> EnvmgrError:
     """OS packages that are not here; a group's alternatives are one need, with the names of the families of systems."""
     dnf = sorted({_named(group, dnf=True) for group in groups})
     apt = sorted({_named(group, dnf=False) for group in groups})
+    verb = "needs" if len(names) == 1 else "need"
     return EnvmgrError(
-        "os-package-missing", f"{', '.join(names)} needs packages of the operating system that are not here",
+        "os-package-missing", f"{', '.join(names)} {verb} packages of the operating system that are not here",
         context=[" or ".join(group) for group in groups], log=log,
         hint=f"dnf install {' '.join(dnf)} (Rocky, Alma, RHEL) or apt-get install {' '.join(apt)} (Debian, Ubuntu); "
         "nodes need the libraries of the same packages to run it",
+    )  # fmt: skip
+
+
+def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], log: str = "") -> EnvmgrError:
+    """`needing` is what was locked or built, `software` whose agreement it needs."""
+    from envmgr.easybuild.input import eula_word
+
+    return EnvmgrError(
+        "eula-not-accepted", f"{needing} needs {software}, whose licence agreement is not accepted",
+        context=context, log=log,
+        hint=f"read it; then add `accept_eula: [{software}]` to the recipe's input, and `{eula_word(software)}` to "
+        "policies.licences in site.yaml",
     )  # fmt: skip
 
 
@@ -124,23 +135,58 @@ def _named(group: Sequence[str], *, dnf: bool) -> str:
     return fitting[0] if fitting else (group[0] if dnf else group[-1])
 
 
-def _outputs(folder: Path) -> list[Path]:
-    """What failed commands said, oldest first. Source: easybuild-framework 5, `run_shell_cmd`."""
-    found = [*folder.rglob("run-shell-cmd-output/**/out.txt"), *folder.rglob("run-shell-cmd-output/**/err.txt")]
-    return sorted(found, key=lambda p: p.stat().st_mtime)[-2:]
+def _signal_that_ended(code: int, failed: str) -> str:
+    """The signal's name. EasyBuild catches some and exits with the number, which is also that of a step: it tells those.
+
+    Source: easybuild-framework 5, `clean_up_locks_signal_handler`.
+    """
+    if code < 0:
+        return _signal_name(-code) + (" (out of memory?)" if code == -signal.SIGKILL else "")
+    return _signal_name(code) if code in (signal.SIGABRT, signal.SIGTERM) and not failed else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _output_of(text: str, folder: Path) -> str:
+    """What the command that failed said, by the files that EasyBuild names. Source: easybuild-framework 5, `RunShellCmdError`."""
+    paths = [Path(p) for p in _OUTPUT.findall(text)]
+    if not paths:
+        found = [*folder.rglob("run-shell-cmd-output/**/out.txt"), *folder.rglob("run-shell-cmd-output/**/err.txt")]
+        paths = sorted(found, key=lambda p: p.stat().st_mtime)[-2:]
+    parts = [p.read_text(encoding="utf-8", errors="backslashreplace") for p in paths if p.is_file()]
+    return without_colour("\n".join(parts))
+
+
+def _told(command: re.Match[str] | None, output: str) -> list[str]:
+    if command is None:
+        return []
+    code = int(command["code"])
+    status = f"was ended by {_signal_name(-code)}" if code < 0 else f"failed with exit status {code}"
+    said = meaningful(output)
+    return [f"`{' '.join(command['command'].split())[:200]}` {status}{':' if said else ', and said nothing'}", *said]
 
 
 def _words(text: str) -> list[str]:
     lines = [re.sub(r"^(ERROR|== FAILED|FAILED):? ?", "", line).strip() for line in text.splitlines()]
-    return [line[:300] for line in lines if line and not _NOISE.match(line)][-_TAIL:]
+    return [line[:300] for line in lines if line and not _NOISE.match(line)][-_LINES:]
 
 
-def _spots(text: str) -> list[str]:
-    return [line.strip()[:300] for line in text.splitlines() if "No space left" in line or "quota" in line][:2]
+def _line_at(match: re.Match[str]) -> str:
+    text = match.string
+    start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+    return text[start : end if end >= 0 else len(text)].strip()[:300]
 
 
 def _sanity(text: str) -> list[str]:
-    found = re.findall(
-        r"(?:Sanity check failed: |^\s*)((?:sanity check command|no (?:file|dir)|extensions).*)", text, re.MULTILINE
-    )
-    return [line.strip()[:300] for line in found][:_TAIL] or _words(text)
+    """EasyBuild's list of what is not there; what a sanity check command said is put below it."""
+    text = text.rpartition("Sanity check failed: ")[2]
+    text = re.sub(
+        r"failed with exit code (\d+) \(output: (.*?)\s*\)(?=\n|\Z)",
+        lambda m: f"failed with exit status {m[1]}" + (f":\n{m[2].strip()}" if m[2].strip() else ""), text, flags=re.DOTALL,
+    )  # fmt: skip
+    return _words(text)

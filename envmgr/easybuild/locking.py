@@ -33,7 +33,7 @@ def make_lock(
     )
 
     def choose(folder: str, name: str, accepted: Sequence[str], urls: Sequence[str]) -> str:  # noqa: ARG001 - its type
-        return _choose(entry, folder, name, accepted, site)
+        return _choose(folder, name, accepted, site)
 
     with reporter.stage(f"{entry} resolve"):
         made = resolve(entry, wanted, tool, site, runner, choose=choose)
@@ -46,7 +46,7 @@ def make_lock(
     return made, tuple(notes)
 
 
-def _choose(entry: Entry, folder: str, name: str, accepted: Sequence[str], site: Site) -> str:
+def _choose(folder: str, name: str, accepted: Sequence[str], site: Site) -> str:
     """Of several accepted sha256 that of a file that is here, else the first: upstream's. Without any, that of the file."""
     cache = Prefix(site.prefix).source_cache
     if here := [digest for digest in accepted if (cache / digest / name).is_file()]:
@@ -58,7 +58,7 @@ def _choose(entry: Entry, folder: str, name: str, accepted: Sequence[str], site:
         return found[0]
     raise EnvmgrError(
         "source-unhashed", f"{name} has no sha256, and no file of that name is here to take it from",
-        context=f"entry {entry}", hint=f"put it into a folder of sources.mirrors (site.yaml), as {folder}/{name}, after you looked at it",
+        hint=f"put it into a folder of sources.mirrors (site.yaml), as {folder}/{name}, after you looked at it",
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envmgr.easybuild.failures import eula_not_accepted
 from envmgr.easybuild.input import EasyBuildInput
 from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource
 from envmgr.easybuild.tool import EasyBuild
@@ -36,15 +37,15 @@ def resolve(
         InputError: `unknown-easyconfig`, `easyconfig-invalid`, `source-unhashed`, `external-module`, `eula-not-accepted`.
         EnvmgrError: `unresolved-dependency`; `easybuild-failed`.
     """
-    answer = _ask(entry, wanted, tool, site, runner)
-    items = [_item(entry, raw, wanted, tool, choose) for raw in answer["items"]]
+    answer = _ask(wanted, tool, site, runner)
+    items = [_item(raw, wanted, tool, choose) for raw in answer["items"]]
     return EasyBuildLock(
         recipe=wanted.digest(), framework=answer["framework"], easyblocks=answer["easyblocks"], rpath=wanted.rpath,
         filter_deps=wanted.filter_deps, accept_eula=wanted.accept_eula, items=tuple(items),
     )  # fmt: skip
 
 
-def _ask(entry: Entry, wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> Mapping[str, Any]:
+def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> Mapping[str, Any]:
     roots = [*site.easyconfigs, tool.easyconfigs]
     with tempfile.TemporaryDirectory(prefix="envmgr-easybuild-") as scratch:
         options = [
@@ -67,28 +68,35 @@ def _ask(entry: Entry, wanted: EasyBuildInput, tool: EasyBuild, site: Site, runn
             context=done.stderr.strip().splitlines()[-12:],
         ) from None  # fmt: skip
     if "error" in answer:
-        raise _explain(entry, wanted, answer, done.stderr, roots)
+        raise _explain(wanted, answer, done.stderr, roots)
     return dict(answer)
 
 
-def _explain(
-    entry: Entry, wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots: Sequence[Path]
-) -> EnvmgrError:
+def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots: Sequence[Path]) -> EnvmgrError:
     text, code = str(answer["error"]).strip(), answer["code"]
-    context = [f"entry {entry}, easyconfig {wanted.easyconfig}"]
+    context = [f"easyconfig {wanted.easyconfig}"]
     if "One or more files not found" in text or code == 4:
         names = {p.name for root in roots for p in root.glob("[a-z0-9]/*/*.eb")}
         close = nearest(wanted.easyconfig, names) or sorted(n for n in names if n.startswith(wanted.easyconfig[:4]))[:3]
         return InputError(
             "unknown-easyconfig", f"there is no easyconfig {wanted.easyconfig}",
-            context=[f"entry {entry}", *(f"looked in {root}" for root in roots)],
+            context=[f"looked in {root}" for root in roots],
             hint=f"did you mean {', '.join(close)}?" if close else "easyconfigs lie in <letter>/<Name>/ of those folders",
         )  # fmt: skip
-    if "End User License Agreement" in text and (found := re.search(r"EULA\) for (\S+) is", text)):
+    if found := re.search(r"\(EULA\) for (\S+) is", text):
+        seen = re.findall(r"https?://[^\s)]+", text)[:1]
+        error = eula_not_accepted(wanted.easyconfig, found[1], context=[*context, *seen])
+        return InputError(error.reference, error.message, context=error.context, hint=error.hint)
+    if found := re.search(r"No file found for (?:extension )?patch (\S+)", text):
         return InputError(
-            "eula-not-accepted", f"{wanted.easyconfig} needs {found[1]}, whose licence agreement is not accepted",
-            context=[*context, *re.findall(r"https?://[^\s)]+", text)[:1]],
-            hint=f"read it; then add `accept_eula: [{found[1]}]` to the recipe's input, and its word to policies.licences",
+            "patch-missing", f"the patch {found[1]} is not there", context=context,
+            hint="a patch lies in the folder of the easyconfig that names it",
+        )  # fmt: skip
+    if "Maximum loop cnt" in text:
+        circle = list(dict.fromkeys(Path(path).name for path in re.findall(r"'spec': '([^']+)'", text)))
+        return InputError(
+            "unresolved-dependency", f"what {wanted.easyconfig} depends on goes round in a circle",
+            context=[*context, f"among {', '.join(circle)}"[:300]], hint="take one of these dependencies out",
         )  # fmt: skip
     if (
         code == 31
@@ -98,23 +106,27 @@ def _explain(
     ):
         return EnvmgrError(
             "unresolved-dependency", f"EasyBuild cannot resolve what {wanted.easyconfig} depends on",
-            context=[*context, *text.splitlines()[:12]],
+            context=[*context, *_lines(text)],
             hint="an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps",
         )  # fmt: skip
     return InputError(
         "easyconfig-invalid", f"EasyBuild {wanted.easybuild} refuses {wanted.easyconfig}",
-        context=[*context, *(text or said.strip()).splitlines()[:12]],
+        context=[*context, *_lines(text or said.strip())],
     )  # fmt: skip
 
 
-def _item(entry: Entry, raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choose: Choose) -> LockedItem:
+def _lines(text: str) -> list[str]:
+    return [line[:300] for line in text.splitlines()[:12]]
+
+
+def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choose: Choose) -> LockedItem:
     path = Path(raw["path"])
     if raw["external"]:
         raise InputError(
             "external-module", f"{path.name} depends on a module that EasyBuild does not build: {', '.join(raw['external'])}",
-            context=f"entry {entry}", hint="what an entry stands on must be in its lock: use an easyconfig for it",
+            hint="what an entry stands on must be in its lock: use an easyconfig for it",
         )  # fmt: skip
-    sources = tuple(_source(entry, path, s, wanted, choose) for s in raw["sources"])
+    sources = tuple(_source(path, s, wanted, choose) for s in raw["sources"])
     return LockedItem(
         name=raw["name"],
         version=raw["version"],
@@ -124,20 +136,20 @@ def _item(entry: Entry, raw: Mapping[str, Any], wanted: EasyBuildInput, tool: Ea
         depends=tuple(raw["depends"]),
         build_depends=tuple(raw["build_depends"]),
         sources=sources,
-        patches=tuple(_patch(entry, path, p) for p in raw["patches"]),
+        patches=tuple(_patch(path, p) for p in raw["patches"]),
         os_packages=tuple(tuple(group) for group in raw["os_packages"]),
         extensions=tuple(raw["extensions"]),
         instructions=" ".join(raw["instructions"].split()),
     )
 
 
-def _source(entry: Entry, path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose) -> LockedSource:
+def _source(path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose) -> LockedSource:
     reason = ""
     if not raw["checksums"]:
         reason = wanted.unhashed.get(raw["name"], "")
         if not reason:
             raise InputError(
-                "source-unhashed", f"{path.name} has no sha256 for its source {raw['name']}", context=f"entry {entry}",
+                "source-unhashed", f"{path.name} has no sha256 for its source {raw['name']}",
                 hint=f"add the checksum to the easyconfig; or accept it with a reason: input.unhashed: {{{raw['name']}: why}}",
             )  # fmt: skip
     folder = raw["folder"]
@@ -147,13 +159,8 @@ def _source(entry: Entry, path: Path, raw: Mapping[str, Any], wanted: EasyBuildI
     return LockedSource(name=raw["name"], sha256=sha256, urls=urls, unhashed=reason)
 
 
-def _patch(entry: Entry, easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:
+def _patch(easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:
     path = Path(raw["path"])
-    if not path.is_file():
-        raise InputError(
-            "patch-missing", f"the patch {raw['name']} of {easyconfig.name} is not there", context=f"entry {entry}",
-            hint=f"it must lie beside the easyconfig, in {easyconfig.parent}",
-        )  # fmt: skip
     found = sha256_file(path)
     if raw["checksums"] and found not in raw["checksums"]:
         raise InputError(

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
+from envmgr.nodes.jobs import JobOptions, JobSeen, end_jobs, job_facts, see_jobs, send_job
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
 from envmgr.nodes.slurm import UNCONFIGURED, asleep, node_states, slurm_here, slurm_names, states_or_reason
 
 __all__ = [
     "UNCONFIGURED",
+    "JobOptions",
+    "JobSeen",
     "NodeSets",
     "Reply",
     "Status",
     "ask_nodes",
     "asleep",
     "batch_on_nodes",
+    "end_jobs",
     "expand",
     "fold",
+    "job_facts",
     "node_states",
     "resolve_nodes",
+    "see_jobs",
+    "send_job",
     "slurm_here",
     "slurm_names",
     "states_or_reason",

@@ -30,17 +30,6 @@ _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
 _AROUND = 1 << 20  # bytes beside an answer
 _ASIDE = 30.0  # seconds that the login shell with its sbatch commands, squeue and scancel may take
-_ENDED = (
-    "COMPLETED",
-    "FAILED",
-    "CANCELLED",
-    "TIMEOUT",
-    "NODE_FAIL",
-    "BOOT_FAIL",
-    "PREEMPTED",
-    "OUT_OF_MEMORY",
-    "DEADLINE",
-)
 
 # The script sees the job's environment and nothing of ours: no variable is exported, traps are not inherited by a subshell.
 _JOB = """\
@@ -251,7 +240,7 @@ class _Jobs:
             if state in {"RUNNING", "COMPLETING"}:
                 del self._queued[job.node]
                 self._collect(job)
-            elif state.startswith(_ENDED):
+            elif state.startswith(slurm.ENDED):
                 del self._queued[job.node]
                 self._on_reply(
                     _reply(job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.told}")

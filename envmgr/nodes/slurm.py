@@ -26,6 +26,10 @@ _CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
 _GONE = re.compile(r"(down|drain|fail|error|unknown|reboot|future|perfctrs).*", re.IGNORECASE)
 _ASLEEP = re.compile(r"power.*|.*[~%!#]", re.IGNORECASE)
 _IN_USE = re.compile(r"(alloc|mix|comp|planned|reserved|maint|resv).*", re.IGNORECASE)
+ENDED = (
+    "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE", "REVOKED",
+)  # fmt: skip
+"""How the states of a job begin that has ended. Source: squeue(1), JOB STATE CODES."""
 # Reasons of a job that waits which are about others' jobs, and about how much of Slurm a user may have.
 # Source: squeue(1), JOB REASON CODES. `UnavailableNodes` are nodes that are down, and those that others have for themselves.
 _QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail).*")

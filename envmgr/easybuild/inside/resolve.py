@@ -33,11 +33,15 @@ def main():
 
 def resolve(request):
     from easybuild.framework.easyconfig.tools import det_easyconfig_paths, parse_easyconfigs
+    from easybuild.tools import filetools
     from easybuild.tools.modules import modules_tool
     from easybuild.tools.options import set_up_configuration
     from easybuild.tools.robot import resolve_dependencies
     from easybuild.tools.version import EASYBLOCKS_VERSION, VERSION
 
+    filetools.download_file = lambda *_args, **_more: (
+        None
+    )  # ConfigureMake's config.guess; easyblocks are imported later
     set_up_configuration(args=request["options"], silent=True)
     paths = det_easyconfig_paths([request["easyconfig"]])
     parsed, _ = parse_easyconfigs([(path, False) for path in paths], validate=False)

@@ -1,0 +1,8 @@
+"""Builds as Slurm jobs: one a missing item, chained, followed from here, left and found again. The counterpart of `make_all`."""
+
+from __future__ import annotations
+
+from envmgr.buildjobs.desk import BuildJob, Desk, Ticket
+from envmgr.buildjobs.watch import follow
+
+__all__ = ["BuildJob", "Desk", "Ticket", "follow"]

@@ -1,0 +1,174 @@
+"""What submitter and job tell each other: one folder a job, `<prefix>/var/jobs/slurm/<name>-<label>/`.
+
+The catalog, site.yaml and folders of easyconfigs may lie where only the submitting host sees them, so all that a job reads is
+copied here. The folder goes when its job's end has been told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from envmgr.builds import Work
+from envmgr.catalog import RECIPE_NAME
+from envmgr.errors import EnvmgrError
+from envmgr.files import atomic_write, explain_os_error, pretty_json, remove_tree
+from envmgr.recipe import Recipe
+from envmgr.site import Site
+from envmgr.store import Install
+from envmgr.target import Target, read_target
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BuildRequest(_Model):
+    """What a job gets. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter sees."""
+
+    schema_version: Literal[1] = 1
+    entry: str
+    item: str
+    recipe: Recipe
+    site: Site
+    target: Target
+    envmgr: str
+
+
+class _Remote(EnvmgrError):  # noqa: N818 - an error of any kind that was met elsewhere
+    """Its exit code is that of the error it stands for."""
+
+
+class ToldError(_Model):
+    """An error that a job met, so that it can be told as if it had happened here."""
+
+    reference: str
+    message: str
+    context: tuple[str, ...]
+    hint: str
+    log: str
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: EnvmgrError) -> ToldError:
+        return cls(
+            reference=error.reference, message=error.message, context=error.context, hint=error.hint, log=error.log,
+            exit_code=error.exit_code,
+        )  # fmt: skip
+
+    def again(self, *context: str, log: str) -> EnvmgrError:
+        """The same error, with more context; `log` is where the job spoke, for an error without a log of its own."""
+        error = _Remote(
+            self.reference, self.message, context=[*self.context, *context], hint=self.hint, log=self.log or log
+        )
+        error.exit_code = self.exit_code
+        return error
+
+
+class BuildAnswer(_Model):
+    """What a job says at its end: its tree's digest, or the error. `seconds` is wall-clock; `host` is where it ran."""
+
+    job: str
+    host: str
+    seconds: float
+    tree: str = ""
+    error: ToldError | None = None
+
+
+class JobRow(_Model):
+    """A job of the table: its number, who sent it from where and when (UTC). `told`: its end has been told to somebody."""
+
+    job: str
+    item: str
+    user: str
+    host: str
+    submitted: str
+    options: tuple[str, ...] = ()
+    told: bool = False
+
+
+_Read = TypeVar("_Read", bound=_Model)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """The files between a submitter and the job that makes `install`."""
+
+    install: Install
+
+    @property
+    def name(self) -> str:
+        return f"{self.install.entry.name}-{self.install.label}"
+
+    @property
+    def job_name(self) -> str:
+        """Of the Slurm job: the digest, of which the prefix is a part, makes it this install's alone."""
+        return f"envmgr-{self.name}"
+
+    @property
+    def path(self) -> Path:
+        return self.install.prefix.jobs / "slurm" / self.name
+
+    @property
+    def request(self) -> Path:
+        return self.path / "request.json"
+
+    def output(self, job: str) -> Path:
+        """What the job says; `%j` stands for its number in Slurm's own words."""
+        return self.install.prefix.logs / "slurm" / f"{self.name}-{job}.log"
+
+    def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str) -> None:
+        """The request and all that it speaks of; what an earlier job left there goes first."""
+        with explain_os_error(self.path):
+            remove_tree(self.path)
+            (self.path / "lock").mkdir(mode=0o700, parents=True)
+            self.path.chmod(0o700)  # a site may name a mirror with its password
+            self.output("%j").parent.mkdir(parents=True, exist_ok=True)
+            for file in sorted(recipe_folder.iterdir()):
+                if file.is_file() and file.name != RECIPE_NAME:
+                    (self.path / "lock" / file.name).write_bytes(file.read_bytes())
+            packed = work.backend.pack(work.lock, site, self.path)
+        request = BuildRequest(
+            entry=str(work.lock.entry), item=work.label, recipe=work.recipe, site=packed, target=read_target(site.cpu_level),
+            envmgr=envmgr,
+        )  # fmt: skip
+        atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))
+
+    def write_row(self, row: JobRow) -> None:
+        atomic_write(self.path / "slurm.json", pretty_json(row.model_dump(mode="json")))
+
+    def row(self) -> JobRow | None:
+        return _read(self.path / "slurm.json", JobRow)
+
+    def answer(self) -> BuildAnswer | None:
+        return _read(self.path / "answer.json", BuildAnswer)
+
+    def remove(self) -> None:
+        with explain_os_error(self.path):
+            remove_tree(self.path)
+
+
+def read_request(path: Path) -> BuildRequest:
+    """Raises EnvmgrError `job-request`."""
+    request = _read(path, BuildRequest)
+    if request is None:
+        raise EnvmgrError(
+            "job-request", f"{path} is not the request of a build job",
+            hint="is the prefix mounted on this node, and is it the same envmgr?",
+        )  # fmt: skip
+    return request
+
+
+def write_answer(request: Path, answer: BuildAnswer) -> None:
+    atomic_write(request.with_name("answer.json"), pretty_json(answer.model_dump(mode="json")))
+
+
+def _read(path: Path, model: type[_Read]) -> _Read | None:
+    """None without the file, and for one that cannot be read."""
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,153 @@
+"""Slurm jobs that go on without us: sent, looked at, ended. For builds; a job that only answers a question is batch.py's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.nodes.slurm import ENDED, UNCONFIGURED, reason
+from envmgr.nodes.tools import tool, tool_env
+from envmgr.run import Completed, Runner
+from envmgr.site import Site
+
+_ASK = 20.0  # seconds that squeue, scontrol and scancel may take
+_SEND = 120.0  # and sbatch, whose controller may be busy with others
+# What Slurm's commands say when nobody answers them, whatever was asked. Source: slurm 22.05, slurm_errno.c.
+_DOWN = re.compile(
+    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in standby mode|"
+    r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
+)
+# Source: sbatch(1), --time.
+_TIME = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED|INFINITE")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,+@-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a job asks of Slurm; None is as the site's `slurm_options` say, else Slurm's own default."""
+
+    partition: str | None = None
+    account: str | None = None
+    cpus: int | None = None
+    time: str | None = None
+
+    def check(self) -> None:
+        """Raises InputError `bad-job-option`."""
+        if self.time is not None and not _TIME.fullmatch(self.time):
+            raise InputError(
+                "bad-job-option", f"--time `{self.time}` is not a time as Slurm writes it",
+                hint="minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12",
+            )  # fmt: skip
+        for option, value in (("--partition", self.partition), ("--account", self.account)):
+            if value is not None and not _NAME.fullmatch(value):
+                raise InputError("bad-job-option", f"{option} `{value}` is not a name that Slurm could know")
+
+    def words(self) -> list[str]:
+        values = {"partition": self.partition, "account": self.account, "cpus-per-task": self.cpus, "time": self.time}
+        return [f"--{name}={value}" for name, value in values.items() if value is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """A job as Slurm shows it: `RUNNING`, its reason to wait or to have ended ("" for none), its nodes."""
+
+    name: str
+    state: str
+    why: str
+    nodes: str
+
+    @property
+    def ended(self) -> bool:
+        return self.state.startswith(ENDED)
+
+
+def send_job(
+    name: str, script: str, *, output: Path, after: Sequence[str], options: JobOptions, site: Site, runner: Runner
+) -> str:
+    """Submit a job and return its number. It starts when the jobs `after` have ended well, and never when one has not.
+
+    Raises:
+        EnvmgrError: `slurm-unavailable`, `job-refused`.
+    """
+    argv = [
+        tool("sbatch"), "--parsable", "--nodes=1", "--ntasks=1", f"--job-name={name}", "--no-requeue", "--export=NONE",
+        "--chdir=/", f"--output={output}", *site.transport.slurm_options, *options.words(),
+        *([f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []),
+    ]  # fmt: skip
+    done = _run(runner, argv, stdin=script, timeout=_SEND)
+    number = done.stdout.strip().partition(";")[0]
+    if done.returncode or not number.isdigit():
+        raise EnvmgrError(
+            "job-refused", f"Slurm does not take the job: {reason((done.stderr or done.stdout).encode())}",
+            context=" ".join([*options.words(), *site.transport.slurm_options]),
+            hint="see --partition, --account, --cpus and --time, and transport.slurm_options in site.yaml",
+        )  # fmt: skip
+    return number
+
+
+def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:
+    """Number -> job, of all jobs of these names that Slurm still knows: ended ones for some minutes (MinJobAge).
+
+    Raises:
+        EnvmgrError: `slurm-unavailable`.
+    """
+    if not names:
+        return {}
+    argv = [tool("squeue"), "-h", "--states=all", f"--name={','.join(names)}", "-o", "%i|%T|%r|%N|%j", *_where(site)]
+    done = _run(runner, argv)
+    if done.returncode:
+        raise _unavailable(done)
+    rows = [line.strip().split("|", 4) for line in done.stdout.splitlines() if line.count("|") >= 4]
+    return {
+        number: JobSeen(name, state, "" if why == "None" else why, nodes) for number, state, why, nodes, name in rows
+    }
+
+
+def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
+    """What `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot tell."""
+    try:
+        done = _run(runner, [tool("scontrol"), "-o", *_where(site), "show", "job", number])
+    except EnvmgrError:
+        return {}
+    return dict(re.findall(r"(?:^| )([A-Z]\w*)=(\S*)", done.stdout)) if not done.returncode else {}
+
+
+def end_jobs(numbers: Sequence[str], site: Site) -> bool:
+    """Cancel jobs; whether Slurm has heard of it. Those that are gone already do not matter."""
+    if not numbers:
+        return True
+    try:  # a runner of its own: the caller's may be cancelled
+        return _run(Runner(), [tool("scancel"), "--quiet", *_where(site), *numbers]).returncode == 0
+    except EnvmgrError:
+        return False
+
+
+def _where(site: Site) -> list[str]:
+    """The site's jobs may go to another cluster than this host's."""
+    return [option for option in site.transport.slurm_options if option.startswith("--clusters=")]
+
+
+def _run(runner: Runner, argv: Sequence[str], *, stdin: str = "", timeout: float = _ASK) -> Completed:
+    try:
+        done = runner.run(argv, env=tool_env(), stdin=stdin, timeout=timeout, check=False)
+    except CommandError as late:
+        raise EnvmgrError(
+            "slurm-unavailable", f"Slurm does not answer: no word from {argv[0].rpartition('/')[2]} in {timeout:g} s",
+            context=late.context, hint=_LOOK,
+        ) from None  # fmt: skip
+    if done.returncode and _DOWN.search(done.stderr):
+        raise _unavailable(done)
+    return done
+
+
+_LOOK = "is slurmctld up (`scontrol ping`), and is this host one of the cluster's?"
+
+
+def _unavailable(done: Completed) -> EnvmgrError:
+    found = _DOWN.search(done.stderr)
+    line = next((line for line in done.stderr.splitlines() if found and found[0] in line), "")
+    said = reason((line or done.stderr or f"exit status {done.returncode}").encode())
+    return EnvmgrError("slurm-unavailable", f"Slurm does not answer: {said}", hint=_LOOK)

@@ -12,7 +12,7 @@ AS = root
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help venv lmod demo test check golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help venv lmod demo test test-slow check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -33,8 +33,12 @@ demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away pre
 	@$(BIN)/python -m demo
 
 test: venv lmod  ## all tests (PYTEST_ARGS="-x -k lock")
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: venv lmod  ## Python and two MPIs from real source, run under mpirun and srun: a quarter of an hour the first time
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
+	@$(BIN)/python -m pytest -m slow
 
 check: venv lmod  ## format, lint, types, layers, templates
 	@$(BIN)/ruff format --check .

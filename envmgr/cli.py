@@ -11,12 +11,14 @@ import typer
 
 from envmgr import __version__
 from envmgr.cli_nodes import audit, node_setup, shell_init, test
-from envmgr.cli_options import All, DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli_run import finish, run_verb
+from envmgr.cli_options import All, BuildVia, DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli_run import finish, run_job, run_verb
 from envmgr.errors import InputError
 
 if TYPE_CHECKING:
     from envmgr.commands import Context
+    from envmgr.report import Reporter
+    from envmgr.run import Runner
 
 app = typer.Typer(
     name="envmgr",
@@ -202,20 +204,48 @@ def build(
             "--gate/--no-gate", help="Ask the last audit if all nodes can run it; else as policies.gate says."
         ),
     ] = None,
+    via: Annotated[BuildVia, typer.Option(help="Build here, or by one Slurm job for each install.")] = BuildVia.local,
+    partition: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
+    account: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each job.")] = None,
+    time: Annotated[str | None, typer.Option(help="Of each job, as Slurm writes it: 90, 4:00:00, 2-0.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> None:
-    """From lock to a published module that loads."""
+    """From lock to a published module that loads.
+
+    With --via slurm, Ctrl-C leaves the jobs to themselves; the same command comes back to them.
+    """
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.build import build
+        from envmgr.nodes import JobOptions
 
-        count = jobs or len(os.sched_getaffinity(0))
+        slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
+        given = [name for name, value in slurm.items() if value is not None]
+        if via is BuildVia.local and given:
+            raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
+        if via is BuildVia.slurm and jobs is not None:
+            raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
         return build(
-            ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish, jobs=count, gate=gate
-        )
+            ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
+            jobs=jobs or len(os.sched_getaffinity(0)), gate=gate,
+            slurm=None if via is BuildVia.local else JobOptions(partition, account, cpus, time),
+        )  # fmt: skip
 
     run_verb(verb, site, fmt, writes_prefix=not dry_run)
+
+
+@app.command("_build-item", hidden=True)
+def build_item(request: Path) -> None:
+    """What a job of `build --via slurm` runs on its node."""
+
+    def work(runner: Runner, reporter: Reporter) -> Any:
+        from envmgr.commands.build_item import build_item
+
+        return build_item(request, runner, reporter)
+
+    run_job(work)
 
 
 @app.command()

@@ -21,6 +21,11 @@ class AuditFormat(StrEnum):
     prometheus = "prometheus"
 
 
+class BuildVia(StrEnum):
+    local = "local"
+    slurm = "slurm"
+
+
 SiteOption = Annotated[
     Path | None, typer.Option("--site", help="site.yaml to use, or the folder it lies in.", metavar="FILE")
 ]

@@ -21,6 +21,8 @@ from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.commands import Context
+    from envmgr.report import Reporter
+    from envmgr.run import Runner
     from envmgr.site import Site
 
 
@@ -49,13 +51,35 @@ def run_verb(
         if writes_prefix:
             os.umask(found.policies.mask)
             drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
-        _stop_by(signal.SIGINT, runner.cancel.set)
-        _stop_by(signal.SIGTERM, runner.cancel.set)
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-            _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
+        _stop_by_signals(runner)
         return verb(Context(found, runner, make_reporter(quiet=fmt.value == "json"), dict(os.environ)))
 
     finish(work, fmt, output)
+
+
+def run_job(work: Callable[[Runner, Reporter], Any]) -> NoReturn:
+    """Work on a node that needs no site file: plain lines on stderr, which is the job's log, and an end by signals.
+
+    Raises:
+        typer.Exit: always, with the result's or the error's code.
+    """
+
+    def run() -> Any:
+        from envmgr.console import PlainReporter
+        from envmgr.run import Runner
+
+        runner = Runner()
+        _stop_by_signals(runner)
+        return work(runner, PlainReporter())
+
+    finish(run, Format.table)
+
+
+def _stop_by_signals(runner: Runner) -> None:
+    _stop_by(signal.SIGINT, runner.cancel.set)
+    _stop_by(signal.SIGTERM, runner.cancel.set)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
+        _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
 
 
 def _read_by_verbs(site: Site) -> list[Path]:

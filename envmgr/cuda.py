@@ -20,3 +20,17 @@ def minimum_driver(cuda_version: str) -> str | None:
 def cuda_of(packages: dict[str, str]) -> str | None:
     """The CUDA version of an environment, from its packages (name -> version); None without CUDA."""
     return next((packages[name] for name in CUDA_PACKAGES if name in packages), None)
+
+
+def driver_faults(cuda: str, required: str | None) -> list[str]:
+    """What is wrong with a recipe whose lock has this CUDA, and that requires driver `required` (None: says nothing of it)."""
+    needed = minimum_driver(cuda)
+    if required is None:
+        return [f"requires.nvidia_driver: the lock has CUDA {cuda}, which needs a driver >= {needed or '(see NVIDIA)'}"]
+    if needed and _numbers(required) < _numbers(needed):
+        return [f"requires.nvidia_driver: CUDA {cuda} needs >= {needed}, the recipe says {required}"]
+    return []
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
+from envmgr.files import free_bytes, megabytes
 from envmgr.lua import lua_quote
 from envmgr.run import Runner, clean_env
 
@@ -19,6 +20,7 @@ LOAD_FAILED = 97
 
 USUAL_FOLDERS = (Path("/usr/share/lmod"), Path("/opt/apps/lmod"), Path("/usr/local/lmod"), Path("/opt/lmod"))
 _TIMESTAMP = "timestamp"
+_NEARLY_FULL = 1 << 20  # bytes
 _TIMEOUT = 600.0  # seconds, for any of Lmod's programs
 
 # What Lmod keeps in the environment for itself, and what bash adds: no effect of a module.
@@ -77,7 +79,7 @@ class Lmod:
         Lmod lists a module here that Lua cannot read, without a word: `check_syntax` comes first.
 
         Raises:
-            EnvmgrError: `spider-cache-failed`, with what Lmod said.
+            EnvmgrError: `spider-cache-failed`, or `disk-full`, with what Lmod said.
         """
         failed = "spider-cache-failed", f"Lmod could not make its cache of {modules}"
         for path in (modules, spider):
@@ -94,10 +96,12 @@ class Lmod:
                     [command, "-d", spider, "-t", spider / _TIMESTAMP, modules], env=env, timeout=_TIMEOUT
                 )
         except CommandError as error:
-            raise EnvmgrError(*failed, context=(error.message, error.stdout, error.stderr)) from error
+            said = [error.message, error.stdout, error.stderr]
+            raise (_disk_full(spider, said) or EnvmgrError(*failed, context=said)) from error
         cache = spider / "spiderT.lua"
         if done.stderr.strip() or not cache.is_file() or not cache.stat().st_size:
-            raise EnvmgrError(*failed, context=done.stderr or f"{cache} was not written")
+            said = [done.stderr or f"{cache} was not written"]
+            raise _disk_full(spider, said) or EnvmgrError(*failed, context=said)
 
     @staticmethod
     def lmodrc_text(spider: Path) -> str:
@@ -224,6 +228,17 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     for folder in USUAL_FOLDERS:
         versions = [path for path in folder.glob("*/") if path.name[:1].isdigit()]
         yield from sorted(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)], reverse=True)
+
+
+def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
+    """The error where the disk is full now: Lmod then cuts its cache, and its Lua tells of bad syntax."""
+    free = free_bytes(spider)
+    if free >= _NEARLY_FULL and not any("No space left" in text for text in said):
+        return None
+    return EnvmgrError(
+        "disk-full", f"no space left for {spider}", context=(f"{megabytes(free)} are free", *said),
+        hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+    )  # fmt: skip
 
 
 @contextmanager

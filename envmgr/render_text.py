@@ -11,8 +11,10 @@ from envmgr.console import counted
 from envmgr.render import table
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
+    from envmgr.buildjobs import BuildJob
     from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.commands.build import BuildResult
+    from envmgr.commands.build_item import BuildItemResult
     from envmgr.commands.catalog import CheckResult, CopyResult
     from envmgr.commands.check import NodeTestResult, TestResult, VerifyResult
     from envmgr.commands.fetch import FetchResult
@@ -57,6 +59,7 @@ def size(count: int) -> str:
 def show_BuildResult(result: BuildResult) -> None:  # noqa: N802 - found by the type's name
     if result.dry_run:
         _plan(result.steps, rerender=result.rerender)
+        _jobs(result.jobs)
         return
     if result.log is None:
         _nothing(result.steps, result.parent, built_only=any(s.publish != "unchanged" for s in result.steps))
@@ -66,9 +69,14 @@ def show_BuildResult(result: BuildResult) -> None:  # noqa: N802 - found by the 
         out(
             f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}"
         )
+    _jobs(result.jobs)
     _tests(result.tests)
     _published(result.generation, result.parent, result.steps)
     out(f"log: {result.log}")
+
+
+def show_BuildItemResult(result: BuildItemResult) -> None:  # noqa: N802
+    out(f"{result.item}: {'built' if result.built else 'was there'}, tree {result.tree[:12]}")
 
 
 def show_FetchResult(result: FetchResult) -> None:  # noqa: N802
@@ -305,6 +313,15 @@ def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
         out("templates or policies changed: every module is rendered again")
     if not rerender and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
         out("nothing to do")
+
+
+def _jobs(jobs: Iterable[BuildJob]) -> None:
+    rows = []
+    for job in jobs:
+        state = "would be submitted" if not job.job else f"{job.job}, under way before" if job.attached else job.job
+        after = ", ".join(label.removeprefix("store/") for label in job.after)
+        rows.append(["  job", job.item.removeprefix("store/"), state, f"after {after}" if after else ""])
+    table(rows)
 
 
 def _nothing(steps: Sequence[Step], current: int | None, *, built_only: bool) -> None:

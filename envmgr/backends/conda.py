@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
 from envmgr.conda.solve import SOLVERS, CondaInput, solve
-from envmgr.cuda import cuda_of, minimum_driver
+from envmgr.cuda import cuda_of, driver_faults
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.lock import UNPACKED, CondaLock, LockedPackage, describe
@@ -95,16 +95,7 @@ def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noq
     if edited := edited_by_hand(folder):
         return [edited]
     cuda = cuda_of(found.versions)
-    if cuda is None:
-        return []
-    needed = minimum_driver(cuda)
-    if recipe.requires.nvidia_driver is None:
-        return [f"requires.nvidia_driver: the lock has CUDA {cuda}, which needs a driver >= {needed or '(see NVIDIA)'}"]
-    if needed and _numbers(recipe.requires.nvidia_driver) < _numbers(needed):
-        return [
-            f"requires.nvidia_driver: CUDA {cuda} needs >= {needed}, the recipe says {recipe.requires.nvidia_driver}"
-        ]
-    return []
+    return [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
 
 
 def read_packages(folder: Path) -> Mapping[str, str]:
@@ -171,7 +162,3 @@ def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:
         or package.noarch == "python"
         or bool({"python", "python_abi"} & needs)
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
+from envmgr.cuda import driver_faults
 from envmgr.downloads import Fetched, Given
 from envmgr.easybuild.easyconfigs import changed_since
 from envmgr.easybuild.input import EasyBuildInput
@@ -97,7 +98,8 @@ def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:
     file_name = found.items[-1].easyconfig
     if file_name != wanted.easyconfig:
         return [f"input.easyconfig: {wanted.easyconfig}, the lock is of {file_name}"]
-    return []
+    cuda = next((item.version for item in found.items if item.name == "CUDA"), None)
+    return [] if cuda is None else driver_faults(".".join(cuda.split(".")[:2]), recipe.requires.nvidia_driver)
 
 
 def read_packages(folder: Path) -> Mapping[str, str]:

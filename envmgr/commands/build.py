@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from envmgr.buildjobs import BuildJob, Desk, follow
 from envmgr.builds import Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
@@ -13,6 +14,7 @@ from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_wanted, plan_for
 from envmgr.errors import InputError
 from envmgr.lmod import find_lmod
+from envmgr.nodes import JobOptions
 from envmgr.plan import Step
 from envmgr.realise import Ensured, can_write, clean_leftovers, ensure_install, require_space
 from envmgr.smoke import SmokeOutcome
@@ -22,7 +24,8 @@ from envmgr.smoke import SmokeOutcome
 class BuildResult:
     """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
 
-    `gate` is what the last audit's facts say against the entries, where it did not stop the build.
+    `gate` is what the last audit's facts say against the entries, where it did not stop the build; `jobs` are the Slurm jobs
+    that made installs, or that a dry run would submit.
     """
 
     schema: ClassVar[str] = "envmgr.build/1"
@@ -36,6 +39,7 @@ class BuildResult:
     parent: int | None
     log: str | None
     gate: tuple[str, ...] = ()
+    jobs: tuple[BuildJob, ...] = ()
 
 
 def build(
@@ -47,11 +51,13 @@ def build(
     publish: bool = True,
     jobs: int = 1,
     gate: bool | None = None,
+    slurm: JobOptions | None = None,
 ) -> BuildResult:
     """Build and publish the named entries and what they depend on.
 
     `jobs` is how many installs are made side by side. One failure keeps `current` as it is; other installs are finished
-    and kept, and reused by the next run. `gate` asks the last audit if the nodes can run them; None is as the site says.
+    and kept, and reused by the next run. `gate` asks the last audit if the nodes can run them; None is as the site says. With `slurm`
+    every install is a Slurm job, and `jobs` does not matter.
 
     Raises:
         InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
@@ -60,6 +66,8 @@ def build(
         names = [str(e.entry) for e in ctx.catalog.entries()]
     if not names:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
+    if slurm is not None:
+        slurm.check()
     wanted = load_wanted(ctx, names)
     for item in wanted:
         item.install.check_length()
@@ -68,7 +76,8 @@ def build(
     requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
     said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
     if dry_run or plan.nothing_to_do or (not publish and not plan.to_build):
-        return BuildResult(plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None, said)
+        planned = _planned_jobs(ctx, wanted, slurm) if dry_run and slurm is not None else ()
+        return BuildResult(plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None, said, planned)
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
     can_write(ctx.site)
@@ -78,36 +87,62 @@ def build(
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
         for item in wanted:
             if item.missing:
-                item.backend.prepare(item.lock, item.missing, ctx.site, ctx.runner, inner.reporter)
-        ensured, made = _ensure_all(inner, wanted, jobs)
+                item.backend.prepare(
+                    item.lock, item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm is not None
+                )
+        ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
         if not publish:
-            return BuildResult(plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said)
+            return BuildResult(
+                plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said, sent
+            )
         facts = {name: e.facts for name, e in ensured.items()}
         published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=f"build {' '.join(names)}")
     return BuildResult(
-        plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log), said
+        plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log), said, sent
     )
 
 
-def _ensure_all(ctx: Context, wanted: Sequence[Wanted], jobs: int) -> tuple[dict[str, Ensured], list[str]]:
+def _ensure_all(
+    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None
+) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
     """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised.
 
-    Returns them by entry, and the paths of all installs that were made.
+    Returns them by entry, the paths of all installs that were made, and the Slurm jobs that made them.
     """
     own = {item.install.relative: Work(item.backend, item.recipe, item.lock, item.items[-1]) for item in wanted}
-    missing = {w.label: w for i in wanted for w in (Work(i.backend, i.recipe, i.lock, each) for each in i.missing)}
+    sent: tuple[BuildJob, ...] = ()
 
     def make(each: Work, cores: int) -> Ensured:
         return ensure_install(
             each.backend, each.recipe, each.lock, each.item, ctx.site, ctx.runner, ctx.reporter, jobs=cores
         )
 
-    outcome = make_all(list(missing.values()), ctx.runner, jobs=jobs, make=make)
+    if slurm is None:
+        outcome = make_all(_missing(wanted), ctx.runner, jobs=jobs, make=make)
+    else:
+        tickets = _desk(ctx, wanted, slurm).submit(_missing(wanted))
+        outcome = follow(tickets, ctx.site, ctx.runner, ctx.reporter)
+        sent = tuple(ticket.result() for ticket in tickets)
     raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
     ensured = {
         str(item.entry): outcome.done.get(item.install.relative) or make(own[item.install.relative], jobs)
         for item in wanted
     }
-    return ensured, [path for path, e in outcome.done.items() if e.built]
+    made = [label for label, e in outcome.done.items() if e.built]
+    return ensured, made, sent
+
+
+def _missing(wanted: Sequence[Wanted]) -> list[Work]:
+    """What is to be built, each once, what others stand on first."""
+    found = (Work(item.backend, item.recipe, item.lock, each) for item in wanted for each in item.missing)
+    return list({work.label: work for work in found}.values())
+
+
+def _desk(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Desk:
+    return Desk(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
+
+
+def _planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:
+    return tuple(ticket.result() for ticket in _desk(ctx, wanted, slurm).look(_missing(wanted)))

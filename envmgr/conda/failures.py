@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
+from envmgr.files import free_bytes, megabytes
 
+_NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
@@ -62,7 +65,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             context=lines,
             hint="specs are written like `numpy 1.26.*`",
         )
-    if disk := disk_failure(event, request):
+    if disk := disk_failure(event, request) or _full_now(event, request):
         return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
         return EnvmgrError(
@@ -82,6 +85,16 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if event["kind"] in ("InstallerError", "GatewayError", "ChildProcessError", "NetworkError"):
         return EnvmgrError("install-failed", lines[0] if lines else "rattler failed", context=lines[1:])
     return EnvmgrError("worker-failed", f"{event['kind']} in the rattler worker", context=lines)
+
+
+def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
+    """`disk-full` where an install failed on a disk that is full: rattler and Python may leave a cut file and go on, and
+    who then stumbles over it does not speak of the disk.
+    """
+    if "staging" not in request or (free := free_bytes(Path(request["staging"]))) >= _NEARLY_FULL:
+        return None
+    said = ": ".join(line.removeprefix("Caused by: ").strip() for line in str(event["message"]).splitlines() if line)
+    return disk_failure({**event, "message": f"No space left on device, {megabytes(free)} are free\n{said}"}, request)
 
 
 def _specs(request: Mapping[str, Any]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from textwrap import dedent
 
 _MOST = 12  # lines
 _WIDTH = 200  # characters
@@ -11,7 +12,7 @@ _BEFORE = 2  # lines before the first that says what is wrong
 
 # A compiler, or the linker, about one place: gcc, clang, nvcc, gfortran, rustc, ld.
 _COMPILER = re.compile(
-    r"^\s*(?:\S[^\s:()]*[:(]\d+\)?(?::\d+)?: (?:\w+ )?error\b|error(?:\[E\d+\])?: |(?:Fatal )?Error: |"
+    r"^\s*(?:\S[^\s:()]*(?::\d+(?::\d+)?|\(\d+\)): (?:\w+ )?error\b|error\[E\d+\]: |(?:Fatal )?Error: .*\bat \(1\)|"
     r".*\bundefined reference to |.*: cannot find -l|.*: multiple definition of |.*: fatal error: )"
 )
 _PLACE = re.compile(
@@ -31,7 +32,11 @@ _HARMLESS = re.compile(
     r"\.\.\. (yes|no|ok)$|ignored\)$)",
     re.IGNORECASE,
 )
-_NOISE = re.compile(r"^(==|\s*$|make(\[\d+\])?: (Entering|Leaving) directory)")
+# EasyBuild's and make's talk, and the frame that pip puts around what a build said.
+_NOISE = re.compile(
+    r"^(?:==|\s*$|make(?:\[\d+\])?: (?:Entering|Leaving) directory|\s*(?:\u00d7 |│ exit code|╰─> |\[end of output\]|"
+    r"note: This error originates from a subprocess|error: subprocess-exited-with-error))"
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -43,8 +48,8 @@ def meaningful(output: str) -> list[str]:
     """
     lines = _once(line.rstrip() for line in without_colour(output).splitlines() if not _NOISE.match(line))
     if verdicts := [n for n, line in enumerate(lines) if _VERDICT.match(line)]:
-        first = verdicts[0] if "CMake" in lines[verdicts[0]] else verdicts[-1]
-        chosen = lines[max(0, first - _BEFORE) :]
+        cmake = "CMake" in lines[verdicts[0]]
+        chosen = lines[verdicts[0] if cmake else max(0, verdicts[-1] - _BEFORE) :]
     elif complaints := [n for n, line in enumerate(lines) if _COMPILER.match(line) and not _HARMLESS.search(line)]:
         chosen = _compiler_says(lines, complaints[0])
     elif wrong := [n for n, line in enumerate(lines) if _WRONG.search(line) and not _HARMLESS.search(line)]:
@@ -53,7 +58,7 @@ def meaningful(output: str) -> list[str]:
         chosen = lines[max(0, first - _BEFORE) :]
     else:
         chosen = lines[-_MOST:]
-    return [line[:_WIDTH] for line in chosen[:_MOST]]
+    return [line[:_WIDTH] for line in dedent("\n".join(chosen[:_MOST])).splitlines()]
 
 
 def without_colour(text: str) -> str:

@@ -22,6 +22,7 @@ _TALK = frozenset({"help", "whatis", "conflict", "extensions", "family", "add_pr
 _LOADS = frozenset({"depends_on", "load", "always_load", "depends_on_any", "try_load"})
 _STATEMENT = re.compile(r"([a-z_]+)([({])(.*)[)}]", re.DOTALL)
 _START = re.compile(r"[a-z_]+[({]")
+_END = re.compile(r'(?:"\)|["0-9]\}|"\}\})$')
 _OF_EASYBUILD = re.compile(r"EBDEVEL\w*")  # names a file that we do not make
 
 
@@ -151,13 +152,18 @@ def _change(verb: str, bracket: str, inner: str) -> EnvOp | None:
 def _statements(text: str) -> Iterator[str]:
     pending = ""
     for line in text.splitlines():
-        if pending and _START.match(line) and pending.endswith((")", "}")):
+        if pending and _START.match(line) and _has_ended(pending):
             yield pending
             pending = line
         else:
             pending = f"{pending}\n{line}" if pending else line
     if pending.strip():
         yield pending.rstrip("\n")
+
+
+def _has_ended(statement: str) -> bool:
+    """Help stands in long brackets of its own; what else a module says ends with a quote or a number, and its bracket."""
+    return statement.endswith("]])") if statement.startswith("help([[") else _END.search(statement) is not None
 
 
 def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[str, str]]:

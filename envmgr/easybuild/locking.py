@@ -36,7 +36,7 @@ def make_lock(
         return _choose(folder, name, accepted, site)
 
     with reporter.stage(f"{entry} resolve"):
-        made = resolve(entry, wanted, tool, site, runner, choose=choose)
+        made = resolve(wanted, tool, site, runner, choose=choose)
     notes = [
         f"{s.name} has no checksum upstream: locked by the file in a mirror ({s.unhashed})"
         for item in made.items

@@ -15,7 +15,7 @@ from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedS
 from envmgr.easybuild.tool import EasyBuild
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import sha256_file
-from envmgr.names import Entry, nearest
+from envmgr.names import nearest
 from envmgr.run import Runner
 from envmgr.site import Site
 
@@ -25,16 +25,15 @@ Choose = Callable[[str, str, Sequence[str], Sequence[str]], str]
 _TIMEOUT = 1800.0  # seconds; a closure of 130 easyconfigs takes one minute
 
 
-def resolve(
-    entry: Entry, wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner, *, choose: Choose
-) -> EasyBuildLock:
+def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner, *, choose: Choose) -> EasyBuildLock:
     """The lock of an easyconfig and all that it stands on.
 
     `choose` decides where an easyconfig accepts several sha256 of one source, and finds the one of a source that the recipe
     accepts without any.
 
     Raises:
-        InputError: `unknown-easyconfig`, `easyconfig-invalid`, `source-unhashed`, `external-module`, `eula-not-accepted`.
+        InputError: `unknown-easyconfig`, `easyconfig-invalid`, `source-unhashed`, `external-module`, `eula-not-accepted`,
+            `patch-missing`, `patch-differs`.
         EnvmgrError: `unresolved-dependency`; `easybuild-failed`.
     """
     answer = _ask(wanted, tool, site, runner)

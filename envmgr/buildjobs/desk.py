@@ -1,0 +1,213 @@
+"""Where jobs are handed in: what is under way already is found again, the rest is sent, under one lock."""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import envmgr
+from envmgr.buildjobs.folder import JobFolder, JobRow
+from envmgr.builds import Work
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.files import file_lock
+from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.site import Site
+from envmgr.store import Install, Prefix
+
+# -I: nothing of the user's own Python settings. The program is looked for first: else sh says only `not found`.
+_SCRIPT = """\
+#!/bin/sh
+[ -x {python} ] || {{ echo "$(uname -n) has no {python}: envmgr must lie where nodes see it, under the same path" >&2; exit 127; }}
+exec {python} -I -u -m envmgr _build-item {request}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildJob:
+    """The job of one store item: `job` is its number, empty before it is sent; `after` are the items it waits for."""
+
+    item: str
+    job: str
+    after: tuple[str, ...]
+    attached: bool
+
+
+@dataclass(slots=True)
+class Ticket:
+    """An item that is waited for, and its job. `needs` are labels among the other tickets; without a `job` it was not sent.
+
+    `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job has
+    ended without an answer, `patience` how many seconds one is waited for then.
+    """
+
+    work: Work
+    folder: JobFolder
+    needs: frozenset[str]
+    job: str = ""
+    attached: bool = False
+    before: bool = False
+    seen: JobSeen | None = None
+    missed: float | None = None
+    patience: float = 0.0
+
+    @property
+    def shown(self) -> str:
+        """`gcc/13.2-1a2b3c4d`."""
+        return self.work.label.removeprefix("store/")
+
+    def result(self) -> BuildJob:
+        return BuildJob(self.work.label, self.job, tuple(sorted(self.needs)), self.attached)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Takes builds for Slurm. `recipes` are the folders of the recipes, by entry: their locks are sent along."""
+
+    site: Site
+    options: JobOptions
+    recipes: Mapping[str, Path]
+    runner: Runner
+    reporter: Reporter
+
+    def look(self, work: Sequence[Work]) -> list[Ticket]:
+        """What `submit` would do: tickets without a job are those that it would send. Changes nothing.
+
+        Raises:
+            EnvmgrError: `slurm-unavailable`.
+        """
+        tickets = self._tickets(work)
+        seen = see_jobs([t.folder.job_name for t in tickets], self.site, self.runner)
+        for ticket in tickets:
+            ticket.job, ticket.before = _under_way(ticket.folder, seen)
+            ticket.attached = bool(ticket.job)
+        return tickets
+
+    def submit(self, work: Sequence[Work]) -> list[Ticket]:
+        """One job for each, what it needs first; what others or an earlier run have under way is followed instead.
+
+        Raises:
+            EnvmgrError: `slurm-unavailable`, `job-refused`; nothing that was sent stays then. Interrupted, with what stays.
+        """
+        prefix = Prefix(self.site.prefix)
+
+        def waiting(holder: str) -> None:
+            self.reporter.say(f"slurm: waiting for {holder}, which submits builds")
+
+        sent: list[Ticket] = []
+        try:
+            with file_lock(prefix.locks / "slurm-submit.lock", on_wait=waiting, check=self.runner.raise_if_cancelled):
+                tickets = self.look([w for w in work if not w.item.install.exists()])
+                by_label = {t.work.label: t for t in tickets}
+                fresh: set[str] = set()
+                for ticket in tickets:
+                    if ticket.job and not (ticket.needs & fresh):
+                        self._attach(ticket)
+                        continue
+                    below = [by_label[label] for label in sorted(ticket.needs)]
+                    if any(t.before or not t.job for t in below):
+                        ticket.job = ""  # what it stands on has failed: that is told first
+                        continue
+                    if ticket.job:  # it waits for a job that is gone
+                        end_jobs([ticket.job], self.site)
+                    self._send(ticket, [t.job for t in below])
+                    sent.append(ticket)
+                    fresh.add(ticket.work.label)
+                return tickets
+        except (KeyboardInterrupt, Interrupted):
+            raise detached(sent) if sent else Interrupted() from None
+        except EnvmgrError:
+            if end_jobs([t.job for t in sent], self.site):
+                for ticket in sent:
+                    ticket.folder.remove()
+            raise
+
+    def _tickets(self, work: Sequence[Work]) -> list[Ticket]:
+        labels = {w.label for w in work}
+
+        def needs(install: Install, more: Sequence[Install]) -> frozenset[str]:
+            return frozenset(i.relative for i in more if i.relative in labels and i.relative != install.relative)
+
+        return [
+            Ticket(
+                w, JobFolder(w.item.install), needs(w.item.install, (*w.item.needs, *w.item.build_needs))
+            )
+            for w in work
+        ]  # fmt: skip
+
+    def _attach(self, ticket: Ticket) -> None:
+        row = ticket.folder.row()
+        if row is None or row.job != ticket.job:  # its submitter died before it could write it down
+            ticket.folder.write_row(self._row(ticket))
+        if not ticket.before:
+            self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job} is under way already; following it")
+
+    def _send(self, ticket: Ticket, after: Sequence[str]) -> None:
+        folder = ticket.folder
+        folder.write(ticket.work, self.recipes[str(ticket.work.lock.entry)], self.site, envmgr.__version__)
+        script = _SCRIPT.format(python=shlex.quote(sys.executable), request=shlex.quote(str(folder.request)))
+        try:
+            ticket.job = send_job(
+                folder.job_name, script, output=folder.output("%j"), after=after, options=self.options, site=self.site,
+                runner=self.runner,
+            )  # fmt: skip
+            ticket.attached = ticket.before = False
+            folder.write_row(self._row(ticket))
+        except EnvmgrError as error:
+            if not isinstance(error, Interrupted):  # else Slurm may have it: the next run finds it by its name
+                end_jobs([ticket.job] if ticket.job else [], self.site)
+                folder.remove()
+            raise
+        waits = f", after {' '.join(after)}" if after else ""
+        self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job}{waits}")
+
+    def _row(self, ticket: Ticket) -> JobRow:
+        return JobRow(
+            job=ticket.job, item=ticket.work.label, user=getpass.getuser(), host=socket.gethostname(),
+            submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), options=tuple(self.options.words()),
+        )  # fmt: skip
+
+
+def detached(tickets: Sequence[Ticket]) -> Interrupted:
+    """What whoever leaves is told: the jobs stay."""
+    jobs = [t for t in tickets if t.job]
+    error = Interrupted()
+    error.message = f"detached: {len(jobs)} Slurm {'job goes' if len(jobs) == 1 else 'jobs go'} on"
+    more = [f"and {len(jobs) - 20} more"] if len(jobs) > 20 else []
+    error.context = (*(f"{t.job} {t.shown}{_state(t.seen)}" for t in jobs[:20]), *more)
+    numbers = " ".join(t.job for t in jobs)
+    error.hint = f"the same command comes back to them, and publishes at the end; `scancel {numbers}` ends them"
+    return error
+
+
+def _state(seen: JobSeen | None) -> str:
+    if seen is None:
+        return ""
+    return f", {seen.state.lower()}" + (f" on {seen.nodes}" if seen.nodes else f" ({seen.why})" if seen.why else "")
+
+
+def _under_way(folder: JobFolder, seen: Mapping[str, JobSeen]) -> tuple[str, bool]:
+    """The number of the item's job, and whether it has ended with a failure that nobody was told of; empty for none.
+
+    A job is known by its name too: the row is written after Slurm has taken it.
+    """
+    row, answer = folder.row(), folder.answer()
+    alive = [n for n, job in seen.items() if job.name == folder.job_name and not job.ended]
+    if alive and (answer is None or answer.job not in alive):
+        return max(alive, key=lambda n: int(n.partition("_")[0])), False
+    if row is None or row.told:
+        return "", False
+    if answer is not None and answer.job == row.job and answer.error is not None:
+        return row.job, True
+    last = seen.get(row.job)
+    # One that was cancelled was meant to be; one that Slurm has forgotten has nothing to tell.
+    if last is not None and last.ended and not last.state.startswith(("CANCELLED", "COMPLETED", "REVOKED")):
+        return row.job, True
+    return "", False

@@ -1,0 +1,218 @@
+"""Following jobs to their ends: what they say, what Slurm says, and what becomes of those that stand on a failed one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.buildjobs.desk import Ticket, detached
+from envmgr.buildjobs.folder import BuildAnswer
+from envmgr.builds import Outcome
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.manifest import read_manifest
+from envmgr.nodes import end_jobs, job_facts, see_jobs
+from envmgr.realise import Ensured
+from envmgr.report import Reporter, Stage
+from envmgr.run import Runner
+from envmgr.site import Site
+
+_FIRST, _SLOWEST = 1.0, 3.0  # seconds between two looks at the queue: at first, and after a while
+_BACK_OFF = 15.0  # and at most, when nobody answers
+_TICK = 0.2  # seconds
+# Seconds that an answer may stay unseen after its job's end. Longer than an NFS client believes what it knows of a folder
+# (acdirmax, 60 s), where the job has ended by itself; one that was killed has seldom an answer on its way.
+_LATE, _SOON = 90.0, 5.0
+_OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
+_TAIL = 6  # lines
+
+
+def follow(tickets: Sequence[Ticket], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
+    """Wait until every job has ended. A failure ends what stands on it and nothing else.
+
+    While Slurm does not answer, it is waited for; what jobs say is read all the same.
+
+    Raises:
+        Interrupted: by a signal; the jobs go on.
+    """
+    watch = _Watch(tickets, site, runner, reporter)
+    try:
+        with reporter.stage("slurm build", total=len(tickets), unit="items") as stage:
+            watch.run(stage)
+    except (KeyboardInterrupt, Interrupted):
+        raise detached(list(watch.waiting.values())) from None
+    return Outcome(watch.done, watch.failed, tuple(watch.left))
+
+
+class _Watch:
+    def __init__(self, tickets: Sequence[Ticket], site: Site, runner: Runner, reporter: Reporter) -> None:
+        self.waiting = {t.work.label: t for t in tickets}
+        self.done: dict[str, Ensured] = {}
+        self.failed: dict[str, EnvmgrError] = {}
+        self.left: list[str] = []
+        self._total = len(tickets)
+        self._site, self._runner, self._reporter = site, runner, reporter
+        self._pause = _FIRST
+        self._next = 0.0
+        self._silent = ""  # what stood in the way of the last look
+        self._looked = False  # whether the last look was answered
+
+    def run(self, stage: Stage) -> None:
+        while self.waiting:
+            if time.monotonic() >= self._next:
+                self._look()
+                for label, ticket in list(self.waiting.items()):
+                    self._judge(label, ticket)
+                stage.update(self._total - len(self.waiting), detail=self._detail())
+            self._runner.raise_if_cancelled()
+            if self.waiting:
+                time.sleep(_TICK)
+
+    def _look(self) -> None:
+        names = [t.folder.job_name for t in self.waiting.values()]
+        try:
+            seen = see_jobs(names, self._site, self._runner)
+        except Interrupted:
+            raise
+        except EnvmgrError as error:
+            if not self._silent:
+                self._reporter.say(f"slurm: {error.message}; running jobs go on, still waiting")
+            self._silent = error.message
+            self._looked = False
+            self._pause = min(_BACK_OFF, self._pause * 1.5)
+        else:
+            if self._silent:
+                self._reporter.say("slurm: Slurm answers again")
+                self._silent, self._pause = "", _FIRST
+            self._looked = True
+            self._pause = min(_SLOWEST, self._pause * 1.1)
+            for ticket in self.waiting.values():
+                now = seen.get(ticket.job)
+                if (
+                    now is not None
+                    and now.state == "RUNNING"
+                    and (ticket.seen is None or ticket.seen.state != "RUNNING")
+                ):
+                    self._reporter.say(f"{ticket.shown}: job {ticket.job} runs on {now.nodes}")
+                ticket.seen = now
+        self._next = time.monotonic() + self._pause
+
+    def _judge(self, label: str, ticket: Ticket) -> None:
+        broken = ticket.needs & {*self.failed, *self.left}
+        if broken:
+            self._leave(label, ticket)
+            return
+        install, answer = ticket.work.item.install, ticket.folder.answer()
+        if answer is not None and answer.job != ticket.job:
+            answer = None
+        if answer is not None and answer.error is not None:
+            self._fail(label, ticket, answer.error.again(*_where(answer), log=str(ticket.folder.output(ticket.job))))
+        elif install.exists() and (answer is not None or self._is_over(ticket)):
+            self._finish(label, ticket, answer)
+        elif not self._is_over(ticket) or ticket.needs & self.waiting.keys():
+            ticket.missed = None
+        elif ticket.missed is None:
+            facts = job_facts(ticket.job, self._site, self._runner)
+            ticket.missed = time.monotonic()
+            ticket.patience = _LATE if facts.get("ExitCode") in _OWN_ENDS and _ended_itself(facts) else _SOON
+        elif time.monotonic() - ticket.missed > ticket.patience:
+            self._fail(label, ticket, self._lost(ticket))
+
+    def _is_over(self, ticket: Ticket) -> bool:
+        """Ended, or unknown to a Slurm that answers."""
+        return self._looked and (ticket.seen is None or ticket.seen.ended)
+
+    def _finish(self, label: str, ticket: Ticket, answer: BuildAnswer | None) -> None:
+        manifest = read_manifest(ticket.work.item.install.manifest)
+        seconds = answer.seconds if answer is not None else 0.0
+        self.done[label] = Ensured(ticket.work.item.install, True, manifest.facts, manifest.tree, seconds)
+        del self.waiting[label]
+        ticket.folder.remove()
+        on = f" on {answer.host} in {answer.seconds:.1f} s" if answer is not None else ""
+        count = self._total - len(self.waiting)
+        self._reporter.say(f"{ticket.shown}: built by job {ticket.job}{on} ({count} of {self._total})")
+
+    def _fail(self, label: str, ticket: Ticket, error: EnvmgrError) -> None:
+        if ticket.before:
+            error.context = (
+                *error.context,
+                "that was before this command began: the same command again builds it anew",
+            )
+        self.failed[label] = error
+        del self.waiting[label]
+        row = ticket.folder.row()
+        if row is not None:  # it stays for whoever else waits for this job; the next submission clears it
+            ticket.folder.write_row(row.model_copy(update={"told": True}))
+        self._reporter.say(f"{ticket.shown}: failed: {error.message}")
+
+    def _leave(self, label: str, ticket: Ticket) -> None:
+        """Slurm would cancel it too, at some time."""
+        del self.waiting[label]
+        self.left.append(label)
+        if not ticket.job or end_jobs([ticket.job], self._site):
+            ticket.folder.remove()
+
+    def _lost(self, ticket: Ticket) -> EnvmgrError:
+        """The error of a job that ended without a word: what Slurm knows, and the last that the job said."""
+        facts = job_facts(ticket.job, self._site, self._runner)
+        state = facts.get("JobState", ticket.seen.state if ticket.seen else "")
+        why = facts.get("Reason", ticket.seen.why if ticket.seen else "")
+        node = facts.get("NodeList", ticket.seen.nodes if ticket.seen else "")
+        log = ticket.folder.output(ticket.job)
+        words = [f"Slurm: {state or 'it is gone'}", f"reason {why}" if why not in ("", "None") else "",
+                 f"exit code {facts['ExitCode']}" if "ExitCode" in facts else "",
+                 f"on {node}" if node not in ("", "(null)") else ""]  # fmt: skip
+        return EnvmgrError(
+            "job-failed", f"the Slurm job of {ticket.work.item.install.entry} ended before it was built",
+            context=[f"job {ticket.job}, {', '.join(word for word in words if word)}", *_tail(log, _TAIL)],
+            log=str(log) if log.exists() else "", hint=_hint(state, facts),
+        )  # fmt: skip
+
+    def _detail(self) -> str:
+        """Whom we wait for: what runs, with its last words, and why the others do not."""
+        if self._silent:
+            return "Slurm does not answer"
+        running = [t for t in self.waiting.values() if t.seen is not None and t.seen.state in ("RUNNING", "COMPLETING")]
+        pending = [t for t in self.waiting.values() if t.seen is not None and t.seen.state == "PENDING"]
+        texts = []
+        for ticket in running[:2]:
+            said = _tail(ticket.folder.output(ticket.job), 1)
+            texts.append(f"[{ticket.job}] {said[0][:60] if said else ticket.shown}")
+        if len(running) > 2:
+            texts.append(f"{len(running) - 2} more run")
+        if pending:
+            reasons = ", ".join(sorted({t.seen.why for t in pending if t.seen is not None and t.seen.why}))
+            texts.append(f"{len(pending)} wait ({reasons})")
+        return "; ".join(texts)
+
+
+def _where(answer: BuildAnswer) -> list[str]:
+    return [f"built by Slurm job {answer.job} on {answer.host}"]
+
+
+def _ended_itself(facts: Mapping[str, str]) -> bool:
+    return facts.get("JobState", "") in ("COMPLETED", "FAILED", "COMPLETING")
+
+
+def _hint(state: str, facts: Mapping[str, str]) -> str:
+    again = "the same command builds it again; what is finished is kept"
+    if state.startswith(("TIMEOUT", "DEADLINE")):
+        limit = facts.get("TimeLimit", "")
+        return f"give it more time with --time{f' (it had {limit})' if limit else ''}; what is finished is kept"
+    if state.startswith("OUT_OF_MEMORY"):
+        return "give it more memory (--mem=… in transport.slurm_options of site.yaml), or fewer --cpus"
+    if state.startswith(("NODE_FAIL", "BOOT_FAIL")):
+        return f"the node failed: {again}"
+    if state.startswith("CANCELLED"):
+        return f"somebody cancelled it: {again}"
+    return f"see the log; is the prefix mounted there, and this Python installed? Then {again}"
+
+
+def _tail(path: Path, lines: int) -> list[str]:
+    """The last lines that a job said, with their ends only; nothing where there is no such file."""
+    with suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        text = file.read().decode("utf-8", "replace")
+        return [line.strip()[:200] for line in text.splitlines() if line.strip()][-lines:]
+    return []

@@ -1,0 +1,113 @@
+"""What a job of `envmgr build --via slurm` does on its node: one store item, from its request to its answer."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import envmgr
+from envmgr.backends import get_backend
+from envmgr.buildjobs.folder import BuildAnswer, BuildRequest, ToldError, read_request, write_answer
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.names import parse_entry
+from envmgr.realise import ensure_install
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.store import Item
+from envmgr.target import read_target
+
+_SEEN = 90.0  # seconds until what another node has built is seen here: longer than an NFS client's acdirmax
+
+
+@dataclass(frozen=True, slots=True)
+class BuildItemResult:
+    """`seconds` is wall-clock; `built` is False for an install that was there."""
+
+    schema: ClassVar[str] = "envmgr.build-item/1"
+    item: str
+    built: bool
+    tree: str
+    seconds: float
+
+
+def build_item(path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
+    """Build what the request at `path` asks for, and write the answer beside it: also for an error, which is raised too.
+
+    A job that is told to end writes none: what ended it, Slurm knows.
+
+    Raises:
+        EnvmgrError: `job-request`, `target-differs`, `need-missing`, whatever the build raises.
+    """
+    start = time.monotonic()
+    request = read_request(path)
+    os.umask(request.site.policies.mask)
+    account = pwd.getpwuid(os.geteuid())
+    os.environ |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+    job, host = os.environ.get("SLURM_JOB_ID", ""), socket.gethostname()
+    try:
+        result = _build(request, path, runner, reporter)
+    except Interrupted:
+        raise
+    except EnvmgrError as error:
+        seconds = time.monotonic() - start
+        write_answer(path, BuildAnswer(job=job, host=host, seconds=seconds, error=ToldError.of(error)))
+        raise
+    write_answer(path, BuildAnswer(job=job, host=host, seconds=result.seconds, tree=result.tree))
+    return result
+
+
+def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
+    site, recipe = request.site, request.recipe
+    backend = get_backend(recipe.backend)
+    lock = backend.load_lock(parse_entry(request.entry), recipe, path.with_name("lock"), site)
+    items = backend.items(lock, site, read_target(site.cpu_level))
+    item = next((i for i in items if i.install.relative == request.item), None)
+    if item is None:
+        raise _differs(request)
+    _wait_for_needs(item, runner, reporter)
+    ensured = ensure_install(backend, recipe, lock, item, site, runner, reporter, jobs=_cores())
+    return BuildItemResult(request.item, ensured.built, ensured.tree, ensured.seconds)
+
+
+def _differs(request: BuildRequest) -> EnvmgrError:
+    here = read_target(request.site.cpu_level)
+    told = request.target.model_dump()
+    lines = [f"{name}: {told[name]} where it was submitted, {value} here" for name, value in here.model_dump().items()
+             if told[name] != value]  # fmt: skip
+    if request.envmgr != envmgr.__version__:
+        lines.append(f"envmgr: {request.envmgr} where it was submitted, {envmgr.__version__} here")
+    return EnvmgrError(
+        "target-differs", f"{socket.gethostname()} would not build {request.item}, but another install",
+        context=lines, hint="build on nodes with the same system as the submitting host: --partition, or another host",
+    )  # fmt: skip
+
+
+def _wait_for_needs(item: Item, runner: Runner, reporter: Reporter) -> None:
+    """What other jobs have built a moment ago may not be seen here yet. EnvmgrError `need-missing`."""
+    end = time.monotonic() + _SEEN
+    told = False
+    while missing := [i for i in (*item.needs, *item.build_needs) if not i.exists()]:
+        if time.monotonic() > end:
+            raise EnvmgrError(
+                "need-missing", f"{item.install.entry} needs {missing[0].entry}, which is not there",
+                context=[str(i.path) for i in missing], hint="is the prefix mounted on this node? The same command builds both",
+            )  # fmt: skip
+        if not told:
+            reporter.say(f"{item.install.entry}: waiting until {missing[0].entry} is seen on this node")
+            told = True
+        runner.raise_if_cancelled()
+        time.sleep(0.5)
+
+
+def _cores() -> int:
+    """As many as Slurm gave. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES."""
+    for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
+        value = os.environ.get(name, "")
+        if value.isdigit() and int(value) > 0:
+            return int(value)
+    return 1

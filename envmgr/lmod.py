@@ -22,6 +22,7 @@ USUAL_FOLDERS = (Path("/usr/share/lmod"), Path("/opt/apps/lmod"), Path("/usr/loc
 _TIMESTAMP = "timestamp"
 _NEARLY_FULL = 1 << 20  # bytes
 _TIMEOUT = 600.0  # seconds, for any of Lmod's programs
+SHOWN_HOME, SHOWN_USER = "@envmgr-home@", "@envmgr-user@"
 
 # What Lmod keeps in the environment for itself, and what bash adds: no effect of a module.
 _BOOKKEEPING = re.compile(r"_ModuleTable.*|__LMOD_.*|LOADEDMODULES|_LMFILES_|LMOD_FAMILY_.*|PWD|OLDPWD|SHLVL|_")
@@ -154,8 +155,11 @@ scDescriptT = {{
         return {key: value for key, value in changed.items() if not _BOOKKEEPING.fullmatch(key)}
 
     def show_modules(self, modules: Path, names: Sequence[str]) -> str:
-        """What `module show` says of the modules `names` below the folder `modules`. EnvmgrError `module-load-failed`."""
-        with _scratch_environment(MODULEPATH=str(modules)) as env:
+        """What `module show` says of the modules `names` below the folder `modules`. EnvmgrError `module-load-failed`.
+
+        Where a module asks for the home or the name of who loads it, `SHOWN_HOME` or `SHOWN_USER` stands.
+        """
+        with _scratch_environment(MODULEPATH=str(modules), USER=SHOWN_USER, LOGNAME=SHOWN_USER) as env:
             done = self.runner.run(
                 [self.commands / "lmod", "bash", "show", *names], env=env, timeout=_TIMEOUT, check=False
             )
@@ -163,7 +167,7 @@ scDescriptT = {{
             raise EnvmgrError(
                 "module-load-failed", f"Lmod cannot show {' '.join(names)[:200]}", context=done.stderr.strip().splitlines()[-8:]
             )  # fmt: skip
-        return done.stderr
+        return done.stderr.replace(env["HOME"], SHOWN_HOME)
 
     def module_shell_prologue(self, modules: Path, lmodrc: Path, entry: str) -> str:
         """Bash text after which `entry` is loaded, and nothing else; it exits with `LOAD_FAILED` where that fails.

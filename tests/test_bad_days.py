@@ -9,15 +9,22 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from envmgr.conda.client import call_worker
+from envmgr.errors import EnvmgrError
+from envmgr.report import SilentReporter
+from envmgr.run import Completed, Runner
 from tests.conftest import Sandbox
+from tests.done import Done
 from tests.scenes import complete, error_of, finish, kill, locked, no_processes, parts, plain, processes, wait_for
 from tests.standin.channel import Channel
 from tests.standin.server import Fault, Server, serve
@@ -552,7 +559,10 @@ def small(tmp_path: Path, channel: Channel) -> Iterator[Small]:
 
 
 def full(box: Small, *argv: str) -> str:
-    done = box.run(*argv)
+    return full_disk(box.run(*argv), box)
+
+
+def full_disk(done: Done, box: Small) -> str:
     assert done.code == 3, done.stderr
     text = error_of(done, box)
     assert text.startswith("error[disk-full]: "), text
@@ -560,6 +570,18 @@ def full(box: Small, *argv: str) -> str:
     assert box.leftovers() == []
     assert parts(box) == []
     return text
+
+
+def until_it_fits(box: Small, *argv: str, pages: int) -> list[str]:
+    """Run with ever more room, `pages` of 4096 bytes at a time, until it succeeds. Returns the errors: each is `disk-full`."""
+    texts: list[str] = []
+    while True:
+        room = (len(texts) + 1) * pages * 4096
+        box.resize(str(shutil.disk_usage(box.prefix).used + room))
+        done = box.run(*argv)
+        if done.code == 0:
+            return texts
+        texts.append(full_disk(done, box))
 
 
 def test_too_little_space_is_told_before_the_first_byte(small: Small, channel: Channel) -> None:
@@ -657,6 +679,71 @@ def test_disk_full_while_an_install_is_made(
     assert rerun(small, "py/1.0") == 2
 
 
+def test_disk_full_of_what_rattler_reads_again(small: Small) -> None:
+    """It takes its cut record of a package as written, and then says that it cannot read it."""
+    small.mount("4m")
+    small.ok("build", "kept/1.0")
+    texts = until_it_fits(small, "build", "--no-publish", "hello/1.0", pages=3)
+    again = [text for text in texts if "currently installed packages" in text]
+    assert again
+    assert again[0] == (
+        f"error[disk-full]: no space left under ROOT/prefix/store/hello/.staging-1.0-DIGEST\n"
+        f"  No space left on device, 0.0 MB are free\n"
+        f"  failed to determine the currently installed packages: EOF while parsing a value at line 1 column 0\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n{FREE}"
+    )
+
+
+class Bounded(Runner):
+    """Files cannot grow beyond 64 KiB, as on a disk that was full for a moment: what is written is cut, and no error comes."""
+
+    def stream(self, argv: Sequence[str | Path], **options: Any) -> Completed:
+        return super().stream(["prlimit", "--fsize=65536", *argv], **options)
+
+
+def compiled(staging: Path, cache: Path, runner: Runner) -> str:
+    """The worker installs no package into `staging`, and compiles the one file there. Returns its error, or nothing.
+
+    Of one file, nothing comes after it that would find the disk full.
+    """
+    request = {
+        "op": "install", "records": [], "staging": str(staging), "final": "/final", "cache": str(cache), "jobs": 2,
+        "platform": "linux-64", "retries": 0, "stall_timeout": 5, "min_free": 0, "unpacked": 4,
+    }  # fmt: skip
+    (staging / ".unpacked").mkdir(exist_ok=True)
+    try:
+        call_worker(request, runner, SilentReporter())
+    except EnvmgrError as error:
+        return error.render().replace(str(staging), "STAGING")
+    return ""
+
+
+def test_bytecode_that_is_cut_is_never_an_install(small: Small) -> None:
+    small.mount("4m")
+    staging = small.prefix / "staging"
+    library = staging / "lib" / f"python3.{sys.version_info.minor}"
+    library.mkdir(parents=True)
+    (staging / "bin").mkdir()
+    (staging / "bin/python").symlink_to(Path(sys.executable).resolve())
+    (library / "large.py").write_text(f"text = '{'x' * 200_000}'\n")
+    (library / "python2.py").write_text("print 1\n")  # has no bytecode, which is no fault
+    written = f"__pycache__/large.{sys.implementation.cache_tag}.pyc"
+    cut = f"bytecode was not written whole: lib/{library.name}/{written}: marshal data too short"
+    noticed = "compileall: *** OSError: os.write() didn't write the full pyc file"  # newer Pythons look
+    assert compiled(staging, small.root, Bounded()) in {f"error[install-failed]: {text}" for text in (cut, noticed)}
+    (library / written).unlink(missing_ok=True)
+    small.resize(str(shutil.disk_usage(small.prefix).used + (100 << 10)))
+    assert compiled(staging, small.root, Runner()) in {
+        f"error[disk-full]: no space left under STAGING\n  No space left on device, {free} MB are free\n  {text}\n\n{FREE}"
+        for text, free in ((cut, "0.0"), (noticed, "0.1"))
+    }
+    small.resize("4m")
+    assert compiled(staging, small.root, Runner()) == ""
+    assert (library / written).stat().st_size > 100 << 10
+
+
 def test_disk_full_while_a_generation_is_staged(small: Small) -> None:
     small.mount("4m")
     small.ok("build", "kept/1.0")
@@ -665,12 +752,12 @@ def test_disk_full_while_a_generation_is_staged(small: Small) -> None:
     done = small.run("publish", "hello/1.0")
     assert done.code == 3
     assert (
-        plain(done.stderr, small)
+        re.sub(r"(?<=done in )[0-9.]+(?= s\n)", "SOME", plain(done.stderr, small))
         == (
             "warning: the log ROOT/prefix/var/log/"
             + re.search(r"var/log/(\S+) ", done.stderr)[1]  # type: ignore[index]
             + " cannot be written: No space left on device\n"
-            "hello/1.0 verify: done in 0.0 s\n"
+            "hello/1.0 verify: done in SOME s\n"
             "error[disk-full]: no space left for ROOT/prefix/generations/0002\n"
             "  [Errno 28] No space left on device\n"
             f"\n{FREE}\n"
@@ -683,6 +770,21 @@ def test_disk_full_while_a_generation_is_staged(small: Small) -> None:
     number = small.ok("publish", "hello/1.0", "--format", "json").data["generation"]
     assert number == 3
     complete(small, 3)
+
+
+def test_disk_full_at_any_page_of_a_publish(small: Small) -> None:
+    small.mount("4m")
+    small.ok("build", "kept/1.0")
+    small.ok("build", "--no-publish", "hello/1.0")
+    texts = until_it_fits(small, "publish", "hello/1.0", pages=1)
+    cache = next(text for text in texts if "/spider\n" in text)
+    number = cache.partition("/spider\n")[0][-4:]
+    assert cache.splitlines()[:2] == [
+        f"error[disk-full]: no space left for ROOT/prefix/generations/{number}/spider",
+        "  0.0 MB are free",
+    ]
+    assert "/update_lmod_system_cache_files -d " in cache.splitlines()[2]
+    complete(small, small.current())
 
 
 def test_disk_full_at_the_very_end_of_a_publish(small: Small) -> None:

@@ -185,10 +185,18 @@ def test_several_entries_side_by_side(box: Sandbox) -> None:
 
 
 def test_all_means_the_whole_catalog(box: Sandbox) -> None:
-    """A dry run: the shipped entries would be fetched from the real channels."""
+    """A dry run: the shipped entries would be fetched from the real channels. Licences are acknowledged one by one."""
     done = data(box, "build", "--all", "--dry-run")
-    assert [s["candidate"]["entry"] for s in done["steps"]] == [e["entry"] for e in data(box, "list")["entries"]]
+    everything = [e["entry"] for e in data(box, "list")["entries"]]
+    licensed = [e for e in everything if e.startswith(("anaconda/", "cuda/"))]
+    assert licensed == done["left_out"]
+    assert [s["candidate"]["entry"] for s in done["steps"]] == [e for e in everything if e not in licensed]
     assert {s["build"] for s in done["steps"]} == {"build"}
+    box.policies["licences"] = ["anaconda-terms", "cuda-eula"]
+    box.write_site()
+    done = data(box, "build", "--all", "--dry-run")
+    assert done["left_out"] == []
+    assert [s["candidate"]["entry"] for s in done["steps"]] == everything
 
 
 def test_dependencies_are_built_and_loaded_first(box: Sandbox) -> None:
@@ -368,7 +376,20 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
     "lock --check hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
     "build hello/1.0": (
         "envmgr.build/1",
-        {"steps", "rerender", "dry_run", "built", "trees", "tests", "generation", "parent", "log", "gate"},
+        {
+            "steps",
+            "rerender",
+            "dry_run",
+            "built",
+            "trees",
+            "tests",
+            "generation",
+            "parent",
+            "log",
+            "gate",
+            "jobs",
+            "left_out",
+        },
     ),
     "publish hello/1.0": (
         "envmgr.publish/1",

@@ -34,7 +34,8 @@ READING = {
 def walk(command: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     if subcommands := getattr(command, "commands", None):
         for name, sub in subcommands.items():
-            yield from walk(sub, (*way, name))
+            if not sub.hidden:  # what envmgr runs on nodes
+                yield from walk(sub, (*way, name))
     else:
         yield " ".join(way), command
 

@@ -15,7 +15,8 @@ ENTRY = Entry("pytorch", "2.1-cuda11.8")
 def candidate(
     entry: Entry = ENTRY, *, digest: str = OLD, installed: bool = True, fingerprint: str | None = "f"
 ) -> Candidate:
-    return Candidate(entry, digest, f"store/x/{digest[:8]}", installed, fingerprint, {"zlib": "1.3 0"}, 10, None)
+    path = f"store/x/{digest[:8]}"
+    return Candidate(entry, digest, path, () if installed else (path,), fingerprint, {"zlib": "1.3 0"}, 10, None)
 
 
 def record(*entries: Entry, render: str = "r", number: int = 7) -> GenerationRecord:

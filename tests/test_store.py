@@ -102,6 +102,8 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "current": "current",
         "conda_cache": "cache/conda",
         "source_cache": "cache/sources",
+        "easybuild_modules": "easybuild/modules",
+        "jobs": "var/jobs",
         "logs": "var/log",
         "locks": "var/lock",
         "publish_lock": "var/lock/publish.lock",

@@ -166,7 +166,7 @@ class _Watch:
         return EnvmgrError(
             "job-failed", f"the Slurm job of {ticket.work.item.install.entry} ended before it was built",
             context=[f"job {ticket.job}, {', '.join(word for word in words if word)}", *_tail(log, _TAIL)],
-            log=str(log) if log.exists() else "", hint=_hint(state, facts),
+            log=str(log) if log.exists() else "", hint=_hint(state, why, facts),
         )  # fmt: skip
 
     def _detail(self) -> str:
@@ -195,7 +195,7 @@ def _ended_itself(facts: Mapping[str, str]) -> bool:
     return facts.get("JobState", "") in ("COMPLETED", "FAILED", "COMPLETING")
 
 
-def _hint(state: str, facts: Mapping[str, str]) -> str:
+def _hint(state: str, why: str, facts: Mapping[str, str]) -> str:
     again = "the same command builds it again; what is finished is kept"
     if state.startswith(("TIMEOUT", "DEADLINE")):
         limit = facts.get("TimeLimit", "")
@@ -204,6 +204,8 @@ def _hint(state: str, facts: Mapping[str, str]) -> str:
         return "give it more memory (--mem=… in transport.slurm_options of site.yaml), or fewer --cpus"
     if state.startswith(("NODE_FAIL", "BOOT_FAIL")):
         return f"the node failed: {again}"
+    if why.startswith("Dependency"):
+        return "Slurm gave it up with a job that it waited for; the same command sends it again"
     if state.startswith("CANCELLED"):
         return f"somebody cancelled it: {again}"
     return f"see the log; is the prefix mounted there, and this Python installed? Then {again}"

@@ -11,7 +11,7 @@ from envmgr.builds import Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.publish import publish_wanted
-from envmgr.commands.wanted import Wanted, load_wanted, plan_for
+from envmgr.commands.wanted import Wanted, allowed_entries, load_wanted, plan_for
 from envmgr.errors import InputError
 from envmgr.lmod import find_lmod
 from envmgr.nodes import JobOptions
@@ -25,7 +25,7 @@ class BuildResult:
     """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
 
     `gate` is what the last audit's facts say against the entries, where it did not stop the build; `jobs` are the Slurm jobs
-    that made installs, or that a dry run would submit.
+    that made installs, or that a dry run would submit; `left_out` are entries whose licence the site has not acknowledged.
     """
 
     schema: ClassVar[str] = "envmgr.build/1"
@@ -40,6 +40,7 @@ class BuildResult:
     log: str | None
     gate: tuple[str, ...] = ()
     jobs: tuple[BuildJob, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def build(
@@ -62,8 +63,9 @@ def build(
     Raises:
         InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
     """
+    left_out: tuple[str, ...] = ()
     if everything:
-        names = [str(e.entry) for e in ctx.catalog.entries()]
+        names, left_out = allowed_entries(ctx)
     if not names:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     if slurm is not None:
@@ -77,7 +79,9 @@ def build(
     said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
     if dry_run or plan.nothing_to_do or (not publish and not plan.to_build):
         planned = _planned_jobs(ctx, wanted, slurm) if dry_run and slurm is not None else ()
-        return BuildResult(plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None, said, planned)
+        return BuildResult(
+            plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None, said, planned, left_out
+        )
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
     can_write(ctx.site)
@@ -95,12 +99,23 @@ def build(
         trees = {name: e.tree for name, e in ensured.items()}
         if not publish:
             return BuildResult(
-                plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said, sent
+                plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said, sent, left_out
             )
         facts = {name: e.facts for name, e in ensured.items()}
         published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=f"build {' '.join(names)}")
     return BuildResult(
-        plan.steps, plan.rerender, False, built, trees, tests, published.number, published.parent, str(log), said, sent
+        plan.steps,
+        plan.rerender,
+        False,
+        built,
+        trees,
+        tests,
+        published.number,
+        published.parent,
+        str(log),
+        said,
+        sent,
+        left_out,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, load_wanted
+from envmgr.commands.wanted import Wanted, allowed_entries, load_wanted
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.realise import can_write, clean_leftovers
@@ -56,7 +56,7 @@ def fetch(
         InputError: unknown entries, `source-unexpected`; EnvmgrError: what cannot be had, and where to put it.
     """
     if everything:
-        names = [str(e.entry) for e in ctx.catalog.entries()]
+        names, _ = allowed_entries(ctx)
     if not names:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     wanted = load_wanted(ctx, names)

@@ -94,7 +94,28 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
     return wanted
 
 
+def allowed_entries(ctx: Context) -> tuple[list[str], tuple[str, ...]]:
+    """What `--all` means: every entry of the catalogs, and those left out because the site has not acknowledged a licence."""
+    allowed, left_out = [], []
+    for found in ctx.catalog.entries():
+        try:
+            _require_licences(ctx, found)
+        except EnvmgrError:
+            left_out.append(str(found.entry))
+        else:
+            allowed.append(str(found.entry))
+    if left_out:
+        ctx.reporter.say(f"left out, for want of an acknowledged licence: {', '.join(left_out)}")
+    return allowed, tuple(left_out)
+
+
 def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
+    recipe, software, backend = _require_licences(ctx, found)
+    lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+    return Wanted(found, recipe, software, backend, lock, backend.items(lock, ctx.site, target))
+
+
+def _require_licences(ctx: Context, found: CatalogEntry) -> tuple[Recipe, Software, Backend]:
     recipe, software = found.recipe(), found.software()
     backend = get_backend(recipe.backend)
     wanted = [*([software.acknowledge] if software.acknowledge else []), *backend.licences(recipe, ctx.site)]
@@ -105,8 +126,7 @@ def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
             context=f"{missing[0]}: {software.homepage}",
             hint=f"read it; then add `{missing[0]}` to policies.licences in site.yaml",
         )
-    lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-    return Wanted(found, recipe, software, backend, lock, backend.items(lock, ctx.site, target))
+    return recipe, software, backend
 
 
 def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[Plan, GenerationRecord | None]:

@@ -285,7 +285,7 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     text = "\n".join(line for line in said if not line.startswith("Listing ")) + end.stderr
     if end.returncode not in (0, 1):
         raise ChildProcessError(f"compileall ended with {end.returncode}: {text[-2000:]}")
-    if fault := re.search(r"^\W*\w*Error: \[Errno \d+\].*$", text, re.MULTILINE):
+    if fault := re.search(r"^\W*(OSError: |\w+Error: \[Errno \d+\]).*$", text, re.MULTILINE):
         raise ChildProcessError(f"compileall: {fault[0]}")  # it goes on without the file, as after a syntax error
     prove_whole(python, staging, folders, jobs)
     emit("compiled", log=text[-4000:])

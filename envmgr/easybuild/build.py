@@ -250,8 +250,11 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
     with reporter.stage(f"{install.entry} build", total=events.total, unit="steps") as stage:
 
         def tick() -> None:
+            told = events.log
             for line in events.read():
                 reporter.log(f"{install.entry}: {line}")
+            if events.log != told:
+                reporter.say(f"{install.entry}: EasyBuild's log is {events.log}")
             stage.update(events.done, detail=events.detail)
 
         try:
@@ -265,7 +268,10 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
         _remove_lock(install)
     log = _keep_log(order, folder, done)
     if done.returncode != 0 or not install.path.is_dir() or not install.easybuild_module.is_file():
-        raise explain(order.locked, install, done, events.failed, events.step, folder, log)
+        error = explain(order.locked, install, done, events.failed, events.step, folder, log)
+        with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
+            file.write(f"\n== envmgr says\n{error}\n")
+        raise error
     reporter.log(f"{install.entry}: EasyBuild's log is {log}")
 
 

@@ -16,7 +16,7 @@ STEPS = (
 
 class Events:
     """Follows the file that the hooks write. `done` counts steps, `detail` is what it is at, `step` the last that began,
-    `failed` EasyBuild's word.
+    `log` where EasyBuild's log is while it runs, `failed` its word on a failure.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,6 +26,7 @@ class Events:
         self.detail = ""
         self.step = ""
         self.failed = ""
+        self.log = ""
         self._offset = 0
 
     def read(self) -> Iterator[str]:
@@ -48,7 +49,8 @@ class Events:
                 self.detail = self.step = event["step"]
                 if event["step"] in STEPS:
                     self.done = STEPS.index(event["step"])
-                return f"{event['step']} (log {event['log']})"
+                self.log = self.log or event["log"]
+                return str(event["step"])
             case "extension":
                 self.detail = f"extension {event['name']}"
                 return self.detail

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from envmgr.errors import EnvmgrError
-from envmgr.lmod import Lmod
+from envmgr.lmod import SHOWN_HOME, SHOWN_USER, Lmod
 from envmgr.manifest import InstallFacts
 from envmgr.modulespec import EnvOp
 from envmgr.store import Install, Prefix
@@ -79,29 +80,31 @@ def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[Env
 
     load(root, "envmgr")
     last = {op.name: number for number, op in enumerate(ops) if op.kind in ("set", "unset")}
+    apart = frozenset({*last, *(op.name for op in ops if op.at_load)})
     kept = [op for number, op in enumerate(ops) if op.kind not in ("set", "unset") or last[op.name] == number]
-    return order, tuple(_joined([op for op in kept if not _OF_EASYBUILD.fullmatch(op.name)], frozenset(last)))
+    return order, tuple(_joined([op for op in kept if not _OF_EASYBUILD.fullmatch(op.name)], apart))
 
 
-def _joined(ops: Sequence[EnvOp], replaced: frozenset[str]) -> Iterator[EnvOp]:
+def _joined(ops: Sequence[EnvOp], apart: frozenset[str]) -> Iterator[EnvOp]:
     """Elements for one list in one change: Lmod reads a module with 30 of them twice as fast as one with 30 changes.
 
-    What lists come to is the same, as changes of other variables stand between them. `replaced` are also given a value.
+    What lists come to is the same, as changes of other variables stand between them. `apart` are also given a value,
+    or one that only the loading shell knows.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for op in ops:
-        if _is_list(op, replaced):
+        if _is_list(op, apart):
             groups.setdefault((op.kind, op.name), []).append(op.value)
     for op in ops:
-        if not _is_list(op, replaced):
+        if not _is_list(op, apart):
             yield op
         elif values := groups.pop((op.kind, op.name), None):
             elements = [e for value in (reversed(values) if op.kind == "prepend" else values) for e in value.split(":")]
             yield op.model_copy(update={"value": ":".join(dict.fromkeys(elements))})
 
 
-def _is_list(op: EnvOp, replaced: frozenset[str]) -> bool:
-    return op.kind in ("prepend", "append") and op.separator == ":" and op.name not in replaced
+def _is_list(op: EnvOp, apart: frozenset[str]) -> bool:
+    return op.kind in ("prepend", "append") and op.separator == ":" and op.name not in apart
 
 
 def read_shown(shown: tuple[str, str]) -> Shown:
@@ -131,22 +134,29 @@ def read_shown(shown: tuple[str, str]) -> Shown:
 
 
 def _change(verb: str, bracket: str, inner: str) -> EnvOp | None:
-    kind = {"prepend_path": "prepend", "append_path": "append"}.get(verb)
-    if kind is not None:
+    if verb in ("prepend_path", "append_path"):
+        kind: Literal["prepend", "append"] = "prepend" if verb == "prepend_path" else "append"
         tail = r',delim="(?P<delim>[^"]+)"(?:,priority="?0"?)?' if bracket == "{" else ""
         match = re.fullmatch(rf'"(?P<name>\w+)","(?P<value>.*)"{tail}', inner, re.DOTALL)
         if match is None:
             return None
         separator = match["delim"] if tail else ":"
-        return EnvOp(kind=kind, name=match["name"], value=match["value"], separator=separator)
+        return _op(kind, match["name"], match["value"], separator)
     match = re.fullmatch(r'"(\w+)"(?:,"(.*)")?', inner, re.DOTALL)
     if match is None:
         return None
     if verb in ("setenv", "pushenv") and match[2] is not None:
-        return EnvOp(kind="set", name=match[1], value=match[2])
+        return _op("set", match[1], match[2])
     if verb == "unsetenv":
         return EnvOp(kind="unset", name=match[1])
     return None
+
+
+def _op(kind: Literal["set", "prepend", "append"], name: str, value: str, separator: str = ":") -> EnvOp:
+    if SHOWN_HOME not in value and SHOWN_USER not in value:
+        return EnvOp(kind=kind, name=name, value=value, separator=separator)
+    template = value.replace("$", "$$").replace(SHOWN_HOME, "${HOME}").replace(SHOWN_USER, "${USER}")
+    return EnvOp(kind=kind, name=name, value=template, separator=separator, at_load=True)
 
 
 def _statements(text: str) -> Iterator[str]:

@@ -23,6 +23,18 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _file_name(value: str) -> str:
+    if "/" in value or value in ("", ".", ".."):
+        raise ValueError("must be a file name")
+    return value
+
+
+def _sha256(value: str) -> str:
+    if not _SHA256.fullmatch(value):
+        raise ValueError("must be 64 hex digits")
+    return value
+
+
 class LockedFile(_Model):
     """A file and its sha256 (64 hex digits)."""
 
@@ -32,16 +44,12 @@ class LockedFile(_Model):
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
-        if "/" in value or value in ("", ".", ".."):
-            raise ValueError("must be a file name")
-        return value
+        return _file_name(value)
 
     @field_validator("sha256")
     @classmethod
     def _digest(cls, value: str) -> str:
-        if not _SHA256.fullmatch(value):
-            raise ValueError("must be 64 hex digits")
-        return value
+        return _sha256(value)
 
 
 class LockedSource(LockedFile):
@@ -71,6 +79,16 @@ class LockedItem(_Model):
     os_packages: tuple[tuple[str, ...], ...] = ()
     extensions: tuple[str, ...] = ()
     instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
+
+    @field_validator("easyconfig")
+    @classmethod
+    def _easyconfig(cls, value: str) -> str:
+        return _file_name(value)
+
+    @field_validator("sha256")
+    @classmethod
+    def _digest(cls, value: str) -> str:
+        return _sha256(value)
 
     @field_validator("name", "version")
     @classmethod
@@ -136,7 +154,10 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
     try:
         return EasyBuildLock.model_validate(parse_yaml(text, path)), sha256_bytes(text.encode())
     except ValidationError as error:
-        lines = [f"{'.'.join(str(p) for p in e['loc'])}: {reason_of(e)}" for e in error.errors(include_url=False)]
+        lines = [
+            ".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e)
+            for e in error.errors(include_url=False)
+        ]
         raise InputError(
             "lock-invalid", f"{path} is not a lock of EasyBuild", context=lines[:10],
             hint=f"run `envmgr lock {entry}`",

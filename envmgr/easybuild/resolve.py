@@ -93,7 +93,7 @@ def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots
         )  # fmt: skip
     if "Maximum loop cnt" in text:
         circle = list(dict.fromkeys(Path(path).name for path in re.findall(r"'spec': '([^']+)'", text)))
-        return InputError(
+        return EnvmgrError(
             "unresolved-dependency", f"what {wanted.easyconfig} depends on goes round in a circle",
             context=[*context, f"among {', '.join(circle)}"[:300]], hint="take one of these dependencies out",
         )  # fmt: skip

@@ -30,7 +30,8 @@ from tests.cluster.disguises import (
 
 __all__ = [
     "V2_FLAGS", "V3_FLAGS", "V4_FLAGS", "banner", "changed_host_key", "dead_node", "fake_cpu", "fake_driver", "frozen_node",
-    "hung", "old_copy", "other_lmod", "read_only", "restart_sshd", "server_hung", "shadowed_file", "slow_link", "slurmd_stopped",
+    "hung", "old_copy", "other_lmod", "read_only", "restart_sshd", "server_hung", "shadowed_file", "slow_link",
+    "slurmctld_stopped", "slurmd_stopped",
     "sshd_stopped", "unmounted",
 ]  # fmt: skip
 
@@ -172,6 +173,19 @@ def slurmd_stopped(cluster: Cluster, node: str, *, noticed: bool = False) -> Ite
     finally:
         do(cluster, node, "/usr/sbin/slurmd")
         _resume(cluster, node)
+
+
+@contextmanager
+def slurmctld_stopped(cluster: Cluster) -> Iterator[None]:
+    """Nobody answers Slurm's commands; jobs that run go on."""
+    _stop(cluster, "login", "/var/spool/slurmctld/slurmctld.pid")
+    try:
+        yield
+    finally:
+        do(
+            cluster, "login", "setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld -R"
+        )  # -R: partitions, too
+        _until(lambda: "UP" in cluster.exec("login", ["scontrol", "ping"]).stdout, timeout=30)
 
 
 @contextmanager

@@ -1,0 +1,309 @@
+"""Builds as Slurm jobs, on the real cluster: real Slurm, real EasyBuild, an ordinary build user, easyconfigs that nodes do not see."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.easybuild.input import EASYBUILD
+from envmgr.nodes import JobOptions
+from tests.cluster import Cluster, faults
+from tests.cluster.site import SITE
+from tests.conftest import Sandbox
+from tests.done import Done
+from tests.eb_scene import TOY_MAKEFILE, Workshop, easybuild_home
+
+# Builds for as long as the gate of its name is shut.
+GATED = TOY_MAKEFILE.replace("\tcc -O2", "\twhile [ -e /cluster/sw/gates/{name} ]; do sleep 0.1; done\n\tcc -O2")
+BROKEN = GATED.replace("\tcc -O2", "\t@echo 'toy.c:7: error: no such luck' >&2; exit 7\n\tcc -O2")
+
+
+TIMES = "minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12"
+
+
+class Shop:
+    """The cluster with toys to build: easyconfigs on the login node alone, sources under the prefix."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.gates = cluster.host_prefix / "gates"
+        self._box = Workshop(folder, "")
+
+    def write_site(self, **overrides: Any) -> None:
+        self.cluster.write_site(
+            easyconfigs=["easyconfigs"], sources={"mirrors": ["/cluster/sw/mirror"], "upstream": False}, **overrides
+        )
+
+    def toy(self, name: str, makefile: str = TOY_MAKEFILE, **fields: Any) -> None:
+        path = self._box.toy(name, files={"Makefile": makefile.format(name=name)}, **fields)
+        self.cluster.write("login", SITE.parent / path.relative_to(self._box.root), path.read_text())
+        shutil.copytree(self._box.root / "mirror", self.cluster.host_prefix / "mirror", dirs_exist_ok=True)
+
+    def entry(self, name: str) -> None:
+        self.cluster.recipe(f"{name}/1.0", [], backend="easybuild", input={"easyconfig": f"{name}-1.0.eb"})
+
+    def lock(self, *names: str) -> None:
+        for name in names:
+            self.entry(name)
+        done = self.cluster.envmgr(["lock", *(f"{name}/1.0" for name in names)])
+        assert done.code == 0, done.stderr
+
+    def shut(self, *names: str) -> None:
+        self.gates.mkdir(exist_ok=True)
+        for name in names:
+            (self.gates / name).touch()
+
+    def open(self, *names: str) -> None:
+        for name in names:
+            (self.gates / name).unlink()
+
+    def words(self, names: str, *options: str) -> list[str]:
+        return ["build", *(f"{name}/1.0" for name in names.split()), "--via", "slurm", *options]
+
+    def start(self, names: str, *options: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "envmgr", *self.words(names, *options)]
+        return self.cluster.start("login", argv, env={"ENVMGR_SITE": str(SITE)})
+
+    def build(self, names: str, *options: str) -> Done:
+        return self.cluster.envmgr(self.words(names, *options))
+
+    def jobs(self, fields: str = "%T") -> dict[str, str]:
+        """Name of the toy -> what squeue says, of jobs under way."""
+        lines = self.cluster.exec("login", ["squeue", "-h", "-o", f"%j|{fields}"]).stdout.splitlines()
+        rows = (line.partition("|") for line in lines)
+        return {name.removeprefix("envmgr-").partition("-")[0]: rest for name, _, rest in rows}
+
+    def table(self) -> list[str]:
+        return sorted(p.name.partition("-")[0] for p in self.cluster.host_prefix.glob("var/jobs/slurm/*"))
+
+    def store(self) -> set[str]:
+        return {p.parent.name for p in self.cluster.host_prefix.glob("store/*/*.manifest.json")}
+
+    def logs_with(self, text: str) -> list[str]:
+        """Of builds, on the submitting side."""
+        return [p.name for p in self.cluster.host_prefix.glob("var/log/*-build-*.log") if text in p.read_text()]
+
+    def runs(self, name: str) -> bool:
+        """Whether its compiler waits at the gate: slower than Slurm's word for it."""
+        return any(f"/gates/{name} " in line for node in self.cluster.compute for line in self.cluster.processes(node))
+
+
+def soon(condition: Callable[[], Any], seconds: float = 40) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def ended(process: subprocess.Popen[str], timeout: float = 90) -> Done:
+    out, err = process.communicate(timeout=timeout)
+    assert "Traceback" not in err, err
+    return Done(process.returncode, out, err)
+
+
+def leave(cluster: Cluster, process: subprocess.Popen[str], signal: str) -> Done:
+    cluster.sh("login", f"pkill -{signal} -f 'envmgr build .*--via slurm'", check=True)
+    return ended(process)
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    cluster.empty_prefix(owner="rsw")
+    home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
+    home.parent.mkdir(parents=True)
+    home.symlink_to(easybuild_home())
+    cluster.exec("login", ["chown", "-R", "rsw:", "/cluster/sw/easybuild"], check=True)
+    made = Shop(cluster, tmp_path_factory.mktemp("shop"))
+    made.write_site()
+    cluster.exec("login", ["scontrol", "create", "PartitionName=small", "Nodes=c1", "State=UP"], check=True)
+    cluster.exec("login", ["scontrol", "create", "PartitionName=far", "Nodes=c3", "State=UP"], check=True)
+    yield made
+    cluster.exec("login", ["scancel", "--user=rsw"])
+    assert soon(lambda: not made.jobs())
+    for name in ("small", "far"):
+        cluster.exec("login", ["scontrol", "delete", f"PartitionName={name}"])
+    shutil.rmtree(cluster.host_prefix / "easybuild")
+
+
+def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
+    cluster = shop.cluster
+    shop.toy("base", GATED)
+    shop.toy("left", dependencies=[("base", "1.0")])
+    shop.toy("right", dependencies=[("base", "1.0")])
+    shop.lock("left", "right")
+    options = ["--partition", "small", "--account", "physics", "--cpus", "2", "--time", "20"]
+    plan = shop.build("left right", *options, "--dry-run")
+    lines = [re.sub(r"-[0-9a-f]{8}", "", line).split() for line in plan.stdout.splitlines() if line.startswith("  job")]
+    assert [" ".join(words) for words in lines] == [
+        "job base/1.0 would be submitted",
+        "job left/1.0 would be submitted after base/1.0",
+        "job right/1.0 would be submitted after base/1.0",
+    ]
+    assert shop.table() == []
+    shop.shut("base")
+    first = shop.start("left right", *options)
+    assert soon(lambda: shop.runs("base")), shop.jobs()
+    seen = shop.jobs("%T|%P|%a|%c|%l|%E")
+    base = seen.pop("base")
+    assert base == "RUNNING|small|physics|2|20:00|(null)"
+    number = shop.jobs("%i")["base"]
+    waits = f"PENDING|small|physics|2|20:00|afterok:{number}(unfulfilled)"
+    assert seen == {"left": waits, "right": waits}
+    assert shop.table() == ["base", "left", "right"]
+    left = leave(cluster, first, "INT")
+    assert left.code == 130
+    said = message(left)
+    assert said[0] == "error[interrupted]: detached: 3 Slurm jobs go on"
+    assert said[1].startswith(f"  {number} base/1.0-")
+    assert said[1].endswith(", running on c1")
+    assert said[-1].startswith("hint: the same command comes back to them, and publishes at the end; `scancel ")
+    numbers = shop.jobs("%i")
+    assert len(numbers) == 3
+    # Two come back at once, while nobody answers them for a while.
+    both = [shop.start("left right", "--format", "json"), shop.start("left right")]
+    time.sleep(3)
+    with faults.slurmctld_stopped(cluster):
+        shop.open("base")
+        assert soon(lambda: "base" in shop.store() and len(shop.logs_with("slurm: Slurm does not answer")) == 2)
+    done = [ended(process) for process in both]
+    assert [d.code for d in done] == [0, 0], [d.stderr for d in done]
+    assert "slurm: Slurm answers again" in done[1].stderr
+    assert {j["item"].split("/")[1]: (j["job"], j["attached"]) for j in done[0].data["jobs"]} == {
+        name: (number, True) for name, number in numbers.items()
+    }
+    assert shop.store() >= {"base", "left", "right"}
+    assert shop.table() == []
+    record = json.loads((cluster.host_prefix / "current/generation.json").read_text())
+    assert sorted(record["entries"]) == ["left/1.0", "right/1.0"]
+
+
+def message(done: Done) -> list[str]:
+    return done.stderr[done.stderr.index("error[") :].splitlines()
+
+
+def test_failed_job_ends_what_stands_on_it_keeps_the_rest_and_says_what_a_local_build_says(shop: Shop) -> None:
+    shop.toy("broken", BROKEN)
+    shop.toy("upper", dependencies=[("broken", "1.0")])
+    shop.cluster.recipe("fine/1.0", ["hello-prefix"])  # of conda: a job like others
+    shop.lock("upper")
+    assert shop.cluster.envmgr(["lock", "fine/1.0"]).code == 0
+    before = (shop.cluster.host_prefix / "current").readlink()
+    done = shop.build("upper fine")
+    error = message(done)
+    assert done.code == 3
+    assert "  not tried, because it stands on that: upper/1.0" in error
+    assert "  built and kept for the next run: fine/1.0" in error
+    assert "fine" in shop.store()
+    assert soon(lambda: not shop.jobs())
+    assert (shop.cluster.host_prefix / "current").readlink() == before
+    log = next(line for line in error if line.startswith("  log: ")).removeprefix("  log: /cluster/sw/")
+    assert log.startswith("var/log/easybuild/")
+    assert "no such luck" in (shop.cluster.host_prefix / log).read_text()
+
+    def same(lines: list[str]) -> list[str]:
+        return [line for line in lines if not line.startswith(("  log: ", "  built "))]
+
+    assert same(error) == same(message(shop.cluster.envmgr(["build", "upper/1.0", "--jobs", "1"])))
+    assert any(line.startswith("  built by Slurm job ") for line in error)
+
+    # A failure that nobody saw is told once, to whoever comes back; then it is built anew.
+    shop.shut("broken")
+    first = shop.start("upper")
+    assert soon(lambda: shop.runs("broken"))
+    assert leave(shop.cluster, first, "TERM").code == 130
+    shop.open("broken")
+    assert soon(lambda: not shop.jobs())
+    late = shop.build("upper")
+    assert late.code == 3
+    assert "  that was before this command began: the same command again builds it anew" in message(late)
+    assert set(same(error)) - {"  built and kept for the next run: fine/1.0"} <= set(message(late))
+    assert "would be submitted" in shop.build("upper", "--dry-run").stdout
+
+
+def test_job_that_ends_without_a_word_is_told_with_what_slurm_knows(shop: Shop) -> None:
+    cluster, names = shop.cluster, ["cancelled", "late", "orphan"]
+    for name in names:
+        shop.toy(name, GATED)
+    shop.lock(*names)
+    shop.shut(*names)
+    began = {
+        name: shop.start(name, "--format", "json", "--partition", "far" if name == "orphan" else "small")
+        for name in names
+    }
+    assert soon(lambda: all(shop.runs(name) for name in names)), shop.jobs()
+    numbers = shop.jobs("%i")
+    cluster.exec("login", ["scontrol", "update", f"jobid={numbers['late']}", "EndTime=now"], check=True)
+    cluster.exec("login", ["scancel", numbers["cancelled"]], check=True)
+    with faults.dead_node(cluster, "c3"):
+        cluster.exec("login", ["scontrol", "update", "nodename=c3", "state=down", "reason=fire"], check=True)
+        found = {name: ended(process).data for name, process in began.items()}
+    for name in names:
+        assert found[name]["reference"] == "job-failed"
+        assert found[name]["message"] == f"the Slurm job of {name}/1.0 ended before it was built"
+        assert found[name]["log"].startswith(f"/cluster/sw/var/log/slurm/{name}-1.0-")
+        assert found[name]["log"].endswith(f"-{numbers[name]}.log")
+    told = {name: re.sub(r", exit code \d+:\d+", "", data["context"][0]) for name, data in found.items()}
+    assert told == {
+        "cancelled": f"job {numbers['cancelled']}, Slurm: CANCELLED, on c1",
+        "late": f"job {numbers['late']}, Slurm: TIMEOUT, reason TimeLimit, on c1",
+        "orphan": f"job {numbers['orphan']}, Slurm: NODE_FAIL, reason NodeDown, on c3",
+    }
+    again = "the same command builds it again; what is finished is kept"
+    assert found["cancelled"]["hint"] == f"somebody cancelled it: {again}"
+    assert found["late"]["hint"].startswith("give it more time with --time (it had ")
+    assert found["orphan"]["hint"] == f"the node failed: {again}"
+    # The node's half build is cleared away by the next one, on another node.
+    shop.open(*names)
+    assert shop.build("orphan", "--partition", "small").code == 0
+    assert "orphan" in shop.store()
+    assert "orphan" not in shop.table()
+
+
+def test_submission_that_slurm_does_not_take_leaves_nothing(shop: Shop) -> None:
+    shop.toy("solo")
+    shop.lock("solo")
+    refused = shop.build("solo", "--partition", "nope")
+    assert refused.code == 3
+    assert message(refused)[0] == "error[job-refused]: Slurm does not take the job: invalid partition specified: nope"
+    with faults.slurmctld_stopped(shop.cluster):
+        down = shop.build("solo")
+    assert (down.code, message(down)[0].partition(":")[0]) == (3, "error[slurm-unavailable]")
+    shop.write_site(build_user=None)
+    as_root = shop.build("solo")
+    local = shop.cluster.envmgr(["build", "solo/1.0"])
+    shop.write_site()
+    assert (as_root.code, message(as_root)[0]) == (local.code, message(local)[0])
+    assert message(as_root)[0].startswith("error[root-refused]: ")
+    assert "solo" not in shop.table()
+    assert shop.jobs() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--cpus", "4"], "--cpus is for Slurm jobs\n\nhint: add `--via slurm`"),
+        (["--via", "local", "--account", "x"], "--account is for Slurm jobs\n\nhint: add `--via slurm`"),
+        (["--via", "slurm", "-j", "4"], "--jobs is for builds on this host\n\nhint: --cpus is what each job gets"),
+        (["--via", "slurm", "--time", "2h"], f"--time `2h` is not a time as Slurm writes it\n\nhint: {TIMES}"),
+        (["--via", "slurm", "--partition", "-x"], "--partition `-x` is not a name that Slurm could know"),
+    ],
+)  # fmt: skip
+def test_options_of_jobs_are_checked_first(sandbox: Sandbox, options: list[str], text: str) -> None:
+    done = sandbox.run("build", "none/1.0", *options)
+    assert (done.code, done.stdout, done.stderr) == (2, "", f"error[bad-job-option]: {text}\n")
+
+
+@pytest.mark.parametrize("time", ["90", "90:00", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED"])
+def test_times_of_slurm_are_taken(time: str) -> None:
+    JobOptions(time=time).check()

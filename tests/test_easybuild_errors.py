@@ -1,0 +1,663 @@
+"""What goes wrong with an EasyBuild entry, as its administrator reads it; and that nothing half made stays."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from envmgr.easybuild.failures import missing_packages
+from envmgr.easybuild.lock import LOCK_NAME
+from envmgr.files import sha256_file
+from tests.done import Done
+from tests.eb_aftermath import nothing_left
+from tests.eb_scene import AM_ROOT, Workshop
+from tests.eb_tar import write_tar
+from tests.scenes import error_of, plain
+
+LOCK_AGAIN = "hint: run `envmgr lock toy/1.0` and commit the result"
+KEPT = "hint: the log has all that was said; what was built before is kept for the next run"
+
+
+def told(box: Workshop, done: Done, code: int) -> str:
+    """The error, when all else is as a failure leaves it: no half install, no module, no job, no folder of a build."""
+    text = error_of(done, box)
+    assert done.code == code, text
+    assert nothing_left(box) == []
+    return text
+
+
+def locking(box: Workshop) -> str:
+    """What `envmgr lock` says of `toy-1.0.eb`; no lock is written."""
+    folder = box.entry("toy/1.0", "toy-1.0.eb")
+    box.provide_easybuild()
+    done = box.run("lock", "toy/1.0")
+    assert not (folder / LOCK_NAME).exists()
+    text = error_of(done, box)
+    assert done.code == 3 if text.startswith(("error[unresolved", "error[easybuild")) else 2, text
+    return text
+
+
+def building(box: Workshop, *argv: str) -> str:
+    """What `envmgr build` says of `toy-1.0.eb`, once it is locked; nothing is published or left."""
+    box.locked("toy/1.0", "toy-1.0.eb")
+    text = told(box, box.run("build", "toy/1.0", *argv), 3)
+    assert box.current() is None
+    return text
+
+
+def logged(box: Workshop) -> str:
+    """EasyBuild's newest log."""
+    return max(box.prefix.glob("var/log/easybuild/*.log"), key=lambda p: p.stat().st_mtime_ns).read_text()
+
+
+# The recipe
+
+
+def test_faults_of_a_recipe_s_input_are_all_told(workshop: Workshop) -> None:
+    workshop.entry(
+        "toy/1.0", "../x.eb",
+        input={"nope": 1, "easybuild": "4.9.0", "accept_eula": ["a b"], "unhashed": {"file": " "}},
+    )  # fmt: skip
+    faults = [
+        "input.easyconfig: must be the file name of an easyconfig, such as zlib-1.3.1.eb",
+        "input.easybuild: must be 5.0.0 or newer: the exit codes and hooks of older ones are not understood",
+        "input.accept_eula: `a b` is not the name of a software",
+        "input.unhashed: `file` needs a reason",
+        "input.nope: unknown field",
+    ]
+    done = workshop.run("lock", "toy/1.0")
+    assert done.code == 2
+    assert error_of(done, workshop) == "\n  ".join(
+        ["error[recipe-invalid]: the EasyBuild input of toy/1.0 has faults", "entry toy/1.0", *faults]
+    )
+    checked = workshop.run("catalog", "check")
+    assert checked.code == 1
+    lines = plain(checked.stdout, workshop).splitlines()
+    assert lines[: len(faults)] == [f"error[recipe]: toy/1.0: ROOT/recipes/toy/1.0/recipe.yaml: {fault}" for fault in faults]
+
+
+def test_path_for_a_file_name_among_unhashed_sources(workshop: Workshop) -> None:
+    workshop.entry("toy/1.0", "toy-1.0.eb", input={"unhashed": {"a/b.tar.gz": "trusted"}})
+    done = workshop.run("catalog", "check")
+    assert "input.unhashed.a/b.tar.gz: is a path, not a file name" in done.stdout
+    assert done.code == 1
+
+
+def test_unknown_easyconfig(workshop: Workshop) -> None:
+    workshop.toy()
+    workshop.entry("toy/1.0", "toyy-1.0.eb")
+    workshop.provide_easybuild()
+    done = workshop.run("lock", "toy/1.0")
+    assert done.code == 2
+    text = error_of(done, workshop)
+    assert re.sub(r"looked in \S+/main\S*|looked in (?!ROOT)\S+", "looked in SHIPPED", text).splitlines()[:6] == [
+        "error[unknown-easyconfig]: there is no easyconfig toyy-1.0.eb",
+        "  entry toy/1.0",
+        "  looked in ROOT/easyconfigs",
+        "  looked in SHIPPED",
+        "  looked in ROOT/prefix/easybuild/tools/5.4.1/easybuild/easyconfigs",
+        "",
+    ]
+    assert text.splitlines()[6].startswith("hint: did you mean toy-1.0.eb")
+    machine = workshop.run("lock", "toy/1.0", "--format", "json")
+    assert {k: machine.data[k] for k in ("schema", "reference", "exit_code")} == {
+        "schema": "envmgr.error/1", "reference": "unknown-easyconfig", "exit_code": 2,
+    }  # fmt: skip
+
+
+def test_solver_is_not_for_easybuild(workshop: Workshop) -> None:
+    workshop.entry("toy/1.0", "toy-1.0.eb")
+    done = workshop.run("lock", "toy/1.0", "--solver", "rattler")
+    assert (done.code, error_of(done, workshop)) == (
+        2,
+        "error[unknown-solver]: EasyBuild resolves its easyconfigs itself: --solver is for conda entries\n  entry toy/1.0",
+    )
+
+
+# The easyconfig, at lock
+
+
+def test_unresolvable_dependency(workshop: Workshop) -> None:
+    workshop.toy(dependencies=[("nope", "9.9"), ("nada", "1", "-x")])
+    assert locking(workshop) == (
+        "error[unresolved-dependency]: EasyBuild cannot resolve what toy-1.0.eb depends on\n"
+        "  entry toy/1.0\n"
+        "  easyconfig toy-1.0.eb\n"
+        "  Missing dependencies: nope/9.9, nada/1-x (no easyconfig file or existing module found)\n"
+        "\n"
+        "hint: an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps"
+    )
+
+
+def test_dependencies_that_go_round_in_a_circle(workshop: Workshop) -> None:
+    workshop.toy(dependencies=[("other", "1.0")])
+    workshop.toy("other", dependencies=[("toy", "1.0")])
+    assert locking(workshop) == (
+        "error[unresolved-dependency]: what toy-1.0.eb depends on goes round in a circle\n"
+        "  entry toy/1.0\n"
+        "  easyconfig toy-1.0.eb\n"
+        "  among toy-1.0.eb, other-1.0.eb\n"
+        "\n"
+        "hint: take one of these dependencies out"
+    )
+
+
+EASYCONFIGS: dict[str, tuple[Callable[[Workshop], object], str]] = {
+    "syntax": (
+        lambda box: box.easyconfig("toy", "1.0", "def ("),
+        "Parsing easyconfig file failed: invalid syntax (<string>, line 7)",
+    ),
+    "unknown parameter": (
+        lambda box: box.toy(nonsense=["x"]),
+        "Use of 1 unknown easyconfig parameters detected in toy-1.0.eb: nonsense\n"
+        "  If these are just local variables please rename them to start with 'local_', or try using "
+        "--fix-deprecated-easyconfigs to do this automatically.\n"
+        "  For more information, see https://docs.easybuild.io/easyconfig-files-local-variables/ .",
+    ),
+    "unknown easyblock": (
+        lambda box: box.toy(easyblock="NoSuchBlock"),
+        "Failed to obtain class for NoSuchBlock easyblock (not available?): "
+        "No module named 'easybuild.easyblocks.generic.nosuchblock'",
+    ),
+    "no easyblock": (
+        lambda box: box.easyconfig("toy", "1.0"),
+        "No software-specific easyblock 'EB_toy' found for toy",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EASYCONFIGS)
+def test_easyconfig_that_easybuild_refuses(workshop: Workshop, case: str) -> None:
+    write, said = EASYCONFIGS[case]
+    write(workshop)
+    assert locking(workshop) == (
+        "error[easyconfig-invalid]: EasyBuild 5.4.1 refuses toy-1.0.eb\n"
+        "  entry toy/1.0\n"
+        "  easyconfig toy-1.0.eb\n"
+        f"  Failed to process easyconfig ROOT/easyconfigs/t/toy/toy-1.0.eb: {said}"
+    )
+
+
+def test_external_module(workshop: Workshop) -> None:
+    workshop.easyconfig("toy", "1.0", "dependencies = [('cray/1.0', EXTERNAL_MODULE)]", easyblock="ConfigureMake")
+    assert locking(workshop) == (
+        "error[external-module]: toy-1.0.eb depends on a module that EasyBuild does not build: cray/1.0\n"
+        "  entry toy/1.0\n"
+        "\n"
+        "hint: what an entry stands on must be in its lock: use an easyconfig for it"
+    )
+
+
+def patched(box: Workshop, *, checksum: str = "") -> Path:
+    """A toy whose patch turns `toy 1.0` into `toy mended`."""
+    archive = box.root / "mirror/t/toy/toy-1.0.tar.gz"
+    patch = box.root / "easyconfigs/t/toy/toy-mended.patch"
+    box.toy()
+    patch.write_text(
+        '--- a/toy.c\n+++ b/toy.c\n@@ -1,2 +1,2 @@\n #include <stdio.h>\n-int main(void) { puts("toy 1.0"); return 0; }\n'
+        '+int main(void) { puts("toy mended"); return 0; }\n'
+    )
+    box.toy(patches=[patch.name], checksums=[sha256_file(archive), checksum or sha256_file(patch)])
+    return patch
+
+
+def test_patch_that_is_missing(workshop: Workshop) -> None:
+    patched(workshop).unlink()
+    assert locking(workshop) == (
+        "error[patch-missing]: the patch toy-mended.patch is not there\n"
+        "  entry toy/1.0\n"
+        "  easyconfig toy-1.0.eb\n"
+        "\n"
+        "hint: a patch lies in the folder of the easyconfig that names it"
+    )
+
+
+def test_patch_that_is_not_the_easyconfig_s(workshop: Workshop) -> None:
+    patch = patched(workshop, checksum="0" * 64)
+    assert locking(workshop) == (
+        "error[patch-differs]: ROOT/easyconfigs/t/toy/toy-mended.patch is not what toy-1.0.eb says\n"
+        "  entry toy/1.0\n"
+        f"  expected {'0' * 64}\n"
+        f"  found    {sha256_file(patch)}"
+    )
+
+
+def test_patch_that_changed_since_it_was_locked(workshop: Workshop) -> None:
+    patch = patched(workshop)
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    good = patch.read_text()
+    patch.write_text(good.replace("mended", "bent"))
+    assert told(workshop, workshop.run("build", "toy/1.0"), 3) == (
+        "error[lock-stale]: ROOT/recipes/toy/1.0/easybuild-lock.yml is older than its easyconfigs\n"
+        "  ROOT/easyconfigs/t/toy/toy-mended.patch has changed\n"
+        "\n" + LOCK_AGAIN
+    )
+    patch.write_text(good)
+    workshop.ok("build", "toy/1.0")
+    assert workshop.shell("module load toy/1.0; toy").stdout == "toy mended\n"
+
+
+# Checksums
+
+
+def test_source_without_a_checksum_is_refused_and_accepted_with_a_reason(workshop: Workshop) -> None:
+    workshop.toy(checksums=[])
+    assert locking(workshop) == (
+        "error[source-unhashed]: toy-1.0.eb has no sha256 for its source toy-1.0.tar.gz\n"
+        "  entry toy/1.0\n"
+        "\n"
+        "hint: add the checksum to the easyconfig; or accept it with a reason: input.unhashed: {toy-1.0.tar.gz: why}"
+    )
+    folder = workshop.entry("toy/1.0", "toy-1.0.eb", input={"unhashed": {"toy-1.0.tar.gz": "we made it"}})
+    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
+    away = archive.rename(archive.with_name("away"))
+    done = workshop.run("lock", "toy/1.0")
+    assert (done.code, error_of(done, workshop)) == (
+        3,
+        "error[source-unhashed]: toy-1.0.tar.gz has no sha256, and no file of that name is here to take it from\n"
+        "  entry toy/1.0\n"
+        "\n"
+        "hint: put it into a folder of sources.mirrors (site.yaml), as t/toy/toy-1.0.tar.gz, after you looked at it",
+    )
+    away.rename(archive)
+    done = workshop.ok("lock", "toy/1.0")
+    assert "toy-1.0.tar.gz has no checksum upstream: locked by the file in a mirror (we made it)" in done.stdout
+    (item,) = yaml.safe_load((folder / LOCK_NAME).read_text())["items"]
+    assert item["sources"] == [{"name": archive.name, "sha256": sha256_file(archive), "unhashed": "we made it"}]
+    workshop.ok("build", "toy/1.0")
+
+
+def test_of_several_accepted_checksums_that_of_the_file_that_is_here_is_locked(workshop: Workshop) -> None:
+    workshop.toy()
+    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
+    here, elsewhere = sha256_file(archive), "1" * 64
+    workshop.toy(checksums=[(elsewhere, here)])
+    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
+    assert yaml.safe_load((folder / LOCK_NAME).read_text())["items"][0]["sources"][0]["sha256"] == here
+    archive.rename(archive.with_name("away"))
+    workshop.ok("lock", "toy/1.0")
+    assert yaml.safe_load((folder / LOCK_NAME).read_text())["items"][0]["sources"][0]["sha256"] == elsewhere
+
+
+def test_checksum_that_is_wrong_in_the_easyconfig(workshop: Workshop) -> None:
+    workshop.toy(checksums=["0" * 64])
+    text = building(workshop)
+    assert text.startswith(
+        "error[source-differs]: toy/1.0: toy-1.0.tar.gz is not what the lock names\n"
+        f"  sha256 {'0' * 64}\n"
+        "  file://ROOT/mirror/t/toy/toy-1.0.tar.gz: sha256 is "
+    )
+
+
+def test_source_that_nobody_has(workshop: Workshop) -> None:
+    workshop.toy(download_instructions="Ask the vendor for it.")
+    (workshop.root / "mirror/t/toy/toy-1.0.tar.gz").unlink()
+    text = building(workshop)
+    assert text.startswith("error[source-missing]: toy/1.0: toy-1.0.tar.gz is missing\n  sha256 ")
+    assert "\n  toy-1.0.eb says: Ask the vendor for it.\n" in text
+
+
+# The lock
+
+
+def edited(box: Workshop, change: Callable[[dict[str, Any]], object]) -> str:
+    """What `build` says of a lock of toy and base that `change` edited."""
+    path = box.root / "recipes/toy/1.0" / LOCK_NAME
+    good = path.read_text()
+    document = yaml.safe_load(good)
+    change(document)
+    path.write_text(yaml.dump(document, sort_keys=False))
+    done = box.run("build", "toy/1.0")
+    text = told(box, done, 2 if "lock-invalid" in done.stderr else 3)
+    path.write_text(good)
+    return text.removeprefix("error[lock-invalid]: ROOT/recipes/toy/1.0/easybuild-lock.yml is not a lock of EasyBuild\n")
+
+
+def test_lock_that_was_edited_by_hand(workshop: Workshop) -> None:
+    workshop.toy("base")
+    workshop.toy(dependencies=[("base", "1.0")])
+    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
+    hint = "\n\nhint: run `envmgr lock toy/1.0`"
+    assert edited(workshop, lambda d: d["items"].reverse()) == (
+        "  toy/1.0 depends on base/1.0, which is not before it" + hint
+    )
+    assert edited(workshop, lambda d: d["items"].append(d["items"][0])) == "  base/1.0 is there twice" + hint
+    assert edited(workshop, lambda d: d.update(items=[])).startswith("  items: ")
+    assert edited(workshop, lambda d: d.update(more=1)) == "  more: unknown field" + hint
+    assert edited(workshop, lambda d: d["items"][0].update(sha256="abc")) == "  items.0.sha256: must be 64 hex digits" + hint
+    assert edited(workshop, lambda d: d["items"][0].update(name="../x")) == (
+        "  items.0.name: `../x` cannot be a folder's name" + hint
+    )
+    assert edited(workshop, lambda d: d["items"][0].update(easyconfig="../x.eb")) == (
+        "  items.0.easyconfig: must be a file name" + hint
+    )
+    assert edited(workshop, lambda d: d["items"][0]["sources"][0].update(name="../x")) == (
+        "  items.0.sources.0.name: must be a file name" + hint
+    )
+    assert edited(workshop, lambda d: d["items"][0].update(sha256="0" * 64)).startswith("error[lock-stale]: ")
+    path = folder / LOCK_NAME
+    path.write_text(path.read_text().replace("items:", "items: ["))
+    done = workshop.run("build", "toy/1.0")
+    assert done.code == 2
+    assert re.sub(r"yml:\d+:\d+: .*", "yml:PLACE", told(workshop, done, 2)) == (
+        "error[yaml-syntax]: ROOT/recipes/toy/1.0/easybuild-lock.yml:PLACE"
+    )
+    path.unlink()
+    assert told(workshop, workshop.run("build", "toy/1.0"), 3) == (
+        "error[lock-missing]: toy/1.0 has no lock\n  ROOT/recipes/toy/1.0/easybuild-lock.yml\n\n" + LOCK_AGAIN
+    )
+
+
+def test_lock_that_names_another_source_than_the_easyconfig(workshop: Workshop) -> None:
+    """Both files are here: it is EasyBuild itself that compares with the easyconfig."""
+    workshop.toy()
+    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
+    other = write_tar(workshop.root / "mirror/t/toy/toy-1.0.tar.gz", "toy-1.0", {"Makefile": "all:\n"})
+    lock = folder / LOCK_NAME
+    right = yaml.safe_load(lock.read_text())["items"][0]["sources"][0]["sha256"]
+    lock.write_text(lock.read_text().replace(right, sha256_file(other)))
+    text = told(workshop, workshop.run("build", "toy/1.0"), 3)
+    assert text.splitlines()[:2] == [
+        "error[source-differs]: EasyBuild refuses a source of toy/1.0",
+        "  easyconfig toy-1.0.eb",
+    ]
+    assert right in text
+    assert text.endswith("\nhint: the easyconfig has another checksum than the lock: lock the entry again")
+
+
+def test_lock_check_and_dry_run_write_nothing(workshop: Workshop) -> None:
+    workshop.toy("base")
+    easyconfig = workshop.toy(dependencies=[("base", "1.0")])
+    folder = workshop.entry("toy/1.0", "toy-1.0.eb")
+    workshop.provide_easybuild()
+    lock = folder / LOCK_NAME
+    done = workshop.ok("lock", "toy/1.0", "--dry-run")
+    assert done.stdout.startswith("toy/1.0: would write  2 packages\n")
+    assert not lock.exists()
+    done = workshop.run("lock", "toy/1.0", "--check")
+    assert (done.code, done.stdout) == (1, "toy/1.0: stale  (toy/1.0 has no lock)\n")
+    workshop.ok("lock", "toy/1.0")
+    before = lock.read_bytes()
+    assert workshop.ok("lock", "toy/1.0", "--check").stdout == "toy/1.0: fresh  2 packages\n"
+    assert workshop.ok("lock", "toy/1.0").stdout == "toy/1.0: unchanged  2 packages\n"
+    with easyconfig.open("a") as file:
+        file.write("# another comment\n")
+    checked = workshop.run("lock", "toy/1.0", "--check", "--format", "json")
+    assert checked.code == 1
+    (outcome,) = checked.data["outcomes"]
+    assert (outcome["status"], plain(outcome["reason"], workshop)) == (
+        "stale", "ROOT/recipes/toy/1.0/easybuild-lock.yml is older than its easyconfigs",
+    )  # fmt: skip
+    workshop.ok("lock", "toy/1.0", "--dry-run")
+    assert lock.read_bytes() == before
+    workshop.ok("lock", "toy/1.0")
+    assert lock.read_bytes() != before
+    workshop.entry("toy/1.0", "toy-1.0.eb", input={"rpath": True})
+    done = workshop.run("build", "toy/1.0")
+    assert re.sub(r"[0-9a-f]{8}…", "DIGEST…", told(workshop, done, 3)) == (
+        "error[lock-stale]: ROOT/recipes/toy/1.0/easybuild-lock.yml does not match recipe.yaml\n"
+        "  recipe digest DIGEST…, lock records DIGEST…\n"
+        "\n" + LOCK_AGAIN
+    )
+
+
+def test_build_dry_run_shows_every_item_and_makes_nothing(workshop: Workshop) -> None:
+    workshop.toy("base")
+    workshop.toy(dependencies=[("base", "1.0")])
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    before = sorted(workshop.prefix.rglob("*"))
+    said = workshop.ok("build", "toy/1.0", "--dry-run").stdout
+    assert plain(said, workshop) == (
+        "toy/1.0: build store/toy/1.0-DIGEST (2 packages, download size unknown); module new\n  base  1.0\n  toy   1.0\n"
+    )
+    (step,) = workshop.ok("build", "toy/1.0", "--dry-run", "--format", "json").data["steps"]
+    assert [re.sub(r"-\w{8}$", "", path) for path in step["candidate"]["missing"]] == ["store/base/1.0", "store/toy/1.0"]
+    assert sorted(workshop.prefix.rglob("*")) == before
+
+
+# The site and the machine
+
+
+@pytest.mark.skipif(not AM_ROOT, reason="only root is refused")
+def test_root_without_a_build_user(workshop: Workshop) -> None:
+    workshop.toy()
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    del workshop.settings["build_user"]
+    site = workshop.root / "site.yaml"
+    site.write_text(json.dumps({k: v for k, v in json.loads(site.read_text()).items() if k != "build_user"}))
+    assert told(workshop, workshop.run("build", "toy/1.0"), 3) == (
+        "error[root-refused]: EasyBuild does not build as root, and the site names no build user\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: useradd --system --create-home envmgr, then in site.yaml: build_user: envmgr"
+    )
+
+
+@pytest.mark.skipif(not AM_ROOT, reason="needs a second user")
+def test_folder_of_builds_that_somebody_else_owns(workshop: Workshop) -> None:
+    workshop.toy()
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    folder = workshop.root / "build/envmgr-build-nobody"
+    folder.mkdir()
+    done = workshop.run("build", "toy/1.0")
+    assert done.code == 3
+    assert error_of(done, workshop) == (
+        "error[build-folder]: ROOT/build/envmgr-build-nobody is not ours alone\n"
+        "  software is compiled there: whoever can write it decides what is installed\n"
+        "  toy/1.0 was not built\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: remove it, or name another place in site.yaml: build_dir"
+    )
+    assert folder.is_dir()
+    folder.rmdir()
+    workshop.ok("build", "toy/1.0")
+
+
+def test_missing_packages_of_the_system(workshop: Workshop) -> None:
+    workshop.toy("base", osdependencies=["no-such-program"])
+    workshop.toy(dependencies=[("base", "1.0")], osdependencies=[("nope-devel", "libnope-dev"), ("coreutils", "nope")])
+    assert building(workshop) == (
+        "error[os-package-missing]: base, toy need packages of the operating system that are not here\n"
+        "  no-such-program\n"
+        "  nope-devel or libnope-dev\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: dnf install no-such-program nope-devel (Rocky, Alma, RHEL) or apt-get install libnope-dev no-such-program "
+        "(Debian, Ubuntu); nodes need the libraries of the same packages to run it"
+    )
+
+
+def test_package_names_are_those_of_each_family() -> None:
+    error = missing_packages(["Python"], [("openssl-devel", "libssl-dev", "libopenssl-devel"), ("zlib-devel", "zlib1g-dev"), ("bc",)])
+    assert error.hint.startswith(
+        "dnf install bc openssl-devel zlib-devel (Rocky, Alma, RHEL) or apt-get install bc libssl-dev zlib1g-dev (Debian, Ubuntu); "
+    )
+
+
+def test_eula_that_the_recipe_or_the_site_does_not_accept(workshop: Workshop) -> None:
+    workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64])
+    workshop.entry("cuda/1.0", "CUDA-1.0.eb")
+    workshop.provide_easybuild()
+    done = workshop.run("lock", "cuda/1.0")
+    assert (done.code, error_of(done, workshop)) == (
+        2,
+        "error[eula-not-accepted]: CUDA-1.0.eb needs CUDA, whose licence agreement is not accepted\n"
+        "  entry cuda/1.0\n"
+        "  easyconfig CUDA-1.0.eb\n"
+        "  https://docs.nvidia.com/cuda/eula/index.html\n"
+        "\n"
+        "hint: read it; then add `accept_eula: [CUDA]` to the recipe's input, and `cuda-eula` to policies.licences in site.yaml",
+    )
+    workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})
+    workshop.ok("lock", "cuda/1.0")
+    assert told(workshop, workshop.run("build", "cuda/1.0"), 3) == (
+        "error[licence-not-acknowledged]: cuda/1.0 comes under a licence that the site has not acknowledged\n"
+        "  cuda-eula: https://example.org\n"
+        "\n"
+        "hint: read it; then add `cuda-eula` to policies.licences in site.yaml"
+    )
+
+
+def test_digest_that_collides(workshop: Workshop) -> None:
+    workshop.toy()
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    workshop.ok("build", "toy/1.0")
+    (manifest,) = workshop.prefix.glob("store/toy/*.manifest.json")
+    text = manifest.read_text()
+    digest = json.loads(text)["digest"]
+    manifest.chmod(0o644)
+    manifest.write_text(text.replace(digest, digest[:8] + "0" * 56))
+    workshop.ok("remove", "toy/1.0")
+    done = workshop.run("build", "toy/1.0")
+    assert done.code == 3
+    assert error_of(done, workshop) == (
+        "error[digest-collision]: two digests of toy/1.0 share their first 8 digits\n"
+        f"  wanted    {digest}\n"
+        f"  installed {digest[:8]}{'0' * 56}\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: change the recipe in any way that changes its lock, and lock again"
+    )
+    assert json.loads(manifest.read_text())["digest"] == digest[:8] + "0" * 56
+
+
+# The build
+
+
+def failed(step: str, *said: str, hint: str = KEPT) -> str:
+    lines = [f"error[build-failed]: toy/1.0 did not build: the {step} step failed", "easyconfig toy-1.0.eb", *said, "log: LOG"]
+    return "\n  ".join(lines) + f"\n\n{hint}"
+
+
+def test_compile_error_is_shown_with_the_compiler_s_words(workshop: Workshop) -> None:
+    workshop.toy(files={"toy.c": "#include <nowhere/zlib.h>\nint main(void) { return 0; }\n"})
+    assert building(workshop, "-j", "2") == failed(
+        "build", "`make -j 2` failed with exit status 2:",
+        "toy.c:1:10: fatal error: nowhere/zlib.h: No such file or directory",
+        "    1 | #include <nowhere/zlib.h>", "      |          ^~~~~~~~~~~~~~~~",
+        "compilation terminated.", "make: *** [Makefile:3: toy] Error 1",
+    )  # fmt: skip
+    assert "fatal error: nowhere/zlib.h" in logged(workshop)
+
+
+def test_failing_configure(workshop: Workshop) -> None:
+    script = "#!/bin/sh\necho 'checking for libfoo... no'\necho 'configure: error: libfoo 1.2 is required' >&2\nexit 1\n"
+    workshop.toy(files={"configure": script}, skipsteps=[])
+    assert building(workshop) == failed(
+        "configure", "`./configure --prefix=ROOT/prefix/store/toy/1.0-DIGEST` failed with exit status 1:",
+        "checking for libfoo... no", "configure: error: libfoo 1.2 is required",
+    )  # fmt: skip
+
+
+def test_failing_test_step(workshop: Workshop) -> None:
+    makefile = "all:\ncheck:\n\t@echo 'FAIL: t7 expected 4, got 5'; exit 2\n"
+    workshop.toy(files={"Makefile": makefile}, runtest="check")
+    assert building(workshop) == failed(
+        "test", "`make check` failed with exit status 2:", "FAIL: t7 expected 4, got 5", "make: *** [Makefile:3: check] Error 2"
+    )
+
+
+def test_failing_install_step_and_a_command_that_is_ended_by_a_signal(workshop: Workshop) -> None:
+    workshop.toy(installopts="PREFIX=/no/such/place")
+    text = building(workshop)
+    assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the install step failed"
+    assert "cannot create directory" in text
+    workshop.toy(prebuildopts="kill -KILL $$; ")
+    assert building(workshop, "-j", "1") == failed(
+        "build", "`kill -KILL $$; make -j 1` was ended by SIGKILL, and said nothing"
+    )  # fmt: skip
+
+
+def test_patch_that_does_not_apply_and_archive_that_is_cut(workshop: Workshop) -> None:
+    patch = patched(workshop)
+    patch.write_text(patch.read_text().replace("toy 1.0", "something else"))
+    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
+    workshop.toy(patches=[patch.name], checksums=[sha256_file(archive), sha256_file(patch)])
+    text = building(workshop)
+    assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the patch step failed"
+    assert "Hunk #1 FAILED at 1" in text
+    archive.write_bytes(archive.read_bytes()[:200])
+    workshop.easyconfig("toy", "1.0", easyblock="ConfigureMake", sources=[archive.name], checksums=[sha256_file(archive)])
+    assert building(workshop) == failed(
+        "unpack",
+        "`tar xzf ROOT/build/envmgr-build-nobody/toy-1.0-DIGEST/sources/t/toy/toy-1.0.tar.gz` failed with exit status 2:",
+        "gzip: stdin: unexpected end of file", "tar: Unexpected EOF in archive", "tar: Error is not recoverable: exiting now",
+    )  # fmt: skip
+
+
+def test_failing_sanity_check(workshop: Workshop) -> None:
+    workshop.toy(
+        sanity_check_paths={"files": ["bin/other"], "dirs": ["lib"]},
+        sanity_check_commands=["toy && toy --nope | grep impossible"],
+    )
+    hint = "hint: mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
+    head = "error[sanity-check-failed]: toy/1.0 was built, but is not what its easyconfig promises\n  easyconfig toy-1.0.eb\n"
+    text = building(workshop)
+    assert text.startswith(head + "  no file found at 'bin/other' in ROOT/prefix/store/toy/1.0-DIGEST\n")
+    assert "  no (non-empty) directory found at 'lib' in ROOT/prefix/store/toy/1.0-DIGEST\n" in text
+    assert text.endswith("\n  log: LOG\n\n" + hint)
+    workshop.toy(sanity_check_commands=["toy && toy --nope | grep impossible"])
+    assert building(workshop) == (
+        f"{head}"
+        "  sanity check command toy && toy --nope | grep impossible failed with exit status 1:\n"
+        "  toy 1.0\n"
+        "  log: LOG\n"
+        "\n"
+        f"{hint}"
+    )
+
+
+def test_module_that_a_flat_one_cannot_repeat(workshop: Workshop) -> None:
+    workshop.toy(modaliases={"t": "toy"})
+    assert building(workshop) == (
+        "error[module-unreadable]: EasyBuild's module toy/1.0-DIGEST does what a flat module cannot repeat\n"
+        '  set_alias("t","toy")\n'
+        "  toy/1.0 was not built\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: leave it out of the easyconfig (modaliases, modluafooter), or say it in the recipe's environment"
+    )
+
+
+def test_nothing_is_downloaded_behind_the_lock_s_back(workshop: Workshop) -> None:
+    """EasyBuild's ConfigureMake would like a recent config.guess."""
+    workshop.toy()
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    workshop.ok("build", "toy/1.0")
+    log = logged(workshop)
+    assert "Failed to download recent config.guess" in log  # it asked
+    assert "savannah.gnu.org" not in log
+
+
+def test_failed_item_keeps_what_stands_below_it(workshop: Workshop) -> None:
+    workshop.toy("base")
+    workshop.toy(files={"toy.c": "int main(void) { return 0 }\n"}, dependencies=[("base", "1.0")])
+    workshop.toy("top", dependencies=[("toy", "1.0")])
+    workshop.locked("top/1.0", "top-1.0.eb")
+    text = told(workshop, workshop.run("build", "top/1.0"), 3)
+    assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the build step failed"
+    assert "\n  not tried, because it stands on that: top/1.0\n" in text
+    assert re.search(r"\n  built and kept for the next run: base/1\.0-DIGEST\n", text)
+    assert [item.partition("/")[0] for item in workshop.items()] == ["base"]
+    before = {p: p.stat().st_mtime_ns for p in workshop.prefix.glob("store/base/**/*")}
+    workshop.toy(dependencies=[("base", "1.0")])
+    workshop.ok("lock", "top/1.0")
+    workshop.ok("build", "top/1.0")
+    assert {p: p.stat().st_mtime_ns for p in workshop.prefix.glob("store/base/**/*")} == before
+
+
+def test_error_as_json_names_the_log(workshop: Workshop) -> None:
+    workshop.toy(files={"toy.c": "int main(void) { return 0 }\n"})
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    done = workshop.run("build", "toy/1.0", "--format", "json")
+    assert done.code == 3
+    assert (done.data["schema"], done.data["reference"], done.data["exit_code"]) == ("envmgr.error/1", "build-failed", 3)
+    assert done.data["context"][0] == "easyconfig toy-1.0.eb"
+    assert Path(done.data["log"]).is_file()

@@ -17,6 +17,7 @@ import pytest
 from envmgr.easybuild.input import EASYBUILD
 from envmgr.nodes import JobOptions
 from tests.cluster import Cluster, faults
+from tests.cluster.disguises import shadowed_file
 from tests.cluster.site import SITE
 from tests.conftest import Sandbox
 from tests.done import Done
@@ -287,6 +288,19 @@ def test_submission_that_slurm_does_not_take_leaves_nothing(shop: Shop) -> None:
     assert message(as_root)[0].startswith("error[root-refused]: ")
     assert "solo" not in shop.table()
     assert shop.jobs() == {}
+
+
+def test_node_of_another_system_builds_nothing(shop: Shop) -> None:
+    shop.cluster.recipe("abroad/1.0", ["hello-prefix"])
+    assert shop.cluster.envmgr(["lock", "abroad/1.0"]).code == 0
+    with shadowed_file(shop.cluster, "c3", Path("/etc/os-release"), "ID=rocky\nVERSION_ID=9.4\n"):
+        done = shop.build("abroad", "--partition", "far")
+    error = message(done)
+    assert (done.code, error[0].partition(":")[0]) == (3, "error[target-differs]")
+    assert error[0].startswith("error[target-differs]: c3 would not build store/abroad/1.0-")
+    assert error[1].startswith("  os_id: ")
+    assert error[1].endswith(" where it was submitted, rocky here")
+    assert "abroad" not in shop.store()
 
 
 @pytest.mark.parametrize(

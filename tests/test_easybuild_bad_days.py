@@ -115,7 +115,7 @@ def test_kill_of_easybuild_alone_is_told(box: Workshop) -> None:
     done = finish(process)
     assert done.code == 3
     assert error_of(done, box) == (
-        "error[worker-died]: EasyBuild was ended by SIGKILL (out of memory?) while it built toy/1.0\n"
+        "error[worker-died]: toy/1.0 did not build: EasyBuild was ended by SIGKILL (out of memory?)\n"
         "  easyconfig toy-1.0.eb\n"
         "  it was at the build step\n"
         "  log: LOG\n"
@@ -132,10 +132,11 @@ def test_easybuild_that_somebody_else_tells_to_end_is_told(box: Workshop) -> Non
     box.locked("toy/1.0", "toy-1.0.eb")
     process = compiling(box)
     os.kill(pids(box, "easybuild.main")[0], signal.SIGTERM)
+    release(box, "toy")  # it waits for its compiler
     done = finish(process)
     assert done.code == 3
     assert error_of(done, box).splitlines()[0] == (
-        "error[worker-died]: EasyBuild was ended by SIGTERM while it built toy/1.0"
+        "error[worker-died]: toy/1.0 did not build: EasyBuild was ended by SIGTERM"
     )
     assert nothing_left(box) == []
     rerun(box)
@@ -153,11 +154,11 @@ def test_compilers_that_outlive_everything_are_ended_by_the_next_run(box: Worksh
         os.kill(pid, signal.SIGKILL)
     finish_quietly(process)
     time.sleep(0.3)
-    assert Path(f"/proc/{shell}").exists()  # it waits for ever
+    assert shell in pids(box, "sh -c")  # it waits for ever
     (signs(box) / "toy").unlink()
     second = box.start("build", "toy/1.0")
     wait_until_it_compiles(box)
-    assert not Path(f"/proc/{shell}").exists()
+    assert shell not in pids(box, "")
     release(box, "toy")
     done = finish(second)
     assert done.code == 0, done.stderr
@@ -216,8 +217,8 @@ def test_interrupt_while_it_compiles(box: Workshop, number: int) -> None:
     told, log = done.stderr.rstrip("\n").splitlines()[-2:]
     assert told == INTERRUPTED
     story = Path(log.removeprefix("  log: ")).read_text()
-    (theirs,) = re.findall(r"toy/1\.0: EasyBuild's log is (\S+)$", story, re.MULTILINE)
-    assert "building..." in Path(theirs).read_text() or "Starting build step" in Path(theirs).read_text()
+    (theirs,) = set(re.findall(r"toy/1\.0: EasyBuild's log is (\S+)$", story, re.MULTILINE))
+    assert "Starting build step" in Path(theirs).read_text()
     assert nothing_left(box) == []
     complete(box, 1)
     rerun(box)
@@ -405,10 +406,12 @@ def test_full_disk(cramped: Cramped, at: str) -> None:
     done = cramped.run("build", "toy/1.0")
     assert done.code == 3
     text = re.sub(r"'[^']*ballast'", "'BALLAST'", error_of(done, cramped))
+    text = text.replace("OSError: [Errno 28] No", "dd: error writing 'BALLAST': No")  # EasyBuild may be the first to notice
     assert text == (
         "error[disk-full]: no space left while toy/1.0 was built\n"
         "  easyconfig toy-1.0.eb\n"
         "  dd: error writing 'BALLAST': No space left on device\n"
+        "  toy/1.0 was not built\n"
         "  log: LOG\n"
         "\n"
         "hint: free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "

@@ -8,20 +8,22 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import envmgr
-from envmgr.buildjobs.folder import JobFolder, JobRow
+from envmgr.buildjobs.folder import JobFolder, JobRow, read_row
 from envmgr.builds import Work
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.files import file_lock
+from envmgr.files import file_lock, remove_tree
 from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
 from envmgr.store import Install, Prefix
 
+_KEPT = 86400.0  # seconds
 # -I: nothing of the user's own Python settings. The program is looked for first: else sh says only `not found`.
 _SCRIPT = """\
 #!/bin/sh
@@ -104,6 +106,7 @@ class Desk:
         sent: list[Ticket] = []
         try:
             with file_lock(prefix.locks / "slurm-submit.lock", on_wait=waiting, check=self.runner.raise_if_cancelled):
+                _sweep(prefix)
                 tickets = self.look([w for w in work if not w.item.install.exists()])
                 by_label = {t.work.label: t for t in tickets}
                 fresh: set[str] = set()
@@ -173,6 +176,15 @@ class Desk:
             job=ticket.job, item=ticket.work.label, user=getpass.getuser(), host=socket.gethostname(),
             submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), options=tuple(self.options.words()),
         )  # fmt: skip
+
+
+def _sweep(prefix: Prefix) -> None:
+    """Folders of failures that were told, a day later: those of items that nobody asks for again would stay for good."""
+    for path in (prefix.jobs / "slurm").glob("*/slurm.json"):
+        with suppress(OSError):
+            row = read_row(path)
+            if row is not None and row.told and time.time() - path.stat().st_mtime > _KEPT:
+                remove_tree(path.parent)
 
 
 def detached(tickets: Sequence[Ticket]) -> Interrupted:

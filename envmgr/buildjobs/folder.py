@@ -141,7 +141,7 @@ class JobFolder:
         atomic_write(self.path / "slurm.json", pretty_json(row.model_dump(mode="json")))
 
     def row(self) -> JobRow | None:
-        return _read(self.path / "slurm.json", JobRow)
+        return read_row(self.path / "slurm.json")
 
     def answer(self) -> BuildAnswer | None:
         return _read(self.path / "answer.json", BuildAnswer)
@@ -149,6 +149,11 @@ class JobFolder:
     def remove(self) -> None:
         with explain_os_error(self.path):
             remove_tree(self.path)
+
+
+def read_row(path: Path) -> JobRow | None:
+    """None without one, and for one that cannot be read."""
+    return _read(path, JobRow)
 
 
 def read_request(path: Path) -> BuildRequest:

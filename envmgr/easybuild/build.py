@@ -222,9 +222,9 @@ def _easyconfig(order: Order, folder: Path) -> Path:
     """The easyconfig and the files that lie beside it, copied and held against the lock: what runs is what was locked."""
     locked = order.locked
     if locked.origin == "catalog":
-        found = local_easyconfig(locked.easyconfig, order.site)
+        found = local_easyconfig(locked, order.site)
     else:
-        found = next(iter(order.tool.easyconfigs.glob(f"[a-z0-9]/*/{locked.easyconfig}")), None)
+        found = order.tool.easyconfigs / locked.folder / locked.easyconfig
     folder.mkdir(parents=True)
     for name, sha256 in ((locked.easyconfig, locked.sha256), *((p.name, p.sha256) for p in locked.patches)):
         path = None if found is None else found.parent / name

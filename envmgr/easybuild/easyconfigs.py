@@ -11,13 +11,10 @@ from envmgr.files import sha256_file
 from envmgr.site import Site
 
 
-def local_easyconfig(file_name: str, site: Site) -> Path | None:
-    """The easyconfig of that file name in the site's folders or the shipped one: `<folder>/<letter>/<Name>/<file name>`."""
-    for root in site.easyconfigs:
-        found = sorted(root.glob(f"[a-z0-9]/*/{_literal(file_name)}"))
-        if found:
-            return found[0]
-    return None
+def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
+    """The item's easyconfig in the site's folders or the shipped one: `<folder>/<letter>/<Name>/<file name>`, nowhere else in them."""
+    places = (root / item.folder / item.easyconfig for root in site.easyconfigs)
+    return next((place for place in places if place.is_file()), None)
 
 
 def changed_since(item: LockedItem, site: Site) -> str:
@@ -25,7 +22,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
 
     What comes with EasyBuild is held against the lock when it is built: it does not change by itself.
     """
-    path = local_easyconfig(item.easyconfig, site)
+    path = local_easyconfig(item, site)
     if item.origin == "easybuild":
         return f"{path} now comes before EasyBuild's own" if path is not None else ""
     if path is None:
@@ -42,7 +39,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:
     """Copy the local easyconfigs of the items, with the patches beside them, into `folder` as the one that has them all."""
     for item in items:
-        path = local_easyconfig(item.easyconfig, site)
+        path = local_easyconfig(item, site)
         if path is None:
             continue
         target = folder / item.folder
@@ -50,7 +47,3 @@ def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> N
         for each in (path, *(path.parent / patch.name for patch in item.patches)):
             if each.is_file():
                 shutil.copyfile(each, target / each.name)
-
-
-def _literal(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

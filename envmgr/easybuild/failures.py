@@ -38,7 +38,7 @@ def explain(
     command = _COMMAND.search(text)
     output = _output_of(text, folder) if command else ""
     code = done.returncode
-    if full := _FULL.search(text) or _FULL.search(output):
+    if full := _FULL.search(output) or _FULL.search(text):
         return EnvmgrError(
             "disk-full", f"no space left while {install.entry} was built", context=[where, _line_at(full)], log=log,
             hint="free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "
@@ -46,7 +46,7 @@ def explain(
         )  # fmt: skip
     if ended := _signal_that_ended(code, failed):
         return EnvmgrError(
-            "worker-died", f"EasyBuild was ended by {ended} while it built {install.entry}",
+            "worker-died", f"{install.entry} did not build: EasyBuild was ended by {ended}",
             context=[where, *([f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else [])], log=log,
             hint="run the same command again: what was built before is kept",
         )  # fmt: skip

@@ -19,6 +19,11 @@ _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this e
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+def letter_folder(name: str) -> str:
+    """`z/zlib`, `0/4ti2`. Source: easybuild-framework, `letter_dir_for`."""
+    return f"{name[0].lower() if name[0].isalpha() else '0'}/{name}"
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -104,7 +109,7 @@ class LockedItem(_Model):
     @property
     def folder(self) -> str:
         """Where EasyBuild looks for its easyconfig and its sources: `z/zlib`."""
-        return f"{self.name[0].lower()}/{self.name}"
+        return letter_folder(self.name)
 
 
 class EasyBuildLock(_Model):

@@ -11,7 +11,7 @@ from typing import Any
 
 from envmgr.easybuild.failures import eula_not_accepted
 from envmgr.easybuild.input import EasyBuildInput
-from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource
+from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
 from envmgr.easybuild.tool import EasyBuild
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import sha256_file
@@ -124,6 +124,12 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
         raise InputError(
             "external-module", f"{path.name} depends on a module that EasyBuild does not build: {', '.join(raw['external'])}",
             hint="what an entry stands on must be in its lock: use an easyconfig for it",
+        )  # fmt: skip
+    folder = letter_folder(raw["name"])
+    if not str(path.parent).endswith(f"/{folder}"):
+        raise InputError(
+            "easyconfig-misplaced", f"{path} is not where EasyBuild looks for it as a dependency",
+            hint=f"move it to {folder}/{path.name} in its folder of easyconfigs",
         )  # fmt: skip
     sources = tuple(_source(path, s, wanted, choose) for s in raw["sources"])
     return LockedItem(

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from envmgr.conda.solve import CondaInput
+from envmgr.easybuild.input import EasyBuildInput
 from envmgr.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
 from envmgr.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 
@@ -90,6 +91,7 @@ def test_errors_page_is_sorted() -> None:
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
+        ("recipe.md", EasyBuildInput, "input."),
         ("recipe.md", Environment, "environment."),
         ("recipe.md", ShellText, "environment.on_unload."),
         ("recipe.md", Requires, "requires."),
@@ -124,7 +126,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
             "recipe.md",
             {
                 "": [Software, Recipe],
-                "input.": [CondaInput],
+                "input.": [CondaInput, EasyBuildInput],
                 "environment.": [Environment],
                 "environment.on_unload.": [ShellText],
                 "requires.": [Requires],

@@ -79,7 +79,9 @@ def test_faults_of_a_recipe_s_input_are_all_told(workshop: Workshop) -> None:
     checked = workshop.run("catalog", "check")
     assert checked.code == 1
     lines = plain(checked.stdout, workshop).splitlines()
-    assert lines[: len(faults)] == [f"error[recipe]: toy/1.0: ROOT/recipes/toy/1.0/recipe.yaml: {fault}" for fault in faults]
+    assert lines[: len(faults)] == [
+        f"error[recipe]: toy/1.0: ROOT/recipes/toy/1.0/recipe.yaml: {fault}" for fault in faults
+    ]
 
 
 def test_path_for_a_file_name_among_unhashed_sources(workshop: Workshop) -> None:
@@ -114,9 +116,9 @@ def test_unknown_easyconfig(workshop: Workshop) -> None:
 def test_solver_is_not_for_easybuild(workshop: Workshop) -> None:
     workshop.entry("toy/1.0", "toy-1.0.eb")
     done = workshop.run("lock", "toy/1.0", "--solver", "rattler")
-    assert (done.code, error_of(done, workshop)) == (
-        2,
-        "error[unknown-solver]: EasyBuild resolves its easyconfigs itself: --solver is for conda entries\n  entry toy/1.0",
+    assert done.code == 2
+    assert error_of(done, workshop) == (
+        "error[unknown-solver]: EasyBuild resolves its easyconfigs itself: --solver is for conda entries\n  entry toy/1.0"
     )
 
 
@@ -124,14 +126,19 @@ def test_solver_is_not_for_easybuild(workshop: Workshop) -> None:
 
 
 def test_unresolvable_dependency(workshop: Workshop) -> None:
-    workshop.toy(dependencies=[("nope", "9.9"), ("nada", "1", "-x")])
+    """EasyBuild itself does not say which easyconfig wants it."""
+    workshop.toy("middle", dependencies=[("nope", "9.9"), ("nada", "1", "-x")])
+    workshop.toy(dependencies=[("middle", "1.0")])
+    hint = "an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps"
     assert locking(workshop) == (
         "error[unresolved-dependency]: EasyBuild cannot resolve what toy-1.0.eb depends on\n"
         "  entry toy/1.0\n"
         "  easyconfig toy-1.0.eb\n"
         "  Missing dependencies: nope/9.9, nada/1-x (no easyconfig file or existing module found)\n"
+        "  nope/9.9 is wanted by middle-1.0.eb\n"
+        "  nada/1-x is wanted by middle-1.0.eb\n"
         "\n"
-        "hint: an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps"
+        f"hint: {hint}"
     )
 
 
@@ -155,15 +162,15 @@ EASYCONFIGS: dict[str, tuple[Callable[[Workshop], object], str]] = {
     ),
     "unknown parameter": (
         lambda box: box.toy(nonsense=["x"]),
-        "Use of 1 unknown easyconfig parameters detected in toy-1.0.eb: nonsense\n"
+        ("Use of 1 unknown easyconfig parameters detected in toy-1.0.eb: nonsense\n"
         "  If these are just local variables please rename them to start with 'local_', or try using "
         "--fix-deprecated-easyconfigs to do this automatically.\n"
-        "  For more information, see https://docs.easybuild.io/easyconfig-files-local-variables/ .",
+        "  For more information, see https://docs.easybuild.io/easyconfig-files-local-variables/ ."),
     ),
     "unknown easyblock": (
         lambda box: box.toy(easyblock="NoSuchBlock"),
-        "Failed to obtain class for NoSuchBlock easyblock (not available?): "
-        "No module named 'easybuild.easyblocks.generic.nosuchblock'",
+        ("Failed to obtain class for NoSuchBlock easyblock (not available?): "
+        "No module named 'easybuild.easyblocks.generic.nosuchblock'"),
     ),
     "no easyblock": (
         lambda box: box.easyconfig("toy", "1.0"),
@@ -243,6 +250,35 @@ def test_patch_that_changed_since_it_was_locked(workshop: Workshop) -> None:
     assert workshop.shell("module load toy/1.0; toy").stdout == "toy mended\n"
 
 
+def test_patch_that_is_gone_since_it_was_locked(workshop: Workshop) -> None:
+    patch = patched(workshop)
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    sha256 = sha256_file(patch)
+    patch.unlink()
+    assert told(workshop, workshop.run("build", "toy/1.0"), 3) == (
+        "error[easyconfig-differs]: toy-mended.patch is not what the lock says\n"
+        "  ROOT/easyconfigs/t/toy/toy-mended.patch\n"
+        f"  sha256 {sha256} was locked\n"
+        "  toy/1.0 was not built\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: lock the entry again, or take the file back from git"
+    )
+
+
+def test_easyconfig_in_another_s_folder(workshop: Workshop) -> None:
+    path = workshop.toy()
+    other = workshop.root / "easyconfigs/o/other"
+    other.mkdir(parents=True)
+    path.rename(other / path.name)
+    assert locking(workshop) == (
+        "error[easyconfig-misplaced]: ROOT/easyconfigs/o/other/toy-1.0.eb is not where EasyBuild looks for it as a dependency\n"
+        "  entry toy/1.0\n"
+        "\n"
+        "hint: move it to t/toy/toy-1.0.eb in its folder of easyconfigs"
+    )
+
+
 # Checksums
 
 
@@ -258,12 +294,12 @@ def test_source_without_a_checksum_is_refused_and_accepted_with_a_reason(worksho
     archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
     away = archive.rename(archive.with_name("away"))
     done = workshop.run("lock", "toy/1.0")
-    assert (done.code, error_of(done, workshop)) == (
-        3,
+    assert done.code == 2
+    assert error_of(done, workshop) == (
         "error[source-unhashed]: toy-1.0.tar.gz has no sha256, and no file of that name is here to take it from\n"
         "  entry toy/1.0\n"
         "\n"
-        "hint: put it into a folder of sources.mirrors (site.yaml), as t/toy/toy-1.0.tar.gz, after you looked at it",
+        "hint: put it into a folder of sources.mirrors (site.yaml), as t/toy/toy-1.0.tar.gz, after you looked at it"
     )
     away.rename(archive)
     done = workshop.ok("lock", "toy/1.0")
@@ -316,7 +352,9 @@ def edited(box: Workshop, change: Callable[[dict[str, Any]], object]) -> str:
     done = box.run("build", "toy/1.0")
     text = told(box, done, 2 if "lock-invalid" in done.stderr else 3)
     path.write_text(good)
-    return text.removeprefix("error[lock-invalid]: ROOT/recipes/toy/1.0/easybuild-lock.yml is not a lock of EasyBuild\n")
+    return text.removeprefix(
+        "error[lock-invalid]: ROOT/recipes/toy/1.0/easybuild-lock.yml is not a lock of EasyBuild\n"
+    )
 
 
 def test_lock_that_was_edited_by_hand(workshop: Workshop) -> None:
@@ -330,7 +368,10 @@ def test_lock_that_was_edited_by_hand(workshop: Workshop) -> None:
     assert edited(workshop, lambda d: d["items"].append(d["items"][0])) == "  base/1.0 is there twice" + hint
     assert edited(workshop, lambda d: d.update(items=[])).startswith("  items: ")
     assert edited(workshop, lambda d: d.update(more=1)) == "  more: unknown field" + hint
-    assert edited(workshop, lambda d: d["items"][0].update(sha256="abc")) == "  items.0.sha256: must be 64 hex digits" + hint
+    assert (
+        edited(workshop, lambda d: d["items"][0].update(sha256="abc"))
+        == "  items.0.sha256: must be 64 hex digits" + hint
+    )
     assert edited(workshop, lambda d: d["items"][0].update(name="../x")) == (
         "  items.0.name: `../x` cannot be a folder's name" + hint
     )
@@ -417,7 +458,10 @@ def test_build_dry_run_shows_every_item_and_makes_nothing(workshop: Workshop) ->
         "toy/1.0: build store/toy/1.0-DIGEST (2 packages, download size unknown); module new\n  base  1.0\n  toy   1.0\n"
     )
     (step,) = workshop.ok("build", "toy/1.0", "--dry-run", "--format", "json").data["steps"]
-    assert [re.sub(r"-\w{8}$", "", path) for path in step["candidate"]["missing"]] == ["store/base/1.0", "store/toy/1.0"]
+    assert [re.sub(r"-\w{8}$", "", path) for path in step["candidate"]["missing"]] == [
+        "store/base/1.0",
+        "store/toy/1.0",
+    ]
     assert sorted(workshop.prefix.rglob("*")) == before
 
 
@@ -475,7 +519,9 @@ def test_missing_packages_of_the_system(workshop: Workshop) -> None:
 
 
 def test_package_names_are_those_of_each_family() -> None:
-    error = missing_packages(["Python"], [("openssl-devel", "libssl-dev", "libopenssl-devel"), ("zlib-devel", "zlib1g-dev"), ("bc",)])
+    error = missing_packages(
+        ["Python"], [("openssl-devel", "libssl-dev", "libopenssl-devel"), ("zlib-devel", "zlib1g-dev"), ("bc",)]
+    )
     assert error.hint.startswith(
         "dnf install bc openssl-devel zlib-devel (Rocky, Alma, RHEL) or apt-get install bc libssl-dev zlib1g-dev (Debian, Ubuntu); "
     )
@@ -486,14 +532,14 @@ def test_eula_that_the_recipe_or_the_site_does_not_accept(workshop: Workshop) ->
     workshop.entry("cuda/1.0", "CUDA-1.0.eb")
     workshop.provide_easybuild()
     done = workshop.run("lock", "cuda/1.0")
-    assert (done.code, error_of(done, workshop)) == (
-        2,
+    assert done.code == 2
+    assert error_of(done, workshop) == (
         "error[eula-not-accepted]: CUDA-1.0.eb needs CUDA, whose licence agreement is not accepted\n"
         "  entry cuda/1.0\n"
         "  easyconfig CUDA-1.0.eb\n"
         "  https://docs.nvidia.com/cuda/eula/index.html\n"
         "\n"
-        "hint: read it; then add `accept_eula: [CUDA]` to the recipe's input, and `cuda-eula` to policies.licences in site.yaml",
+        "hint: read it; then add `accept_eula: [CUDA]` to the recipe's input, and `cuda-eula` to policies.licences in site.yaml"
     )
     workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})
     workshop.ok("lock", "cuda/1.0")
@@ -532,7 +578,12 @@ def test_digest_that_collides(workshop: Workshop) -> None:
 
 
 def failed(step: str, *said: str, hint: str = KEPT) -> str:
-    lines = [f"error[build-failed]: toy/1.0 did not build: the {step} step failed", "easyconfig toy-1.0.eb", *said, "log: LOG"]
+    lines = [
+        f"error[build-failed]: toy/1.0 did not build: the {step} step failed",
+        "easyconfig toy-1.0.eb",
+        *said,
+        "log: LOG",
+    ]
     return "\n  ".join(lines) + f"\n\n{hint}"
 
 
@@ -548,7 +599,9 @@ def test_compile_error_is_shown_with_the_compiler_s_words(workshop: Workshop) ->
 
 
 def test_failing_configure(workshop: Workshop) -> None:
-    script = "#!/bin/sh\necho 'checking for libfoo... no'\necho 'configure: error: libfoo 1.2 is required' >&2\nexit 1\n"
+    script = (
+        "#!/bin/sh\necho 'checking for libfoo... no'\necho 'configure: error: libfoo 1.2 is required' >&2\nexit 1\n"
+    )
     workshop.toy(files={"configure": script}, skipsteps=[])
     assert building(workshop) == failed(
         "configure", "`./configure --prefix=ROOT/prefix/store/toy/1.0-DIGEST` failed with exit status 1:",
@@ -560,7 +613,10 @@ def test_failing_test_step(workshop: Workshop) -> None:
     makefile = "all:\ncheck:\n\t@echo 'FAIL: t7 expected 4, got 5'; exit 2\n"
     workshop.toy(files={"Makefile": makefile}, runtest="check")
     assert building(workshop) == failed(
-        "test", "`make check` failed with exit status 2:", "FAIL: t7 expected 4, got 5", "make: *** [Makefile:3: check] Error 2"
+        "test",
+        "`make check` failed with exit status 2:",
+        "FAIL: t7 expected 4, got 5",
+        "make: *** [Makefile:3: check] Error 2",
     )
 
 
@@ -584,7 +640,9 @@ def test_patch_that_does_not_apply_and_archive_that_is_cut(workshop: Workshop) -
     assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the patch step failed"
     assert "Hunk #1 FAILED at 1" in text
     archive.write_bytes(archive.read_bytes()[:200])
-    workshop.easyconfig("toy", "1.0", easyblock="ConfigureMake", sources=[archive.name], checksums=[sha256_file(archive)])
+    workshop.easyconfig(
+        "toy", "1.0", easyblock="ConfigureMake", sources=[archive.name], checksums=[sha256_file(archive)]
+    )
     assert building(workshop) == failed(
         "unpack",
         "`tar xzf ROOT/build/envmgr-build-nobody/toy-1.0-DIGEST/sources/t/toy/toy-1.0.tar.gz` failed with exit status 2:",
@@ -658,6 +716,10 @@ def test_error_as_json_names_the_log(workshop: Workshop) -> None:
     workshop.locked("toy/1.0", "toy-1.0.eb")
     done = workshop.run("build", "toy/1.0", "--format", "json")
     assert done.code == 3
-    assert (done.data["schema"], done.data["reference"], done.data["exit_code"]) == ("envmgr.error/1", "build-failed", 3)
+    assert (done.data["schema"], done.data["reference"], done.data["exit_code"]) == (
+        "envmgr.error/1",
+        "build-failed",
+        3,
+    )
     assert done.data["context"][0] == "easyconfig toy-1.0.eb"
     assert Path(done.data["log"]).is_file()

@@ -246,7 +246,8 @@ def test_meaningful_shows_the_cause(case: str) -> None:
 def test_meaningful_finds_the_cause_in_a_long_output() -> None:
     output = "\n".join([*NOISE, "deep.c:3:1: error: here", *NOISE * 50, "make: *** [Makefile:1: all] Error 2"])
     assert len(output) > 300_000
-    assert meaningful(output) == ["deep.c:3:1: error: here"]
+    assert meaningful(output) == ["deep.c:3:1: error: here", "make: *** [Makefile:1: all] Error 2"]
+    assert len(meaningful(output.replace("cc -O2", "more"))) == 12
 
 
 @given(st.text(max_size=2000))
@@ -256,6 +257,12 @@ def test_meaningful_is_short_whatever_was_said(output: str) -> None:
     assert all(len(line) <= 200 for line in lines)
 
 
-@given(st.lists(st.sampled_from(["a.c:1:1: error: x", "FAIL: y", "plain", "", "configure: error: z", "In file included from a.h:1:"])))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a.c:1:1: error: x", "FAIL: y", "plain", "", "configure: error: z", "In file included from a.h:1:"]
+        )
+    )
+)
 def test_meaningful_says_only_what_was_said(lines: list[str]) -> None:
     assert set(meaningful("\n".join(lines))) <= set(lines)

@@ -174,7 +174,18 @@ def environment(box: Workshop, script: str) -> dict[str, str]:
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", done.stderr
     rows = (row.partition("=") for row in done.stdout.split("\0") if row)
-    ignored = ("_LMFILES_", "LOADEDMODULES", "MODULEPATH", "__LMOD", "_ModuleTable", "LMOD_", "ENVMGR_", "EBDEVEL", "BASH_FUNC", "_=")
+    ignored = (
+        "_LMFILES_",
+        "LOADEDMODULES",
+        "MODULEPATH",
+        "__LMOD",
+        "_ModuleTable",
+        "LMOD_",
+        "ENVMGR_",
+        "EBDEVEL",
+        "BASH_FUNC",
+        "_=",
+    )
     return {name: value for name, _, value in rows if not f"{name}=".startswith(ignored)}
 
 

@@ -60,7 +60,9 @@ def slow() -> Iterator[Lasting]:
         pytest.fail(f"{PREFIX} is a link")
     real_sources("Python", "MPICH", "OpenMPI")
     made = make_workshop()
-    box = Lasting(made.root, "", settings={"build_dir": "/tmp"})  # paths of a build get into what is built: the same ones
+    box = Lasting(
+        made.root, "", settings={"build_dir": "/tmp"}
+    )  # paths of a build get into what is built: the same ones
     box.write_site()
     shutil.copytree(TWINS, box.root / "easyconfigs", dirs_exist_ok=True)
     for entry, twin in ENTRIES.items():

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import json
 import os
-import re
 import shutil
 import threading
 import time
@@ -19,42 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from envmgr.conda.bytecode import compile_python
 from envmgr.downloads.child import cancel_on_sigterm, emit, serve
 
-_TELL_EVERY = 0.1  # seconds between two progress events
 _BUSY = 0.1  # share of one core from which a solve counts as computing
-
-# Run by the install's own Python: the number of processes, the install, its folders; prints `path: reason` for each file of
-# bytecode that does not load. It reads no bytecode itself, that of its imports may be cut too; no multiprocessing, whose
-# start differs between Pythons and needs /dev/shm.
-_PROVE = r"""
-import gc, marshal, os, sys
-jobs, root = int(sys.argv[1]), sys.argv[2]
-end = "." + sys.implementation.cache_tag + ".pyc"
-files = [
-    os.path.join(place, "__pycache__", name[:-3] + end)
-    for folder in sys.argv[3:]
-    for place, _, names in os.walk(folder)
-    for name in names
-    if name.endswith(".py")
-]
-gc.disable()
-for share in range(1, jobs):
-    if not os.fork():
-        break
-else:
-    share = 0
-for path in files[share::jobs]:
-    try:
-        with open(path, "rb") as file:
-            marshal.loads(file.read()[16:])
-    except FileNotFoundError:
-        pass
-    except (EOFError, ValueError, TypeError) as error:
-        os.write(1, os.fsencode(os.path.relpath(path, root) + ": " + str(error) + "\n"))
-if not share:
-    sys.exit(any([os.wait()[1] for _ in range(1, jobs)]))
-"""
 
 
 class InstallEvents:
@@ -250,64 +217,6 @@ def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
         python_site_packages_path=data.get("python_site_packages_path"),
     )
     return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
-
-
-def compile_python(staging: Path, final: str, jobs: int) -> None:
-    """Byte-compile every site and standard library folder, reproducibly: no times, one hash seed, the final path inside.
-
-    Raises ChildProcessError when Python itself cannot run, or a file could not be written whole; files that do not compile
-    (templates, Python 2) are normal.
-    """
-    from envmgr.run import Runner, clean_env
-
-    python = staging / "bin" / "python"
-    folders = sorted(p for p in (staging / "lib").glob("python3.*") if p.is_dir())
-    if not python.exists() or not folders:
-        return
-    emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
-    argv: list[str | Path] = [python, "-s", "-m", "compileall", "-f", "-j", str(jobs)]
-    argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
-    said: list[str] = []
-    done = 0
-    told = time.monotonic()
-
-    def on_line(line: str) -> None:
-        nonlocal done, told
-        if not line.startswith("Compiling "):
-            said.append(line)
-            return
-        done += 1
-        if time.monotonic() - told >= _TELL_EVERY:
-            told = time.monotonic()
-            emit("compile", done=done)
-
-    end = Runner().stream(argv, stdin="", on_line=on_line, env=clean_env(PYTHONHASHSEED="0"), new_group=False)
-    text = "\n".join(line for line in said if not line.startswith("Listing ")) + end.stderr
-    if end.returncode not in (0, 1):
-        raise ChildProcessError(f"compileall ended with {end.returncode}: {text[-2000:]}")
-    if fault := re.search(r"^\W*(OSError: |\w+Error: \[Errno \d+\]).*$", text, re.MULTILINE):
-        raise ChildProcessError(f"compileall: {fault[0]}")  # it goes on without the file, as after a syntax error
-    prove_whole(python, staging, folders, jobs)
-    emit("compiled", log=text[-4000:])
-
-
-def prove_whole(python: Path, staging: Path, folders: list[Path], jobs: int) -> None:
-    """Load what compileall wrote: it takes a file that the disk had room for a part of as written, and nothing heals that,
-    as the bytecode of an install is not checked against its source.
-
-    Raises ChildProcessError, with the files below `staging`.
-    Source: CPython 3.11, `importlib._bootstrap_external._write_atomic`, which does not look at how much was written.
-    """
-    from envmgr.run import Runner, clean_env
-
-    argv: list[str | Path] = [python, "-I", "-S", "-B", "-X", "pycache_prefix=/dev/null", "-c", _PROVE, str(jobs)]
-    end = Runner().run([*argv, staging, *folders], env=clean_env(), check=False, new_group=False)
-    if end.returncode:
-        raise ChildProcessError(f"the bytecode cannot be checked: exit status {end.returncode}\n{end.stderr[-2000:]}")
-    if cut := sorted(end.stdout.splitlines()):
-        first, *others = cut
-        more = [f"and {len(others) - 4} more"] if len(others) > 4 else []
-        raise ChildProcessError("\n".join([f"bytecode was not written whole: {first}", *others[:4], *more]))
 
 
 def work(request: dict[str, Any]) -> None:

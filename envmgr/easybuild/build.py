@@ -141,7 +141,8 @@ def _clear(install: Install, reporter: Reporter) -> None:
     row = left_row(install)
     if row is not None and not is_alive(row):
         if ended := end_processes_in(row.work):
-            reporter.say(f"{install.entry}: ended {ended} processes of a build that was killed")
+            processes = "process" if ended == 1 else "processes"
+            reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
         reporter.log(f"{install.entry}: {row_path(install)} is of a build that died")
         remove_tree(_lock_of(install))
         row_path(install).unlink(missing_ok=True)
@@ -261,7 +262,7 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
             done = runner.run(argv, env=env, cwd=folder, check=False, on_tick=tick)
         except BaseException:
             _remove_lock(install)
-            reporter.log(f"{install.entry}: EasyBuild's log is {_keep_log(order, folder, None)}")
+            reporter.log(f"{install.entry}: EasyBuild's log was kept as {_keep_log(order, folder, None)}")
             raise
         tick()
     if done.returncode < 0:
@@ -272,7 +273,7 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
         with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
             file.write(f"\n== envmgr says\n{error}\n")
         raise error
-    reporter.log(f"{install.entry}: EasyBuild's log is {log}")
+    reporter.log(f"{install.entry}: EasyBuild's log was kept as {log}")
 
 
 def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:

@@ -37,6 +37,7 @@ _NOISE = re.compile(
     r"^(?:==|\s*$|make(?:\[\d+\])?: (?:Entering|Leaving) directory|\s*(?:\u00d7 |│ exit code|╰─> |\[end of output\]|"
     r"note: This error originates from a subprocess|error: subprocess-exited-with-error))"
 )
+_MAKE_GAVE_UP = re.compile(r"^(?:\S*make(?:\[\d+\])?: \*\*\* \[|ninja: build stopped)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -77,10 +78,11 @@ def _compiler_says(lines: Sequence[str], first: int) -> list[str]:
             break
     chosen = [*lines[start : first + 1]]
     for line in lines[first + 1 :]:
-        if _OTHER_WORK.match(line) or len(chosen) == _MOST:
+        if _OTHER_WORK.match(line) or len(chosen) == _MOST - 1:
             break
         chosen.append(line)
-    return chosen
+    verdict = next((line for line in reversed(lines) if _MAKE_GAVE_UP.match(line)), None)
+    return chosen if verdict is None or verdict in chosen else [*chosen, verdict]
 
 
 def _once(lines: Iterable[str]) -> list[str]:

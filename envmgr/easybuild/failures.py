@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envmgr.easybuild.excerpt import meaningful, without_colour
 from envmgr.easybuild.lock import LockedItem
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.run import Completed
 from envmgr.store import Install
 
@@ -77,7 +77,7 @@ def explain(
             context=_words(failed or text), log=log, hint="wait for it, then run the same command again",
         )  # fmt: skip
     if code in (4, 5, 6, 7):
-        return EnvmgrError(
+        return InputError(
             "easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=_words(failed or text), log=log
         )
     if code == 0:
@@ -109,11 +109,11 @@ def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, l
     )  # fmt: skip
 
 
-def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], log: str = "") -> EnvmgrError:
+def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], log: str = "") -> InputError:
     """`needing` is what was locked or built, `software` whose agreement it needs."""
     from envmgr.easybuild.input import eula_word
 
-    return EnvmgrError(
+    return InputError(
         "eula-not-accepted", f"{needing} needs {software}, whose licence agreement is not accepted",
         context=context, log=log,
         hint=f"read it; then add `accept_eula: [{software}]` to the recipe's input, and `{eula_word(software)}` to "

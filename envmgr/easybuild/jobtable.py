@@ -77,17 +77,19 @@ def end_processes_in(folder: str) -> int:
     Returns how many there were. EnvmgrError `orphans-stay` when one does not end.
     """
     mine: set[int] = set()
+    ended: set[int] = set()
     for _ in range(50):
         mine = {pid for pid in _own_processes() if _is_below(pid, folder)} - {os.getpid()}
         if not mine:
             break
+        ended |= mine
         for pid in mine:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
     else:
         raise EnvmgrError("orphans-stay", f"processes of a dead build do not end: {sorted(mine)}", context=folder)
-    return len(mine)
+    return len(ended)
 
 
 def _own_processes() -> Iterator[int]:

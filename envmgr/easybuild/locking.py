@@ -10,7 +10,7 @@ from envmgr.easybuild.input import EasyBuildInput
 from envmgr.easybuild.lock import EasyBuildLock
 from envmgr.easybuild.resolve import resolve
 from envmgr.easybuild.tool import ensure_easybuild, find_easybuild, own_home
-from envmgr.errors import EnvmgrError
+from envmgr.errors import InputError
 from envmgr.files import sha256_file
 from envmgr.names import Entry
 from envmgr.report import Reporter
@@ -56,7 +56,7 @@ def _choose(folder: str, name: str, accepted: Sequence[str], site: Site) -> str:
         return next((digest for digest in found if digest in accepted), accepted[0])
     if found:
         return found[0]
-    raise EnvmgrError(
+    raise InputError(
         "source-unhashed", f"{name} has no sha256, and no file of that name is here to take it from",
         hint=f"put it into a folder of sources.mirrors (site.yaml), as {folder}/{name}, after you looked at it",
     )  # fmt: skip

@@ -84,8 +84,7 @@ def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots
         )  # fmt: skip
     if found := re.search(r"\(EULA\) for (\S+) is", text):
         seen = re.findall(r"https?://[^\s)]+", text)[:1]
-        error = eula_not_accepted(wanted.easyconfig, found[1], context=[*context, *seen])
-        return InputError(error.reference, error.message, context=error.context, hint=error.hint)
+        return eula_not_accepted(wanted.easyconfig, found[1], context=[*context, *seen])
     if found := re.search(r"No file found for (?:extension )?patch (\S+)", text):
         return InputError(
             "patch-missing", f"the patch {found[1]} is not there", context=context,

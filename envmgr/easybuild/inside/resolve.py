@@ -34,6 +34,7 @@ def main():
 def resolve(request):
     from easybuild.framework.easyconfig.tools import det_easyconfig_paths, parse_easyconfigs
     from easybuild.tools import filetools
+    from easybuild.tools.build_log import EasyBuildError
     from easybuild.tools.modules import modules_tool
     from easybuild.tools.options import set_up_configuration
     from easybuild.tools.robot import resolve_dependencies
@@ -45,12 +46,35 @@ def resolve(request):
     set_up_configuration(args=request["options"], silent=True)
     paths = det_easyconfig_paths([request["easyconfig"]])
     parsed, _ = parse_easyconfigs([(path, False) for path in paths], validate=False)
-    ordered = resolve_dependencies(parsed, modules_tool(), retain_all_deps=True)
+    try:
+        ordered = resolve_dependencies(parsed, modules_tool(), retain_all_deps=True)
+    except EasyBuildError as error:
+        code = error.exit_code
+        raise EasyBuildError("%s", "\n".join([error.msg, *wanting(parsed)]), exit_code=code) from error
     return {
         "framework": str(VERSION),
         "easyblocks": str(EASYBLOCKS_VERSION),
         "items": [describe(item) for item in ordered],
     }
+
+
+def wanting(parsed):
+    """Which easyconfig wants what nobody has: EasyBuild does not say, and closures are deep."""
+    from easybuild.framework.easyconfig.easyconfig import robot_find_easyconfig
+    from easybuild.framework.easyconfig.tools import parse_easyconfigs
+    from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
+
+    waiting, seen, found = list(parsed), set(), []
+    while waiting:
+        item = waiting.pop(0)
+        for dep in item["dependencies"] if item["spec"] not in seen else ():
+            path = robot_find_easyconfig(dep["name"], det_full_ec_version(dep))
+            if path is None:
+                found.append(f"{key_of(dep)} is wanted by {Path(item['spec']).name}")
+            elif path not in seen:
+                waiting += parse_easyconfigs([(path, False)], validate=False)[0]
+        seen.add(item["spec"])
+    return dict.fromkeys(found)
 
 
 def describe(item):
@@ -92,6 +116,7 @@ def key_of(dep):
 def files_of(item):
     """The sources and patches that the easyblock's own fetch step asks for."""
     from easybuild.framework.easyblock import get_easyblock_instance
+    from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 
     block = get_easyblock_instance(item)
     asked = {}
@@ -122,7 +147,11 @@ def files_of(item):
             found = block.get_checksum_for(extension.get("checksums") or [], filename=patch["name"], index=number + 1)
             patches[patch["name"]] = (patch["path"], found)
     sources = [
-        {**spec, "checksums": sha256_of(checksums.get(name), name), "folder": f"{block.name[0].lower()}/{block.name}"}
+        {
+            **spec,
+            "checksums": sha256_of(checksums.get(name), name),
+            "folder": f"{letter_dir_for(block.name)}/{block.name}",
+        }
         for name, spec in asked.items()
     ]
     return sources, [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]

@@ -7,7 +7,7 @@ Nothing is downloaded or built. EasyBuild itself says which files each easyblock
 import json
 import os
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
@@ -62,18 +62,20 @@ def wanting(parsed):
     """Which easyconfig wants what nobody has: EasyBuild does not say, and closures are deep."""
     from easybuild.framework.easyconfig.easyconfig import robot_find_easyconfig
     from easybuild.framework.easyconfig.tools import parse_easyconfigs
+    from easybuild.tools.build_log import EasyBuildError
     from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
-    waiting, seen, found = list(parsed), set(), []
-    while waiting:
-        item = waiting.pop(0)
-        for dep in item["dependencies"] if item["spec"] not in seen else ():
-            path = robot_find_easyconfig(dep["name"], det_full_ec_version(dep))
-            if path is None:
-                found.append(f"{key_of(dep)} is wanted by {Path(item['spec']).name}")
-            elif path not in seen:
-                waiting += parse_easyconfigs([(path, False)], validate=False)[0]
-        seen.add(item["spec"])
+    waiting, known, found = list(parsed), set(), []
+    with suppress(EasyBuildError):  # what is told is that something is missing
+        while waiting:
+            item = waiting.pop(0)
+            for dep in item["dependencies"]:
+                path = robot_find_easyconfig(dep["name"], det_full_ec_version(dep))
+                if path is None:
+                    found.append(f"{key_of(dep)} is wanted by {Path(item['spec']).name}")
+                elif path not in known:
+                    known.add(path)
+                    waiting += parse_easyconfigs([(path, False)], validate=False)[0]
     return dict.fromkeys(found)
 
 

@@ -90,7 +90,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
     assert found["status"] == 0
     assert found["heavy"] == (["pydantic"] if verb and TYPER_NEEDS_PYDANTIC else [])
     assert found["ours"] == [
-        "envmgr.cli", "envmgr.cli_nodes", "envmgr.cli_options", "envmgr.cli_run", "envmgr.errors",
+        "envmgr.cli", "envmgr.cli_build", "envmgr.cli_nodes", "envmgr.cli_options", "envmgr.cli_run", "envmgr.errors",
     ]  # fmt: skip
     assert found["text"].startswith(f"Usage: envmgr {verb}".rstrip())
 

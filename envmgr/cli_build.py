@@ -1,0 +1,146 @@
+"""The verbs between a recipe and a published module: lock, fetch, build, publish."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from envmgr.cli_options import All, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli_run import run_job, run_verb
+from envmgr.errors import InputError
+
+if TYPE_CHECKING:
+    from envmgr.commands import Context
+    from envmgr.report import Reporter
+    from envmgr.run import Runner
+
+
+def lock(
+    entries: SomeEntries = None,
+    everything: All = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 when a lock does not answer its recipe; writes nothing.")
+    ] = False,
+    solver: Annotated[str | None, typer.Option(help="rattler, or conda-lock with the site's conda.")] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Solve a channel from another place, once.", metavar="NAME=URL-OR-FOLDER")
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Resolve recipes exactly and write their locks beside them."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.lock import lock_entries
+
+        places = dict(_pair(text) for text in channel or ())
+        return lock_entries(
+            ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
+        )
+
+    run_verb(verb, site, fmt)
+
+
+def fetch(
+    entries: SomeEntries = None,
+    everything: All = False,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="A file that you got by other ways, or a folder of such.", resolve_path=True),
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """Sources and packages into the prefix's cache.
+
+    Installs nothing: a build then needs no network.
+    """
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.fetch import fetch
+
+        return fetch(ctx, entries or (), everything=everything, files=file or (), dry_run=dry_run)
+
+    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+
+
+def build(
+    entries: SomeEntries = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    no_publish: Annotated[bool, typer.Option("--no-publish", help="Build into the store only.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")
+    ] = None,
+    gate: Annotated[
+        bool | None,
+        typer.Option(
+            "--gate/--no-gate", help="Ask the last audit if all nodes can run it; else as policies.gate says."
+        ),
+    ] = None,
+    via: Annotated[BuildVia, typer.Option(help="Build here, or by one Slurm job for each install.")] = BuildVia.local,
+    partition: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
+    account: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each job.")] = None,
+    time: Annotated[str | None, typer.Option(help="Of each job, as Slurm writes it: 90, 4:00:00, 2-0.")] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> None:
+    """From lock to a published module that loads.
+
+    With --via slurm, Ctrl-C leaves the jobs to themselves; the same command comes back to them.
+    """
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.build import build
+        from envmgr.nodes import JobOptions
+
+        slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
+        given = [name for name, value in slurm.items() if value is not None]
+        if via is BuildVia.local and given:
+            raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
+        if via is BuildVia.slurm and jobs is not None:
+            raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
+        return build(
+            ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
+            jobs=jobs or len(os.sched_getaffinity(0)), gate=gate,
+            slurm=None if via is BuildVia.local else JobOptions(partition, account, cpus, time),
+        )  # fmt: skip
+
+    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+
+
+def build_item(request: Path) -> None:
+    """What a job of `build --via slurm` runs on its node."""
+
+    def work(runner: Runner, reporter: Reporter) -> Any:
+        from envmgr.commands.build_item import build_item
+
+        return build_item(request, runner, reporter)
+
+    run_job(work)
+
+
+def publish(
+    entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+) -> None:
+    """Publish what is built: the named entries, or all."""
+
+    def verb(ctx: Context) -> Any:
+        from envmgr.commands.publish import publish_entries
+
+        return publish_entries(ctx, entries or (), dry_run=dry_run)
+
+    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, place = text.partition("=")
+    if not equals or not name or not place:
+        raise InputError("bad-channel", f"`{text}` is not NAME=URL-OR-FOLDER")
+    return name, place

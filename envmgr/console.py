@@ -12,6 +12,7 @@ from typing import Any
 from envmgr.report import Reporter, SilentReporter, Stage
 
 _EVERY = 5.0  # seconds between two plain lines of one stage
+_SAME = 60.0  # the same, where nothing has changed
 
 
 def make_reporter(*, quiet: bool) -> Reporter:
@@ -39,8 +40,15 @@ def amount(done: int, unit: str) -> str:
     return f"{value:.2f} GB"
 
 
+def _how_far(done: int, total: int | None, unit: str) -> str:
+    """`3 of 12 packages`, `1.5 MB of 20.0 MB`, or without a total `3 packages`."""
+    if not total:
+        return amount(done, unit)
+    return f"{amount(done, unit) if unit == 'bytes' else done} of {amount(total, unit)}"
+
+
 class PlainReporter:
-    """One line at a stage's end, and one every five seconds in between: what a log or a CI wants."""
+    """One line at a stage's end, and in between one every five seconds, or every minute where nothing moves: for logs and CI."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,14 +73,16 @@ class _PlainStage:
         self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
         self._done = 0
         self._told = time.monotonic()
+        self._last = ""
 
     def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
         self._done = done
         self._total = total or self._total
-        if time.monotonic() - self._told >= _EVERY:
-            self._told = time.monotonic()
-            of = f" of {amount(self._total, self._unit)}" if self._total else ""
-            self._reporter.say(f"{self._label}: {amount(done, self._unit)}{of} {detail}".rstrip())
+        if (since := time.monotonic() - self._told) >= _EVERY:
+            text = f"{self._label}: {_how_far(done, self._total, self._unit)} {detail}".rstrip()
+            if text != self._last or since >= _SAME:
+                self._told, self._last = time.monotonic(), text
+                self._reporter.say(text)
 
     def text(self) -> str:
         return amount(self._done, self._unit) if self._done else "done"

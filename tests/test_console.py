@@ -82,7 +82,7 @@ def test_plain_reporter_tells_a_long_stage_now_and_then(
         stage.update(1, detail="zlib")
         stage.update(2, total=5)
     *lines, last = capfd.readouterr().err.splitlines()
-    assert lines == ["unpack: 1 package of 4 packages zlib", "unpack: 2 packages of 5 packages"]
+    assert lines == ["unpack: 1 of 4 packages zlib", "unpack: 2 of 5 packages"]
     assert last.startswith("unpack: 2 packages in ")
 
 

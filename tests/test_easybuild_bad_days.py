@@ -196,6 +196,16 @@ def test_build_that_died_on_another_host(box: Workshop) -> None:
     rerun(box)
 
 
+def test_server_that_a_build_starts_in_a_session_of_its_own_ends_with_it(box: Workshop) -> None:
+    """As bazel's does."""
+    daemon = f"setsid sh -c 'touch {signs(box)}/served; exec sleep 600' </dev/null >/dev/null 2>&1 & until [ -e {signs(box)}/served ]; do sleep 0.05; done; "
+    box.toy(prebuildopts=daemon)
+    box.locked("toy/1.0", "toy-1.0.eb")
+    box.ok("build", "toy/1.0")
+    assert (signs(box) / "served").exists()
+    assert nothing_left(box) == []
+
+
 # Ctrl-C and SIGTERM
 
 

@@ -259,7 +259,10 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
             stage.update(events.done, detail=events.detail)
 
         try:
-            done = runner.run(argv, env=env, cwd=folder, check=False, on_tick=tick)
+            try:
+                done = runner.run(argv, env=env, cwd=folder, check=False, on_tick=tick)
+            finally:
+                _end_daemons(install, folder, reporter)
         except BaseException:
             _remove_lock(install)
             reporter.log(f"{install.entry}: EasyBuild's log was kept as {_keep_log(order, folder, None)}")
@@ -274,6 +277,13 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
             file.write(f"\n== envmgr says\n{error}\n")
         raise error
     reporter.log(f"{install.entry}: EasyBuild's log was kept as {log}")
+
+
+def _end_daemons(install: Install, folder: Path, reporter: Reporter) -> None:
+    """Some builds start servers of their own (bazel does), in sessions of their own: they end with the build, too."""
+    with suppress(EnvmgrError):  # what the build itself says is told
+        if ended := end_processes_in(str(folder)):
+            reporter.log(f"{install.entry}: ended {ended} processes that the build left running")
 
 
 def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:

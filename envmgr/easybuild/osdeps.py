@@ -27,12 +27,16 @@ def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:
 
 
 def installed(names: Iterable[str], runner: Runner) -> set[str]:
-    """Those of `names` that are here: installed packages, and programs that can be run."""
+    """Those of `names` that are here: installed packages, what packages provide, and programs that can be run."""
     asked = sorted(names)
     found = {name for name in asked if shutil.which(name) is not None}
     for argv in _questions(asked):
         done = runner.run(argv, check=False, timeout=60)
         found |= {line.split()[0].partition(":")[0] for line in done.stdout.splitlines() if line.endswith(" installed")}
+    if shutil.which("rpm"):  # which names the package that provides something, not what was asked for: one by one
+        for name in set(asked) - found:
+            if runner.run(["rpm", "--query", "--whatprovides", name], check=False, timeout=60).returncode == 0:
+                found.add(name)
     return found & set(asked)
 
 
@@ -42,5 +46,5 @@ def _questions(names: Sequence[str]) -> list[list[str]]:
     if shutil.which("dpkg-query"):
         questions.append(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names])
     if shutil.which("rpm"):
-        questions.append(["rpm", "--query", "--queryformat", "%{NAME} installed\\n", "--whatprovides", *names])
+        questions.append(["rpm", "--query", "--queryformat", "%{NAME} installed\\n", *names])
     return questions

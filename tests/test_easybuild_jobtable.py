@@ -1,0 +1,75 @@
+"""The job table: whose row it is, whether its build lives, and what a dead one left running."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envmgr.easybuild.jobtable import end_processes_in, is_alive, left_row, recorded, row_path
+from envmgr.names import Entry
+from envmgr.store import Install, Prefix
+
+
+@pytest.fixture
+def install(tmp_path: Path) -> Install:
+    (tmp_path / "var/jobs").mkdir(parents=True)
+    return Prefix(tmp_path).install(Entry("toy", "1.0"), "0123456789abcdef" * 4)
+
+
+def test_row_is_there_as_long_as_the_build(install: Install, tmp_path: Path) -> None:
+    assert left_row(install) is None
+    with recorded(install, tmp_path / "work"):
+        row = left_row(install)
+        assert row is not None
+        assert (row.install, row.pid, row.work) == ("store/toy/1.0-01234567", os.getpid(), str(tmp_path / "work"))
+        assert is_alive(row)
+    assert left_row(install) is None
+    assert not row_path(install).exists()
+
+
+def test_row_goes_when_the_build_fails(install: Install, tmp_path: Path) -> None:
+    with pytest.raises(KeyError), recorded(install, tmp_path):
+        raise KeyError
+    assert not row_path(install).exists()
+
+
+def test_build_is_dead_when_its_number_is_another_process_s_or_its_host_is_not_this_one(
+    install: Install, tmp_path: Path
+) -> None:
+    with recorded(install, tmp_path):
+        row = left_row(install)
+    assert row is not None
+    for change in ({"ticks": row.ticks + 1}, {"boot": "another"}, {"host": "elsewhere"}, {"pid": 2**22 + 1}):
+        assert not is_alive(dataclasses.replace(row, **change)), change
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', "null"])
+def test_row_that_cannot_be_read_is_none(install: Install, text: str) -> None:
+    row_path(install).write_text(text)
+    assert left_row(install) is None
+
+
+def test_processes_are_known_by_their_folder_or_their_environment(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "work-2"
+    for folder in (work / "deep", other):
+        folder.mkdir(parents=True)
+
+    def sleeper(cwd: Path, **env: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "60"], cwd=cwd, env={"PATH": "/usr/bin:/bin", **env}, start_new_session=True)
+
+    by_folder = sleeper(work / "deep")
+    by_environment = sleeper(Path("/"), ENVMGR_EASYBUILD_EVENTS=f"{work}/events/steps.jsonl")
+    beside = [sleeper(other), sleeper(Path("/"), ENVMGR_EASYBUILD_EVENTS=f"{other}/events/steps.jsonl")]
+    try:
+        assert end_processes_in(str(work)) == 2
+        assert (by_folder.wait(5), by_environment.wait(5)) == (-9, -9)
+        assert [p.poll() for p in beside] == [None, None]
+        assert end_processes_in(str(work)) == 0
+    finally:
+        for process in (by_folder, by_environment, *beside):
+            process.kill()
+            process.wait()

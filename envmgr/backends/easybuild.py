@@ -135,7 +135,8 @@ def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
-    from envmgr.easybuild.build import Order, build_item
+    from envmgr.easybuild.build import build_item
+    from envmgr.easybuild.layout import Order
     from envmgr.easybuild.osdeps import require_packages
     from envmgr.easybuild.sourcing import collect_sources
     from envmgr.easybuild.tool import ensure_easybuild, site_home

@@ -1,0 +1,64 @@
+"""What builds leave: a half install, its module, EasyBuild's lock, processes. Under the install's lock only."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.easybuild.jobtable import end_processes_in, is_alive, left_row, row_path
+from envmgr.errors import EnvmgrError
+from envmgr.files import (
+    remove_tree,
+)
+from envmgr.report import Reporter
+from envmgr.store import Install
+
+
+def clear(install: Install, reporter: Reporter) -> None:
+    """What a build that died left: its processes here, its half install, its module, EasyBuild's lock. We hold our own lock.
+
+    Raises:
+        EnvmgrError: `easybuild-locked`, for a lock that no build of ours left.
+    """
+    row = left_row(install)
+    if row is not None and not is_alive(row):
+        if ended := end_processes_in(row.work):
+            processes = "process" if ended == 1 else "processes"
+            reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
+        reporter.log(f"{install.entry}: {row_path(install)} is of a build that died")
+        remove_tree(_lock_of(install))
+        row_path(install).unlink(missing_ok=True)
+    if (lock := _lock_of(install)).exists():
+        raise EnvmgrError(
+            "easybuild-locked", f"EasyBuild is building {install.entry}, or died of it",
+            context=[str(lock), "no build of envmgr left it: it is not in the job table"],
+            hint=f"make sure that no `eb` runs for it, then: rmdir {lock}",
+        )  # fmt: skip
+    remove_half(install)
+
+
+def remove_half(install: Install) -> None:
+    remove_tree(install.path)
+    install.easybuild_module.unlink(missing_ok=True)
+
+
+def lock_folder(install: Install) -> Path:
+    return install.prefix.jobs / "easybuild-locks"
+
+
+def _lock_of(install: Install) -> Path:
+    """EasyBuild names its lock by the install's path. Source: easybuild-framework, `create_lock`."""
+    return lock_folder(install) / (str(install.path).replace("/", "_") + ".lock")
+
+
+def remove_lock(install: Install) -> None:
+    """EasyBuild, killed, leaves it; it was our own EasyBuild, whose processes have all ended."""
+    with suppress(OSError):
+        remove_tree(_lock_of(install))
+
+
+def end_daemons(install: Install, folder: Path, reporter: Reporter) -> None:
+    """Some builds start servers of their own (bazel does), in sessions of their own: they end with the build, too."""
+    with suppress(EnvmgrError):  # what the build itself says is told
+        if ended := end_processes_in(str(folder)):
+            reporter.log(f"{install.entry}: ended {ended} processes that the build left running")

@@ -18,6 +18,7 @@ import envmgr
 from envmgr.backends import Backend, LoadedLock
 from envmgr.errors import EnvmgrError
 from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, try_file_lock
+from envmgr.jobtable import left_row, lives_perhaps
 from envmgr.manifest import InstallFacts, differences, make_manifest, read_manifest, write_manifest
 from envmgr.recipe import Recipe
 from envmgr.report import Reporter
@@ -128,6 +129,9 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
             with try_file_lock(prefix.locks / f"store-{name_folder.name}-{label}.lock") as free:
                 if not free or _leftover_of(path) is None:  # looked at again under the lock: it may be finished by now
                     continue
+                install = prefix.install_at(f"store/{name_folder.name}/{label}")
+                if (row := left_row(install)) and row.host != socket.gethostname() and lives_perhaps(install):
+                    continue  # another node's build, on a file system that keeps locks to each node
                 reporter.log(f"removing {path}, left by a build that was killed")
                 try:
                     remove_tree(path)

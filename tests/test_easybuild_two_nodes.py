@@ -1,6 +1,6 @@
-"""Two builders of one item on two nodes, over a shared file system; the first dies, and the second goes on.
+"""Two builders of one item on two nodes, over a shared file system: with locks that nodes share, and with locks that they do not.
 
-On the cluster that shares a folder: the test bed's NFS client, in user space, keeps locks to its node, which the kernel's does not.
+The cluster that shares a folder has the first kind, as NFS of the kernel has; the test bed's NFS client, in user space, the second.
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ WAITS = TOY_MAKEFILE.replace("\tcc -O2", f"\twhile [ ! -e {GATE} ]; do sleep 0.1
 
 @pytest.fixture
 def shared(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    yield from prepared(cluster, tmp_path)
+
+
+@pytest.fixture
+def shared_without_locks(nfs_cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    yield from prepared(nfs_cluster, tmp_path)
+
+
+def prepared(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """`toy/1.0` is locked; every node has the site, the recipe and the easyconfig, and the prefix is shared."""
     cluster.empty_prefix(owner="rsw")
     home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
@@ -79,3 +88,19 @@ def test_second_builder_waits_and_takes_over_when_the_first_node_s_build_is_kill
     assert len(list(shared.host_prefix.glob("store/toy/*.manifest.json"))) == 1
     assert list(shared.host_prefix.glob("var/jobs/*.json")) == []
     assert list(shared.host_prefix.glob("var/jobs/easybuild-locks/*")) == []
+
+
+def test_second_builder_is_refused_where_locks_are_not_shared(shared_without_locks: Cluster) -> None:
+    cluster = shared_without_locks
+    first = start(cluster, "c1")
+    wait_for(lambda: compiles(cluster, "c1"), what="the compiler on c1", seconds=90)
+    second = start(cluster, "c2")
+    _, err = second.communicate(timeout=90)
+    assert second.returncode == 3, err
+    assert "error[locks-not-shared]: toy/1.0 is being built on c1, and this node holds its lock too" in err
+    assert compiles(cluster, "c1")
+    (cluster.host_prefix / "gate").touch()
+    out, err = first.communicate(timeout=90)
+    assert first.returncode == 0, err
+    assert re.search(r"^toy/1\.0: built ", out, re.MULTILINE)
+    assert len(list(cluster.host_prefix.glob("store/toy/*.manifest.json"))) == 1

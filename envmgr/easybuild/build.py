@@ -10,7 +10,6 @@ from pathlib import Path
 from envmgr.easybuild.events import Events
 from envmgr.easybuild.failures import explain
 from envmgr.easybuild.flat import flat_facts
-from envmgr.easybuild.jobtable import recorded
 from envmgr.easybuild.layout import Order, lay_out, private_folder, work_folder
 from envmgr.easybuild.leftovers import clear, end_daemons, lock_folder, remove_half, remove_lock
 from envmgr.files import (
@@ -19,6 +18,7 @@ from envmgr.files import (
     remove_tree,
     sync_file_system,
 )
+from envmgr.jobtable import recorded
 from envmgr.manifest import InstallFacts
 from envmgr.report import Reporter
 from envmgr.run import Completed, Runner
@@ -36,7 +36,7 @@ def build_item(order: Order, runner: Runner, reporter: Reporter, *, jobs: int) -
     install = order.install
     folder = work_folder(order.site, install)
     with explain_os_error(install.path):
-        clear(install, reporter)
+        clear(install, runner, reporter)
         for each in (install.path.parent, install.easybuild_module.parent, lock_folder(install)):
             each.mkdir(parents=True, exist_ok=True)
     with private_folder(folder), recorded(install, folder):

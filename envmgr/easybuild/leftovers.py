@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.easybuild.jobtable import end_processes_in, is_alive, left_row, row_path
 from envmgr.errors import EnvmgrError
 from envmgr.files import (
     remove_tree,
 )
+from envmgr.jobtable import beats, end_processes_in, is_alive, left_row, row_path
 from envmgr.report import Reporter
+from envmgr.run import Runner
 from envmgr.store import Install
 
 
-def clear(install: Install, reporter: Reporter) -> None:
+def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
     """What a build that died left: its processes here, its half install, its module, EasyBuild's lock. We hold our own lock.
 
     Raises:
-        EnvmgrError: `easybuild-locked`, for a lock that no build of ours left.
+        EnvmgrError: `locks-not-shared`, for a build that lives on another node; `easybuild-locked`, for a lock that no build of
+        ours left.
     """
     row = left_row(install)
+    if row is not None and row.host != socket.gethostname():
+        reporter.say(f"{install.entry}: looking whether a build on {row.host} is still alive")
+        if beats(install, runner.raise_if_cancelled):
+            raise EnvmgrError(
+                "locks-not-shared", f"{install.entry} is being built on {row.host}, and this node holds its lock too",
+                context=f"the file system of {install.prefix.root} keeps locks to each node",
+                hint="mount it with locks that all nodes share (NFS: without nolock and local_lock), or build on one node at a time",
+            )  # fmt: skip
     if row is not None and not is_alive(row):
         if ended := end_processes_in(row.work):
             processes = "process" if ended == 1 else "processes"

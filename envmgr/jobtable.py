@@ -1,4 +1,8 @@
-"""The job table: one file under `<prefix>/var/jobs` for every build under way, so that the next run knows what a dead one left."""
+"""The job table: one file under `<prefix>/var/jobs` for every build under way, so that the next run knows what a dead one left.
+
+A row is touched every two seconds while its build lives. That is seen on every node, also where a file system keeps locks to
+each node, and two nodes can both hold the lock of one install.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import json
 import os
 import signal
 import socket
+import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +22,9 @@ from envmgr.errors import EnvmgrError
 from envmgr.files import atomic_write, pretty_json
 from envmgr.store import Install
 
+_BEAT = 2.0  # seconds between two touches of a row
+_WATCH = 10.0  # seconds to look for one
+_DEAD = 60.0  # seconds without one after which nobody needs to look
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -47,9 +56,20 @@ def recorded(install: Install, work: Path) -> Iterator[None]:
         slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
     atomic_write(path, pretty_json(asdict(row)))
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(_BEAT):
+            with suppress(OSError):
+                os.utime(path)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
     try:
         yield
     finally:
+        ended.set()
+        thread.join()
         with suppress(OSError):
             path.unlink()
 
@@ -60,6 +80,46 @@ def left_row(install: Install) -> Job | None:
         return Job(**json.loads(row_path(install).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
+    """Whether a build of the install lives on some node: its row is touched while we look, for up to ten seconds.
+
+    `check` is called now and then, and may raise.
+    """
+    first = _touched(row_path(install))
+    if first is None or _now(install.prefix.jobs) - first > _DEAD:
+        return False
+    end = time.monotonic() + _WATCH
+    while time.monotonic() < end:
+        check()
+        time.sleep(_BEAT / 4)
+        if (now := _touched(row_path(install))) != first:
+            return now is not None
+    return False
+
+
+def lives_perhaps(install: Install) -> bool:
+    """As `beats`, without waiting: a row was touched less than a minute ago."""
+    touched = _touched(row_path(install))
+    return touched is not None and _now(install.prefix.jobs) - touched <= _DEAD
+
+
+def _touched(path: Path) -> float | None:
+    """When a row was touched last, by the file system's clock; opened, as NFS looks at the server then."""
+    try:
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return None
+
+
+def _now(folder: Path) -> float:
+    """The file system's clock, which may not be this host's."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"x")
+        file.flush()
+        return os.fstat(file.fileno()).st_mtime
 
 
 def row_path(install: Install) -> Path:

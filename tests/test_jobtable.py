@@ -6,10 +6,11 @@ import dataclasses
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from envmgr.easybuild.jobtable import end_processes_in, is_alive, left_row, recorded, row_path
+from envmgr.jobtable import beats, end_processes_in, is_alive, left_row, lives_perhaps, recorded, row_path
 from envmgr.names import Entry
 from envmgr.store import Install, Prefix
 
@@ -73,3 +74,20 @@ def test_processes_are_known_by_their_folder_or_their_environment(tmp_path: Path
         for process in (by_folder, by_environment, *beside):
             process.kill()
             process.wait()
+
+
+def test_row_of_a_living_build_is_touched_and_a_dead_one_is_not(
+    install: Install, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("envmgr.jobtable._WATCH", 5.0)
+    assert not beats(install)
+    with recorded(install, tmp_path):
+        assert beats(install)
+        text = row_path(install).read_text()
+    monkeypatch.setattr("envmgr.jobtable._WATCH", 1.0)
+    row_path(install).write_text(text)  # as a kill leaves it
+    assert lives_perhaps(install)
+    assert not beats(install)
+    os.utime(row_path(install), (1, 1))
+    assert not lives_perhaps(install)
+    assert not beats(install)

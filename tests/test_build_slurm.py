@@ -277,6 +277,21 @@ def test_job_that_ends_without_a_word_is_told_with_what_slurm_knows(shop: Shop) 
     assert found["orphan"]["hint"] == f"the node failed: {same}"
 
 
+def test_job_that_does_not_start_by_itself_is_told(shop: Shop) -> None:
+    shop.toy("long")
+    shop.lock("long")
+    process = shop.start("long", "--time", "2-0")  # the partition gives 30 minutes
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if "does not start by itself" in line)
+    number = shop.jobs("%i")["long"]
+    assert f"job {number} does not start by itself: PartitionTimeLimit; `scancel {number}`, then" in said
+    left = leave(shop.cluster, process, "INT")
+    assert left.code == 130
+    shop.cluster.exec("login", ["scancel", number], check=True)
+    done = shop.build("long", "--time", "20")
+    assert done.code == 0, done.stderr
+
+
 def test_submission_that_slurm_does_not_take_leaves_nothing(shop: Shop) -> None:
     shop.toy("solo")
     shop.lock("solo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -45,6 +46,13 @@ def follow(tickets: Sequence[Ticket], site: Site, runner: Runner, reporter: Repo
     return Outcome(watch.done, watch.failed, tuple(watch.left))
 
 
+# Reasons for which a job waits until somebody changes it, or the partition. Source: squeue(1), JOB REASON CODES.
+_STUCK = re.compile(
+    r"Partition(TimeLimit|NodeLimit|Down|Inactive)|Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|JobHeld(User|Admin)|"
+    r"(QOS|Assoc)\w*PerJob\w*|MaxCpuPerAccount"
+)
+
+
 class _Watch:
     def __init__(self, tickets: Sequence[Ticket], site: Site, runner: Runner, reporter: Reporter) -> None:
         self.waiting = {t.work.label: t for t in tickets}
@@ -57,6 +65,7 @@ class _Watch:
         self._next = 0.0
         self._silent = ""  # what stood in the way of the last look
         self._looked = False  # whether the last look was answered
+        self._warned: set[str] = set()  # jobs of which it was said that they do not start by themselves
 
     def run(self, stage: Stage) -> None:
         while self.waiting:
@@ -95,6 +104,17 @@ class _Watch:
                     and (ticket.seen is None or ticket.seen.state != "RUNNING")
                 ):
                     self._reporter.say(f"{ticket.shown}: job {ticket.job} runs on {now.nodes}")
+                if (
+                    now is not None
+                    and now.state == "PENDING"
+                    and _STUCK.fullmatch(now.why)
+                    and ticket.job not in self._warned
+                ):
+                    self._warned.add(ticket.job)
+                    self._reporter.say(
+                        f"{ticket.shown}: job {ticket.job} does not start by itself: {now.why}; "
+                        f"`scancel {ticket.job}`, then build with another --time, --cpus, --partition or --account"
+                    )
                 ticket.seen = now
         self._next = time.monotonic() + self._pause
 

@@ -95,6 +95,9 @@ class Backend(Protocol):
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         """name -> `version build` of whatever lock is there, stale or not; empty without one."""
 
+    def may_build(self) -> None:
+        """Raises EnvmgrError where this user can build nothing at all; before anything is written."""
+
     def prepare(
         self,
         lock: LoadedLock,

@@ -109,17 +109,22 @@ def read_packages(folder: Path) -> Mapping[str, str]:
         return {}
 
 
+def may_build() -> None:
+    """Not as root: EasyBuild refuses that."""
+    from envmgr.easybuild.failures import root_refused
+
+    if os.geteuid() == 0:
+        raise root_refused()
+
+
 def prepare(
     lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
 ) -> None:
-    """Not as root, packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
-    from envmgr.easybuild.failures import root_refused
+    """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
     from envmgr.easybuild.osdeps import require_packages
     from envmgr.easybuild.sourcing import collect_all
     from envmgr.easybuild.tool import ensure_easybuild, site_home
 
-    if os.geteuid() == 0:
-        raise root_refused()
     data, locked = _data(lock), [item.data for item in items]
     if not elsewhere:  # the host that builds looks for itself
         require_packages(locked, runner)

@@ -84,6 +84,9 @@ def build(
         )
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
+    for item in wanted:
+        if item.missing:
+            item.backend.may_build()
     can_write(ctx.site)
     with logged(ctx, "build") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,14 +90,25 @@ def send_job(
 
 
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:
-    """Number -> job, of all jobs of these names that Slurm still knows: ended ones for some minutes (MinJobAge).
+    """Number -> job, of this user's jobs of these names that Slurm still knows: ended ones for some minutes (MinJobAge).
+
+    Somebody else's of the same name is not looked at: names can be known, and do not tell who sent a job.
 
     Raises:
         EnvmgrError: `slurm-unavailable`.
     """
     if not names:
         return {}
-    argv = [tool("squeue"), "-h", "--states=all", f"--name={','.join(names)}", "-o", "%i|%T|%r|%N|%j", *_where(site)]
+    argv = [
+        tool("squeue"),
+        "-h",
+        "--states=all",
+        f"--user={os.geteuid()}",
+        f"--name={','.join(names)}",
+        "-o",
+        "%i|%T|%r|%N|%j",
+        *_where(site),
+    ]
     done = _run(runner, argv)
     if done.returncode:
         raise _unavailable(done)

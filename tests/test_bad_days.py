@@ -457,7 +457,7 @@ def test_install_that_gc_takes_before_its_publish_is_told(box: Sandbox) -> None:
     done = finish(publish)
     assert done.code == 3
     assert error_of(done, box) == (
-        "error[install-missing]: the install of hello/1.0 is gone\n"
+        "error[install-missing]: an install of hello/1.0 is gone\n"
         "  ROOT/prefix/store/hello/1.0-DIGEST\n"
         "  log: LOG\n"
         "\n"

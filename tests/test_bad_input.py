@@ -261,7 +261,8 @@ def test_stale_lock_is_refused_until_it_is_renewed(box: Sandbox) -> None:
         text,
     ), text
     assert box.run("lock", "--check", "hello/1.0").code == 1
-    assert box.ok("list", "--format", "json").data["entries"][0]["state"] == "outdated"
+    states = {e["entry"]: e["state"] for e in box.ok("list", "--format", "json").data["entries"]}
+    assert states["hello/1.0"] == "outdated"
     box.ok("lock", "hello/1.0")
     box.ok("build", "hello/1.0")
     assert box.current() == 2

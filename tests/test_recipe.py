@@ -258,7 +258,7 @@ def test_environment_value_that_is_accepted_can_be_filled_in(value: str) -> None
         Environment(set={"A": value})
     except ValidationError:
         return
-    filled = Template(value).substitute(root="/r", name="n", version="v")
+    filled = Template(value).substitute(root="/r", name="n", version="v", HOME="/h", USER="u")
     assert not set(filled) & set("\n\r\0")
 
 

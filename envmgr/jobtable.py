@@ -29,6 +29,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
+class Process:
+    """A process, for good: `ticks` is its start in clock ticks since `boot`."""
+
+    host: str
+    boot: str
+    pid: int
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A build under way: the process that makes `install` (its path relative to the prefix) on `host` since `started`.
 
@@ -49,13 +59,20 @@ class Job:
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
     """The row of this build in the table, for as long as it takes. Under the install's lock only."""
-    path = row_path(install)
+    me = this_process()
     row = Job(
-        install=install.relative, host=socket.gethostname(), boot=_boot(), pid=os.getpid(), ticks=_ticks(os.getpid()) or 0,
+        install=install.relative, host=me.host, boot=me.boot, pid=me.pid, ticks=me.ticks,
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), work=str(work),
         slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
-    atomic_write(path, pretty_json(asdict(row)))
+    with beating(row_path(install), pretty_json(asdict(row))):
+        yield
+
+
+@contextmanager
+def beating(path: Path, text: str) -> Iterator[None]:
+    """A file that is there for as long as it takes, and touched every two seconds."""
+    atomic_write(path, text)
     ended = threading.Event()
 
     def beat() -> None:
@@ -76,8 +93,13 @@ def recorded(install: Install, work: Path) -> Iterator[None]:
 
 def left_row(install: Install) -> Job | None:
     """The row that an earlier build of the install left behind; None without one, or with one that cannot be read."""
+    return read_row(row_path(install))
+
+
+def read_row(path: Path) -> Job | None:
+    """None without one, and for one that cannot be read."""
     try:
-        return Job(**json.loads(row_path(install).read_bytes()))
+        return Job(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -101,8 +123,13 @@ def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
 
 def lives_perhaps(install: Install) -> bool:
     """As `beats`, without waiting: a row was touched less than a minute ago."""
-    touched = _touched(row_path(install))
-    return touched is not None and _now(install.prefix.jobs) - touched <= _DEAD
+    return beat_lately(row_path(install))
+
+
+def beat_lately(path: Path) -> bool:
+    """Whether a file of `beating` was touched less than a minute ago; so long a silence is death."""
+    touched = _touched(path)
+    return touched is not None and _now(path.parent) - touched <= _DEAD
 
 
 def _touched(path: Path) -> float | None:
@@ -116,10 +143,13 @@ def _touched(path: Path) -> float | None:
 
 def _now(folder: Path) -> float:
     """The file system's clock, which may not be this host's."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(b"x")
-        file.flush()
-        return os.fstat(file.fileno()).st_mtime
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"x")
+            file.flush()
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:  # somebody who may only look, or a full disk
+        return time.time()
 
 
 def row_path(install: Install) -> Path:
@@ -128,7 +158,16 @@ def row_path(install: Install) -> Path:
 
 def is_alive(job: Job) -> bool:
     """Whether the row's process still runs on this host; False on another host, whose processes nobody here can see."""
-    return job.host == socket.gethostname() and job.boot == _boot() and _ticks(job.pid) == job.ticks
+    return runs_here(Process(job.host, job.boot, job.pid, job.ticks))
+
+
+def this_process() -> Process:
+    return Process(socket.gethostname(), _boot(), os.getpid(), _ticks(os.getpid()) or 0)
+
+
+def runs_here(process: Process) -> bool:
+    """False for a process of another host, too."""
+    return process.host == socket.gethostname() and process.boot == _boot() and _ticks(process.pid) == process.ticks
 
 
 def end_processes_in(folder: str) -> int:

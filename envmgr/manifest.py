@@ -32,7 +32,10 @@ class InstallFacts(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`digest` names the install, `tree` is the tree digest, `mask` the umask applied to the recorded modes."""
+    """`digest` names the install, `tree` is the tree digest, `mask` the umask applied to the recorded modes.
+
+    `module` is the sha256 of EasyBuild's own module of it; empty where EasyBuild did not make it, or an old envmgr did.
+    """
 
     digest: str
     tree: str
@@ -40,6 +43,7 @@ class Manifest:
     facts: InstallFacts
     provenance: Mapping[str, Any]
     paths: tuple[TreePath, ...]
+    module: str = ""
 
     @property
     def size(self) -> int:
@@ -47,11 +51,18 @@ class Manifest:
 
 
 def make_manifest(
-    root: Path, digest: str, facts: InstallFacts, provenance: Mapping[str, Any], *, mask: int, workers: int
+    root: Path,
+    digest: str,
+    facts: InstallFacts,
+    provenance: Mapping[str, Any],
+    *,
+    mask: int,
+    workers: int,
+    module: str = "",
 ) -> Manifest:
     """Hash every path under `root`. Modes are recorded before `mask`, so that two sites' trees have one digest."""
     paths = tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
-    return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths)
+    return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths, module)
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
@@ -63,6 +74,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
         "mask": f"{manifest.mask:03o}",
         "facts": manifest.facts.model_dump(mode="json"),
         "provenance": dict(manifest.provenance),
+        **({"module": manifest.module} if manifest.module else {}),
     }
     rows = ",\n".join(_line(p) for p in manifest.paths)
     atomic_write(path, json.dumps(head, ensure_ascii=False)[:-1] + ',\n"paths": [\n' + rows + "\n]}\n", mode=0o444)
@@ -79,6 +91,7 @@ def read_manifest(path: Path) -> Manifest:
             facts=InstallFacts.model_validate(data["facts"]),
             provenance=data["provenance"],
             paths=tuple(_from_row(row) for row in data["paths"]),
+            module=str(data.get("module", "")),
         )
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise EnvmgrError(

@@ -6,6 +6,8 @@ import os
 import pwd
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
@@ -23,12 +25,7 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
     """
     if user is None:
         return
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError:
-        raise InputError(
-            "unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}"
-        ) from None
+    account = _account(user)
     if os.geteuid() == account.pw_uid:
         return
     if os.geteuid() != 0:
@@ -43,17 +40,84 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
         os.seteuid(account.pw_uid)  # for a look around; still root if need be
         _require_access(user, reads)
         os.seteuid(0)
-        with explain_os_error(prefix):
-            if not prefix.exists():
-                prefix.mkdir(parents=True)
-                os.chown(prefix, account.pw_uid, account.pw_gid)
+        _give_prefix(prefix, account)
         os.setuid(account.pw_uid)
     except PermissionError as error:  # root of a user namespace or a container with few capabilities
-        raise EnvmgrError(
-            "wrong-user", f"root cannot become {user} here", context=str(error), hint=f"run as {user}"
-        ) from None
+        raise cannot_become(user, str(error)) from None
     os.environ |= {"HOME": account.pw_dir, "USER": user, "LOGNAME": user}
     _leave_unreadable_folder()
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user as a process has it."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+
+def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[Path] = ()) -> Account | None:
+    """Whom root starts a process as, where it runs what is not root's; None when not root, or when no other user is named.
+
+    The prefix is made theirs if it does not exist. The caller stays root.
+
+    Raises:
+        InputError: `unknown-user`; EnvmgrError: `user-cannot-run`, `user-cannot-read`, `wrong-user`.
+    """
+    if user is None or os.geteuid() != 0:
+        return None
+    account = _account(user)
+    if account.pw_uid == 0:
+        return None
+    groups = tuple(os.getgrouplist(user, account.pw_gid))
+    found = Account(user, account.pw_uid, account.pw_gid, groups, account.pw_dir)
+    _look_around_as(found, reads)
+    before = os.umask(mask)
+    try:
+        _give_prefix(prefix, account)
+    finally:
+        os.umask(before)
+    return found
+
+
+def cannot_become(user: str, why: str) -> EnvmgrError:
+    return EnvmgrError("wrong-user", f"root cannot become {user} here", context=why, hint=f"run as {user}")
+
+
+def _account(user: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(user)
+    except KeyError:
+        raise InputError(
+            "unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}"
+        ) from None
+
+
+def _give_prefix(prefix: Path, account: pwd.struct_passwd) -> None:
+    with explain_os_error(prefix):
+        if not prefix.exists():
+            prefix.mkdir(parents=True)
+            os.chown(prefix, account.pw_uid, account.pw_gid)
+
+
+def _look_around_as(account: Account, reads: Sequence[Path]) -> None:
+    """As `_require_access`, and root again after it."""
+    groups, gid = os.getgroups(), os.getegid()
+    try:
+        os.setgroups(account.groups)
+        os.setegid(account.gid)
+        os.seteuid(account.uid)
+        _require_access(account.name, reads)
+    except PermissionError as error:
+        raise cannot_become(account.name, str(error)) from None
+    finally:
+        os.seteuid(0)
+        with suppress(PermissionError):  # what could not be changed need not be changed back
+            os.setegid(gid)
+            os.setgroups(groups)
 
 
 def _require_access(user: str, reads: Sequence[Path]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import platform
-import re
 import socket
+import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,17 @@ from typing import Any
 import envmgr
 from envmgr.backends import Backend, LoadedLock
 from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, try_file_lock
-from envmgr.jobtable import left_row, lives_perhaps
-from envmgr.manifest import InstallFacts, differences, make_manifest, read_manifest, write_manifest
+from envmgr.files import (
+    explain_os_error,
+    file_lock,
+    free_bytes,
+    group_id,
+    megabytes,
+    remove_tree,
+    sha256_file,
+)
+from envmgr.intact import Intact
+from envmgr.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
 from envmgr.recipe import Recipe
 from envmgr.report import Reporter
 from envmgr.run import Runner
@@ -48,8 +56,11 @@ def ensure_install(
     reporter: Reporter,
     *,
     jobs: int,
+    intact: Intact,
 ) -> Ensured:
     """Build the install, or reuse what is there. A second builder of the same install waits, and reuses.
+
+    `intact` is this run's: what the install is built on, and was not made in this run, is verified first.
 
     Raises:
         EnvmgrError: `disk-full` before the first byte, whatever the backend raises, `install-differs`; nothing is left behind.
@@ -66,6 +77,7 @@ def ensure_install(
         if install.exists():
             manifest = read_manifest(install.manifest)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
+        intact.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")
         realised = backend.realise(lock, item, site, runner, reporter, jobs=jobs)
         try:
@@ -77,20 +89,17 @@ def ensure_install(
                     provenance(install, recipe, lock, realised.tools, site),
                     mask=site.policies.mask,
                     workers=max(2, jobs),
+                    module=sha256_file(install.easybuild_module) if install.easybuild_module.is_file() else "",
                 )
                 _compare(install, realised.expected, {p.path: p.sha256 for p in manifest.paths})
                 write_manifest(install.manifest, manifest)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
                 remove_tree(install.path)
+                install.easybuild_module.unlink(missing_ok=True)
             raise
+        intact.made(install.relative)
     return Ensured(install, True, realised.facts, manifest.tree, time.monotonic() - start)
-
-
-def verify_install(install: Install, reporter: Reporter) -> list[str]:
-    """Hash the install again and compare it with its manifest (invariant 5); differences as readable lines."""
-    with reporter.stage(f"{install.entry} verify", unit="files"):
-        return differences(install.path, read_manifest(install.manifest))
 
 
 def provenance(
@@ -109,47 +118,6 @@ def provenance(
         "user": getpass.getuser(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
-    """Remove what killed builds left: staging folders, trees without a manifest, half-written manifests and downloads.
-
-    Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive.
-    """
-    for part in (p for cache in (prefix.conda_cache, prefix.source_cache) for p in cache.glob("*/.*.part")):
-        with try_file_lock(part) as free:
-            if free:
-                part.unlink(missing_ok=True)
-    removed = []
-    for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():
-        for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
-            label = _leftover_of(path)
-            if label is None:
-                continue
-            with try_file_lock(prefix.locks / f"store-{name_folder.name}-{label}.lock") as free:
-                if not free or _leftover_of(path) is None:  # looked at again under the lock: it may be finished by now
-                    continue
-                install = prefix.install_at(f"store/{name_folder.name}/{label}")
-                if (row := left_row(install)) and row.host != socket.gethostname() and lives_perhaps(install):
-                    continue  # another node's build, on a file system that keeps locks to each node
-                reporter.log(f"removing {path}, left by a build that was killed")
-                try:
-                    remove_tree(path)
-                    removed.append(str(path.relative_to(prefix.store)))
-                except OSError as error:  # in nobody's way but its own entry's
-                    reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")
-    return removed
-
-
-def _leftover_of(path: Path) -> str | None:
-    """The label of the install that `path` is an unfinished part of; None when it is finished, or gone."""
-    if match := re.fullmatch(r"\.(.+)\.manifest\.json\.\d+\.\d+\.tmp", path.name):
-        return match[1] if path.exists() else None
-    if not path.is_dir():
-        return None
-    if path.name.startswith(".staging-"):
-        return path.name.removeprefix(".staging-")
-    return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
 
 
 def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
@@ -197,8 +165,7 @@ def can_write(site: Site) -> None:
     """
     prefix = Prefix(site.prefix)
     group = group_id(site.policies.group)
-    caches = (prefix.conda_cache, prefix.source_cache)
-    for folder in (prefix.root, prefix.store, prefix.generations, *caches, prefix.locks, prefix.logs):
+    for folder in _first_folders(prefix):
         with explain_os_error(folder):
             new = not folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
@@ -213,12 +180,40 @@ def can_write(site: Site) -> None:
             )
         if group is not None and (new or folder.stat().st_gid != group):
             _give_to_group(folder, group, site)
+        elif group is not None and not _is_of_group(folder, group):
+            with suppress(EnvmgrError):  # another member's: it can be used, but does not hand the group on
+                _give_to_group(folder, group, site)
+    if group is not None:
+        for folder in sorted(prefix.easybuild_modules.iterdir()):
+            if folder.is_dir() and not _is_of_group(folder, group):
+                _give_modules(folder, group, site)
 
 
-def _give_to_group(folder: Path, group: int, site: Site) -> None:
+def _first_folders(prefix: Prefix) -> Iterator[Path]:
+    """In the order in which they are made; the last ones only where they are there."""
+    yield from (prefix.root, prefix.store, prefix.generations, prefix.conda_cache, prefix.source_cache)
+    yield from (prefix.easybuild_modules.parent, prefix.easybuild_modules, prefix.easybuild_tools)
+    yield from (prefix.locks, prefix.logs, prefix.jobs, prefix.holds)
+    yield from (each for each in (prefix.jobs / "easybuild-locks", prefix.jobs / "slurm") if each.is_dir())
+
+
+def _is_of_group(folder: Path, group: int) -> bool:
+    status = folder.stat()
+    return status.st_gid == group and bool(status.st_mode & stat.S_ISGID)
+
+
+def _give_modules(folder: Path, group: int, site: Site) -> None:
+    """EasyBuild's modules of one name, made before the site named its group. Everybody reads them, as those of generations."""
+    with suppress(OSError, EnvmgrError):  # another member's; they can be read all the same
+        for module in folder.glob("*.lua"):
+            os.chown(module, -1, group)
+        _give_to_group(folder, group, site, also=0o555)
+
+
+def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> None:
     try:
         os.chown(folder, -1, group)
-        folder.chmod(0o2777 & ~site.policies.mask)
+        folder.chmod(0o2777 & ~site.policies.mask | also)
     except PermissionError:
         raise EnvmgrError(
             "group-not-yours",

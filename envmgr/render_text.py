@@ -301,6 +301,11 @@ def show_ShellInitResult(result: ShellInitResult) -> None:  # noqa: N802
 def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
     for step in steps:
         c = step.candidate
+        if step.build == "build" and c.path not in c.missing:
+            stands = "an install that it stands on is" if len(c.missing) == 1 else "installs that it stands on are"
+            out(f"{c.entry}: reuse {c.path} ({stands} missing); module {_MODULE_WORDS[step.publish]}")
+            table(["  build", path] for path in c.missing)
+            continue
         if step.build == "build":
             download = "download size unknown" if c.download is None else f"{size(c.download)} to download"
             known = f"{counted(len(c.packages), 'packages')}, {download}"

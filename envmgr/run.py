@@ -40,6 +40,15 @@ class Completed:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class RunAs:
+    """Whom root lets a command run as: for good, with no other groups than these."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...] = ()
+
+
 def clean_env(**extra: str) -> dict[str, str]:
     """A small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke test."""
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -63,6 +72,7 @@ class Runner:
         timeout: float | None = None,
         check: bool = True,
         new_group: bool = True,
+        run_as: RunAs | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
         """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
@@ -70,6 +80,7 @@ class Runner:
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
         With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
+        `run_as` is for root only: it starts as that user already, under the guard as well.
 
         Raises:
             CommandError: the command is missing, ran out of time or (with `check`) exited non-zero.
@@ -79,7 +90,9 @@ class Runner:
         start = time.monotonic()
         environment = clean_env() if env is None else env
         process, release = (
-            self._spawn_guarded(args, environment, cwd) if new_group else (self._spawn(args, environment, cwd), None)
+            self._spawn_guarded(args, environment, cwd, run_as)
+            if new_group
+            else (self._spawn(args, environment, cwd, run_as=run_as), None)
         )
         try:
             out, err = self._communicate(process, args, stdin.encode(), start, timeout, on_tick, group=new_group)
@@ -193,15 +206,17 @@ class Runner:
             raise Interrupted
 
     def _spawn_guarded(
-        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None
+        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None, run_as: RunAs | None = None
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
         """The command under `_GUARD`, and what ends its group when the command has ended."""
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()
         try:
+            if run_as is not None:
+                os.fchown(reader, run_as.uid, run_as.gid)  # the watcher opens it again, by its name
             guarded = ("/bin/sh", "-c", _GUARD, "envmgr-guard", str(reader), *args)
-            process = self._spawn(guarded, env, cwd, new_group=True, pass_fds=(reader,))
+            process = self._spawn(guarded, env, cwd, new_group=True, pass_fds=(reader,), run_as=run_as)
         except BaseException:
             os.close(writer)
             raise
@@ -224,6 +239,7 @@ class Runner:
         *,
         new_group: bool = False,
         pass_fds: tuple[int, ...] = (),
+        run_as: RunAs | None = None,
     ) -> subprocess.Popen[bytes]:
         self.raise_if_cancelled()
         try:
@@ -236,6 +252,9 @@ class Runner:
                 stderr=subprocess.PIPE,
                 start_new_session=new_group,
                 pass_fds=pass_fds,
+                user=None if run_as is None else run_as.uid,
+                group=None if run_as is None else run_as.gid,
+                extra_groups=None if run_as is None else run_as.groups,
             )
         except OSError as error:  # missing, not executable, no interpreter, no such folder, too many arguments
             raise _missing(args[0], str(error)) from None

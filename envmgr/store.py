@@ -68,9 +68,23 @@ class Prefix:
         return self.root / "easybuild" / "modules"
 
     @property
+    def easybuild_tools(self) -> Path:
+        """EasyBuild itself, by version."""
+        return self.root / "easybuild" / "tools"
+
+    @property
     def jobs(self) -> Path:
         """The job table: one file for every build that is under way."""
         return self.root / "var" / "jobs"
+
+    @property
+    def holds(self) -> Path:
+        """One file for every run that stands on installs."""
+        return self.jobs / "holds"
+
+    @property
+    def hold_lock(self) -> Path:
+        return self.locks / "hold.lock"
 
     def install(self, entry: Entry, digest: str) -> Install:
         return Install(self, entry, digest)

@@ -20,7 +20,7 @@ import pytest
 from envmgr.downloads import Fetched, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.files import sha256_file
-from envmgr.realise import clean_leftovers
+from envmgr.leftovers import clean_leftovers
 from envmgr.report import SilentReporter
 from envmgr.run import Runner
 from envmgr.site import Site, SiteFile, _resolve

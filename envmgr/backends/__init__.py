@@ -80,8 +80,11 @@ class Backend(Protocol):
     ) -> LockResult:
         """Resolve the recipe. Writes nothing into the catalog."""
 
-    def licences(self, recipe: Recipe, site: Site) -> tuple[str, ...]:
-        """The words that the site must have in `policies.licences` before anything of it is fetched or built."""
+    def licences(self, recipe: Recipe, folder: Path, site: Site) -> tuple[str, ...]:
+        """The words that the site must have in `policies.licences` before anything of it is fetched, built or published.
+
+        Of the recipe, and of whatever lock lies in `folder`; one that cannot be read is told when it is loaded.
+        """
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
         """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""

@@ -54,7 +54,7 @@ def lock(
     return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
 
 
-def licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
+def licences(recipe: Recipe, folder: Path, site: Site) -> tuple[str, ...]:  # noqa: ARG001 - the contract's signature
     """Anaconda's own channels come under its terms of service, wherever they are mirrored. Source: anaconda.com/legal."""
     named = [str(c) for c in recipe.input.get("channels", ())]
     urls = [site.channels[c].url if c in site.channels else c for c in named]

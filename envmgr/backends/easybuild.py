@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from envmgr.downloads import Fetched, Given
 from envmgr.easybuild.easyconfigs import changed_since
 from envmgr.easybuild.input import EasyBuildInput
 from envmgr.easybuild.items import closure_of, items_of, module_names
+from envmgr.easybuild.licences import words_of
 from envmgr.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.names import Entry
@@ -35,11 +37,13 @@ def faults(recipe: Recipe, site: Site) -> list[str]:
     return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
 
-def licences(recipe: Recipe, site: Site) -> tuple[str, ...]:  # noqa: ARG001 - the contract's signature
-    try:
-        return EasyBuildInput.model_validate(recipe.input).licences()
-    except ValidationError:
-        return ()  # told when the lock is read
+def licences(recipe: Recipe, folder: Path, site: Site) -> tuple[str, ...]:  # noqa: ARG001 - the contract's signature
+    words: list[str] = []
+    with suppress(ValidationError):  # told when the lock is read
+        words += EasyBuildInput.model_validate(recipe.input).licences()
+    with suppress(EnvmgrError):
+        words += words_of(read_lock(folder)[0])
+    return tuple(dict.fromkeys(words))
 
 
 def lock(
@@ -62,6 +66,10 @@ def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedL
             "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml",
             context=f"recipe digest {wanted[:8]}…, lock records {found.recipe[:8]}…", hint=hint,
         )  # fmt: skip
+    if differing := _differing(found, _input(entry, recipe)):
+        raise EnvmgrError(
+            "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml", context=differing, hint=hint
+        )
     if changed := [text for item in found.items if (text := changed_since(item, site))]:
         raise EnvmgrError(
             "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
@@ -129,7 +137,8 @@ def prepare(
     if not elsewhere:  # the host that builds looks for itself
         require_packages(locked, runner)
     collect_all(locked, site, runner, reporter, label=str(lock.entry))
-    ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+    tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+    tool.require(data.framework, data.easyblocks)
 
 
 def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:
@@ -151,6 +160,7 @@ def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: 
     assert isinstance(locked, LockedItem)
     require_packages([locked], runner)
     tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+    tool.require(data.framework, data.easyblocks)
     everything = items_of(data, site, read_target(site.cpu_level))
     order = Order(
         item=item,
@@ -165,6 +175,21 @@ def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: 
     facts = build_item(order, runner, reporter, jobs=jobs)
     tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
     return Realised(facts, {}, tools)
+
+
+def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
+    """Where a lock that records the recipe's digest says something else than the recipe all the same: it was edited."""
+    rows = (
+        ("easybuild", wanted.easybuild, lock.framework),
+        ("rpath", wanted.rpath, lock.rpath),
+        ("filter_deps", ", ".join(wanted.filter_deps), ", ".join(lock.filter_deps)),
+        ("accept_eula", ", ".join(wanted.accept_eula), ", ".join(lock.accept_eula)),
+    )
+    return [
+        f"{name}: the recipe says {said or 'nothing'}, the lock {locked or 'nothing'}"
+        for name, said, locked in rows
+        if said != locked
+    ]
 
 
 def _data(lock: LoadedLock) -> EasyBuildLock:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import getpass
+import os
 import shlex
 import socket
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ import envmgr
 from envmgr.buildjobs.folder import JobFolder, JobRow, read_row
 from envmgr.builds import Work
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.files import file_lock, remove_tree
+from envmgr.files import file_lock, remove_tree, try_file_lock
+from envmgr.holds import held_installs
 from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
 from envmgr.run import Runner
@@ -106,7 +108,6 @@ class Desk:
         sent: list[Ticket] = []
         try:
             with file_lock(prefix.locks / "slurm-submit.lock", on_wait=waiting, check=self.runner.raise_if_cancelled):
-                _sweep(prefix)
                 tickets = self.look([w for w in work if not w.item.install.exists()])
                 by_label = {t.work.label: t for t in tickets}
                 fresh: set[str] = set()
@@ -120,7 +121,7 @@ class Desk:
                         continue
                     if ticket.job:  # it waits for a job that is gone
                         end_jobs([ticket.job], self.site)
-                    self._send(ticket, [t.job for t in below])
+                    self._send(ticket, [t.job for t in below], by_label)
                     sent.append(ticket)
                     fresh.add(ticket.work.label)
                 return tickets
@@ -152,9 +153,9 @@ class Desk:
         if not ticket.before:
             self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job} is under way already; following it")
 
-    def _send(self, ticket: Ticket, after: Sequence[str]) -> None:
+    def _send(self, ticket: Ticket, after: Sequence[str], made: Collection[str]) -> None:
         folder = ticket.folder
-        folder.write(ticket.work, self.recipes[str(ticket.work.lock.entry)], self.site, envmgr.__version__)
+        folder.write(ticket.work, self.recipes[str(ticket.work.lock.entry)], self.site, envmgr.__version__, made)
         script = _SCRIPT.format(python=shlex.quote(sys.executable), request=shlex.quote(str(folder.request)))
         try:
             ticket.job = send_job(
@@ -178,13 +179,46 @@ class Desk:
         )  # fmt: skip
 
 
-def _sweep(prefix: Prefix) -> None:
-    """Folders of failures that were told, a day later: those of items that nobody asks for again would stay for good."""
-    for path in (prefix.jobs / "slurm").glob("*/slurm.json"):
-        with suppress(OSError):
-            row = read_row(path)
-            if row is not None and row.told and time.time() - path.stat().st_mtime > _KEPT:
-                remove_tree(path.parent)
+def sweep(site: Site, runner: Runner) -> None:
+    """Folders of jobs that nobody will come back to: told failures and lost jobs a day later, and jobs whose install is there.
+
+    What a living run follows stays, and what Slurm still has, or may have.
+    """
+    prefix = Prefix(site.prefix)
+    if not (prefix.jobs / "slurm").is_dir():
+        return
+    with try_file_lock(prefix.locks / "slurm-submit.lock") as free:
+        if not free:
+            return  # whoever submits writes such folders now
+        followed = held_installs(prefix)
+        doubtful: dict[str, Path] = {}
+        for path in (prefix.jobs / "slurm").iterdir():
+            with suppress(OSError):
+                told, stays = _judge(path, prefix, followed)
+                if told:
+                    remove_tree(path)
+                elif not stays:
+                    doubtful[f"envmgr-{path.name}"] = path
+        with suppress(EnvmgrError):  # no Slurm that answers: they may be under way
+            alive = {job.name for job in see_jobs(list(doubtful), site, runner).values() if not job.ended}
+            for name, path in doubtful.items():
+                if name not in alive:
+                    with suppress(OSError):
+                        remove_tree(path)
+    runner.raise_if_cancelled()
+
+
+def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool, bool]:
+    """Whether a job's folder can go, and whether it has to stay; neither: it goes unless Slurm has the job."""
+    if path.stat().st_uid != os.geteuid():
+        return False, True  # of whose jobs we do not know
+    age = time.time() - max(p.stat().st_mtime for p in (path, *path.glob("*.json")))
+    row = read_row(path / "slurm.json")
+    if row is not None and row.told:
+        return age > _KEPT, True
+    if row is None or row.item in followed:
+        return False, row is not None or age <= _KEPT
+    return False, age <= _KEPT and not prefix.install_at(row.item).exists()
 
 
 def detached(tickets: Sequence[Ticket]) -> Interrupted:

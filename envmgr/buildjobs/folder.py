@@ -6,6 +6,9 @@ copied here. The folder goes when its job's end has been told.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -18,7 +21,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.files import atomic_write, explain_os_error, pretty_json, remove_tree
 from envmgr.recipe import Recipe
 from envmgr.site import Site
-from envmgr.store import Install
+from envmgr.store import Install, Prefix
 from envmgr.target import Target, read_target
 
 
@@ -27,7 +30,11 @@ class _Model(BaseModel):
 
 
 class BuildRequest(_Model):
-    """What a job gets. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter sees."""
+    """What a job gets. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter sees.
+
+    `uses` are all installs that the lock stands for, kept from `gc` as long as the request is there; `made` are those that
+    jobs of the same command make. Paths as `item`.
+    """
 
     schema_version: Literal[1] = 1
     entry: str
@@ -36,6 +43,8 @@ class BuildRequest(_Model):
     site: Site
     target: Target
     envmgr: str
+    uses: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
 
 
 class _Remote(EnvmgrError):  # noqa: N818 - an error of any kind that was met elsewhere
@@ -120,7 +129,7 @@ class JobFolder:
         """What the job says; `%j` stands for its number in Slurm's own words."""
         return self.install.prefix.logs / "slurm" / f"{self.name}-{job}.log"
 
-    def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str) -> None:
+    def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str, made: Collection[str] = ()) -> None:
         """The request and all that it speaks of; what an earlier job left there goes first."""
         with explain_os_error(self.path):
             remove_tree(self.path)
@@ -131,9 +140,10 @@ class JobFolder:
                 if file.is_file() and file.name != RECIPE_NAME:
                     (self.path / "lock" / file.name).write_bytes(file.read_bytes())
             packed = work.backend.pack(work.lock, site, self.path)
+        target = read_target(site.cpu_level)
         request = BuildRequest(
-            entry=str(work.lock.entry), item=work.label, recipe=work.recipe, site=packed, target=read_target(site.cpu_level),
-            envmgr=envmgr,
+            entry=str(work.lock.entry), item=work.label, recipe=work.recipe, site=packed, target=target, envmgr=envmgr,
+            uses=tuple(i.install.relative for i in work.backend.items(work.lock, site, target)), made=tuple(sorted(made)),
         )  # fmt: skip
         atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))
 
@@ -149,6 +159,18 @@ class JobFolder:
     def remove(self) -> None:
         with explain_os_error(self.path):
             remove_tree(self.path)
+
+
+def requested_installs(prefix: Prefix) -> set[str]:
+    """What jobs use that wait or run, by path relative to the prefix: of each request whose end nobody told yet."""
+    found: set[str] = set()
+    for path in (prefix.jobs / "slurm").glob("*/request.json"):
+        row, answer = read_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
+        if (row is None or not row.told) and (answer is None or answer.error is None):
+            with suppress(OSError, ValueError, AttributeError, TypeError):  # one of another version of envmgr
+                request = json.loads(path.read_bytes())
+                found |= {str(each) for each in (request["item"], *request.get("uses", ()))}
+    return found
 
 
 def read_row(path: Path) -> JobRow | None:

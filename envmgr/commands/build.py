@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.buildjobs import BuildJob, Desk, follow
+from envmgr.buildjobs import BuildJob, Desk, follow, sweep
 from envmgr.builds import Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, allowed_entries, load_wanted, plan_for
 from envmgr.errors import InputError
+from envmgr.holds import holding
+from envmgr.intact import Intact
+from envmgr.leftovers import clean_leftovers
 from envmgr.lmod import find_lmod
 from envmgr.nodes import JobOptions
 from envmgr.plan import Step
-from envmgr.realise import Ensured, can_write, clean_leftovers, ensure_install, require_space
+from envmgr.realise import Ensured, can_write, ensure_install, require_space
 from envmgr.smoke import SmokeOutcome
 
 
@@ -88,7 +91,9 @@ def build(
         if item.missing:
             item.backend.may_build()
     can_write(ctx.site)
-    with logged(ctx, "build") as (inner, log):
+    uses = {each.install.relative for item in wanted for each in item.items}
+    with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
+        sweep(ctx.site, ctx.runner)
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
@@ -106,6 +111,7 @@ def build(
             )
         facts = {name: e.facts for name, e in ensured.items()}
         published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=f"build {' '.join(names)}")
+    sweep(ctx.site, ctx.runner)  # what a submitter left that was killed, of what we have built here
     return BuildResult(
         plan.steps,
         plan.rerender,
@@ -131,10 +137,19 @@ def _ensure_all(
     """
     own = {item.install.relative: Work(item.backend, item.recipe, item.lock, item.items[-1]) for item in wanted}
     sent: tuple[BuildJob, ...] = ()
+    intact = Intact()
 
     def make(each: Work, cores: int) -> Ensured:
         return ensure_install(
-            each.backend, each.recipe, each.lock, each.item, ctx.site, ctx.runner, ctx.reporter, jobs=cores
+            each.backend,
+            each.recipe,
+            each.lock,
+            each.item,
+            ctx.site,
+            ctx.runner,
+            ctx.reporter,
+            jobs=cores,
+            intact=intact,
         )
 
     if slurm is None:

@@ -14,11 +14,13 @@ import envmgr
 from envmgr.backends import get_backend
 from envmgr.buildjobs.folder import BuildAnswer, BuildRequest, ToldError, read_request, write_answer
 from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.holds import holding
+from envmgr.intact import Intact
 from envmgr.names import parse_entry
 from envmgr.realise import ensure_install
 from envmgr.report import Reporter
 from envmgr.run import Runner
-from envmgr.store import Item
+from envmgr.store import Item, Prefix
 from envmgr.target import read_target
 
 _SEEN = 90.0  # seconds until what another node has built is seen here: longer than an NFS client's acdirmax
@@ -41,7 +43,7 @@ def build_item(path: Path, runner: Runner, reporter: Reporter) -> BuildItemResul
     A job that is told to end writes none: what ended it, Slurm knows.
 
     Raises:
-        EnvmgrError: `job-request`, `target-differs`, `need-missing`, whatever the build raises.
+        EnvmgrError: `job-request`, `target-differs`, `need-missing`, `install-differs`, whatever the build raises.
     """
     start = time.monotonic()
     request = read_request(path)
@@ -69,8 +71,12 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
     item = next((i for i in items if i.install.relative == request.item), None)
     if item is None:
         raise _differs(request)
-    _wait_for_needs(item, runner, reporter)
-    ensured = ensure_install(backend, recipe, lock, item, site, runner, reporter, jobs=_cores())
+    with holding(Prefix(site.prefix), (i.install.relative for i in items), runner, reporter):
+        _wait_for_needs(item, runner, reporter)
+        intact = Intact()
+        for made in request.made:  # by jobs of the same command, which looked at what they stand on
+            intact.made(made)
+        ensured = ensure_install(backend, recipe, lock, item, site, runner, reporter, jobs=_cores(), intact=intact)
     return BuildItemResult(request.item, ensured.built, ensured.tree, ensured.seconds)
 
 

@@ -10,10 +10,10 @@ from typing import ClassVar
 from envmgr.commands import Context, published_record, require_published
 from envmgr.finding import Finding
 from envmgr.generation import GenerationRecord, published_spec, read_specs
+from envmgr.intact import verify_install
 from envmgr.lmod import find_lmod
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.nodesmoke import Missing, NodeOutcome, Way, choose_account, look_at_prefix, run_on_nodes
-from envmgr.realise import verify_install
 from envmgr.smoke import SmokeOutcome, run_smoke_tests
 
 
@@ -127,7 +127,8 @@ def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
                 "error",
                 ", ".join(entries),
                 line if path == current.entries[entries[0]].path else f"{path}: {line}",
-                hint="an install never changes: find who did it, then build the entry again",
+                hint="an install never changes: find who did it; "
+                f"then remove {path}.manifest.json under {ctx.prefix.root}, and build the entry again",
             )
             for line in verify_install(ctx.prefix.install_at(path), ctx.reporter)
         ]

@@ -11,7 +11,8 @@ from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, allowed_entries, load_wanted
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.realise import can_write, clean_leftovers
+from envmgr.leftovers import clean_leftovers
+from envmgr.realise import can_write
 
 _SHOWN = 10  # missing files that an error lists
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from envmgr.buildjobs import requested_installs, sweep
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import smoke_check
 from envmgr.errors import EnvmgrError
@@ -27,9 +28,11 @@ from envmgr.generations import (
     remove_generations,
     rollback,
 )
+from envmgr.holds import held_installs
+from envmgr.leftovers import clean_leftovers
 from envmgr.lmod import find_lmod
 from envmgr.lock import LockChange, diff_packages
-from envmgr.realise import can_write, clean_leftovers
+from envmgr.realise import can_write
 from envmgr.rebase import Change, check_dependencies
 from envmgr.resources import shipped
 from envmgr.store import Install, installs
@@ -191,7 +194,7 @@ def diff(ctx: Context, a: int | None, b: int | None) -> DiffResult:
 
 
 def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
-    """Remove generations beyond policy, then installs that no kept generation names.
+    """Remove generations beyond policy, then installs that no kept generation names and no build under way uses.
 
     Kept are: `current`, the newest `keep_generations`, and all that were current less than `keep_days` days ago: jobs that
     started then may still run.
@@ -205,16 +208,18 @@ def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
         old, unused = _garbage(ctx)
         return GcResult(tuple(old), tuple(i.relative for i in unused), (), sum(_size(i) for i in unused), True, None)
     with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
+        sweep(ctx.site, ctx.runner)
         leftovers = clean_leftovers(prefix, inner.reporter)
-        old, unused = _garbage(ctx)
-        remove_generations(old, prefix)
-        size = 0
-        for install in unused:
-            with file_lock(install.lock):
-                size += _size(install)
-                install.manifest.unlink()  # first: from here on the install does not exist
-                remove_tree(install.path)
-                install.easybuild_module.unlink(missing_ok=True)
+        with file_lock(prefix.hold_lock, check=ctx.runner.raise_if_cancelled):
+            old, unused = _garbage(ctx)
+            remove_generations(old, prefix)
+            size = 0
+            for install in unused:
+                with file_lock(install.lock, check=ctx.runner.raise_if_cancelled):
+                    size += _size(install)
+                    install.manifest.unlink()  # first: from here on the install does not exist
+                    remove_tree(install.path)
+                    install.easybuild_module.unlink(missing_ok=True)
     return GcResult(tuple(old), tuple(i.relative for i in unused), tuple(leftovers), size, False, str(log))
 
 
@@ -229,6 +234,7 @@ def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
     }  # the last time counts
     keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(left.get(n, r.created)) > oldest}
     used = {path for n, r in records.items() if n in keep for e in r.entries.values() for path in e.paths}
+    used |= held_installs(prefix) | requested_installs(prefix)
     unused = [i for i in installs(prefix) if i.relative not in used and i.manifest.stat().st_mtime < oldest.timestamp()]
     return [n for n in complete if n not in keep], unused
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from envmgr.backends import get_backend
@@ -19,7 +19,7 @@ from envmgr.target import read_target
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated."""
+    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated, broken."""
 
     entry: str
     state: str
@@ -58,7 +58,7 @@ def list_entries(ctx: Context) -> ListResult:
     states = _states(ctx, ctx.catalog.entries(), current)
     orphans = sorted(set(current.entries if current else {}) - {s.entry for s in states})
     note = "no catalog has its recipe any more"
-    states += [EntryState(e, "published", "", (note,), shipped=False) for e in orphans]
+    states += [EntryState(e, "published", "", (note, *_gone(ctx, e, current)), shipped=False) for e in orphans]
     return ListResult(tuple(states), current.number if current else None)
 
 
@@ -103,7 +103,17 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
     published = [w for name, w in loaded.items() if isinstance(w, Wanted) and current and name in current.entries]
     plan, _ = plan_for(ctx, published)
     outdated = {str(s.candidate.entry) for s in plan.steps if s.publish != "unchanged"}
-    return [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
+    states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
+    return [replace(s, notes=(*s.notes, *_gone(ctx, s.entry, current))) for s in states]
+
+
+def _gone(ctx: Context, entry: str, current: GenerationRecord | None) -> tuple[str, ...]:
+    """What a published module names and is not there any more."""
+    published = current.entries.get(entry) if current else None
+    if published is None:
+        return ()
+    gone = [path for path in published.paths if not ctx.prefix.install_at(path).exists()]
+    return (f"broken: {', '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone; build it again",) if gone else ()
 
 
 def _state(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from envmgr.backends import LockOptions, get_backend
 from envmgr.catalog import CatalogEntry
 from envmgr.commands import Context
-from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import atomic_write
+from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.files import atomic_write, explain_os_error
 from envmgr.lock import LockChange, diff_packages
 from envmgr.site import Site
 
@@ -53,7 +54,8 @@ def lock_entries(
 ) -> LockCommandResult:
     """Solve the named entries. With `check`, compare recipes with their locks; solves and writes nothing.
 
-    All entries are solved before the first lock is written, so an unsolvable one leaves every lock as it was.
+    Each lock is written as soon as it is solved, whole. All entries are tried: one that fails keeps its lock as it was, and one
+    error tells of all that failed.
     """
     catalog = ctx.catalog
     found = catalog.entries() if everything else [catalog.find(catalog.parse(n)) for n in dict.fromkeys(names)]
@@ -70,27 +72,48 @@ def lock_entries(
                 hint="`envmgr copy ENTRY` takes one into your own",
             )
     _require_known_channels(places or {}, found, ctx.site)
-    if not dry_run:
-        for entry in found:
-            entry.require_writable()
-    outcomes, texts = [], []
+    outcomes: list[LockOutcome] = []
+    failed: dict[str, EnvmgrError] = {}
     with ctx.reporter.stage("lock", total=len(found), unit="entries") as stage:
         for number, entry in enumerate(found):
             stage.update(number, detail=str(entry.entry))
-            outcome, files = _solve(ctx, entry, LockOptions(solver, places), dry_run=dry_run)
-            outcomes.append(outcome)
-            texts.append((entry, files))
+            try:
+                outcomes.append(_lock(ctx, entry, LockOptions(solver, places), dry_run=dry_run))
+            except Interrupted:
+                raise
+            except EnvmgrError as error:
+                failed[str(entry.entry)] = error
+        if failed:
+            raise _one_error(failed, [o.entry for o in outcomes if o.status == "written"])
         stage.update(len(found))
-    for (entry, files), outcome in zip(texts, outcomes, strict=True):
-        if outcome.status == "written":
-            for name, text in files.items():  # in the backend's order
-                atomic_write(entry.folder / name, text)
     return LockCommandResult(tuple(outcomes), check=False, dry_run=dry_run)
+
+
+def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> EnvmgrError:
+    """The first, with what the others say, and the locks that were written all the same. What several say alike is said once."""
+    alike: dict[tuple[str, ...], EnvmgrError] = {}
+    for entry, each in failed.items():
+        said = (each.reference, each.message, *(line for line in each.context if line != f"entry {entry}"))
+        first = alike.setdefault(said, each)
+        if first is not each:
+            first.context = (f"entry {entry}", *first.context)
+    error, *others = alike.values()
+    context = [*error.context]
+    for other in others:
+        context += ["", f"error[{other.reference}]: {other.message}", *(f"  {line}" for line in other.context)]
+    if written:
+        context += [*([""] if others else []), f"written: {', '.join(written)}"]
+    error.context = tuple(context)
+    error.hint = "\n".join(dict.fromkeys(hint for hint in (error.hint, *(o.hint for o in others)) if hint))
+    return error
 
 
 def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEntry], site: Site) -> None:
     """A place for a channel that nobody has is a typing error: the solve would go elsewhere without a word."""
-    known = {*site.channels, *(str(c) for e in found for c in e.recipe().input.get("channels", ()))}
+    known = {*site.channels}
+    for entry in found:
+        with suppress(InputError):  # told with its entry
+            known |= {str(c) for c in entry.recipe().input.get("channels", ())}
     if unknown := sorted(set(places) - known):
         raise InputError(
             "unknown-channel",
@@ -99,9 +122,9 @@ def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEn
         )
 
 
-def _solve(
-    ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool
-) -> tuple[LockOutcome, Mapping[str, str]]:
+def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool) -> LockOutcome:
+    if not dry_run:
+        entry.require_writable()
     recipe = entry.recipe()
     backend = get_backend(recipe.backend)
     try:
@@ -114,8 +137,12 @@ def _solve(
         (entry.folder / n).is_file() and (entry.folder / n).read_bytes() == t.encode() for n, t in result.files.items()
     )
     status: Status = "unchanged" if same else ("would write" if dry_run else "written")
+    if status == "written":
+        with explain_os_error(entry.folder):
+            for name, text in result.files.items():  # in the backend's order
+                atomic_write(entry.folder / name, text)
     changes = diff_packages(old, result.packages)
-    return LockOutcome(str(entry.entry), status, len(result.packages), changes, result.notes), result.files
+    return LockOutcome(str(entry.entry), status, len(result.packages), changes, result.notes)
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:

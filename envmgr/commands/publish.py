@@ -11,13 +11,13 @@ from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
 from envmgr.errors import EnvmgrError
 from envmgr.generations import Check, Published, publish
+from envmgr.intact import require_intact
 from envmgr.lmod import Lmod, find_lmod
 from envmgr.manifest import InstallFacts, read_manifest
 from envmgr.modulespec import ModuleSpec
 from envmgr.plan import Plan, Step
-from envmgr.realise import can_write, verify_install
+from envmgr.realise import can_write
 from envmgr.rebase import Change
-from envmgr.report import Reporter
 from envmgr.resources import shipped
 from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
 from envmgr.store import Install, Prefix
@@ -79,7 +79,7 @@ def publish_wanted(
             # What was made in this run had its manifest just made from the tree.
             for install in _installs(item, facts[str(item.entry)], ctx.prefix):
                 if install.relative not in fresh:
-                    _require_intact(item, install, ctx.reporter)
+                    require_intact(install, item.entry, ctx.reporter)
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
 
@@ -110,18 +110,6 @@ def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome]) -> Check
 def _installs(item: Wanted, facts: InstallFacts, prefix: Prefix) -> list[Install]:
     """The entry's own, and those it runs with."""
     return [item.install, *(prefix.install_at(path) for path in facts.needs)]
-
-
-def _require_intact(item: Wanted, install: Install, reporter: Reporter) -> None:
-    wrong = verify_install(install, reporter)
-    if wrong:
-        more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
-        raise EnvmgrError(
-            "install-differs",
-            f"{install.path} is not what its manifest says",
-            context=[*wrong[:10], *more],
-            hint=f"somebody changed it: remove {install.manifest.name}, then build {item.entry} again",
-        )
 
 
 def _built(ctx: Context) -> list[Wanted]:

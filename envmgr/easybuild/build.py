@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -39,6 +40,7 @@ def build_item(order: Order, runner: Runner, reporter: Reporter, *, jobs: int) -
         clear(install, runner, reporter)
         for each in (install.path.parent, install.easybuild_module.parent, lock_folder(install)):
             each.mkdir(parents=True, exist_ok=True)
+        _let_read(install.easybuild_module.parent)
     with private_folder(folder), recorded(install, folder):
         try:
             with explain_os_error(folder):
@@ -129,6 +131,17 @@ def _finish(order: Order) -> None:
         if text is not None:
             notes.mkdir()
             keep.write_bytes(text)
-    make_read_only(install.path, group=group_id(order.site.policies.group), mask=order.site.policies.mask)
+    group = group_id(order.site.policies.group)
+    make_read_only(install.path, group=group, mask=order.site.policies.mask)
+    if group is not None:
+        os.chown(install.easybuild_module, -1, group)
     install.easybuild_module.chmod(0o444)
     sync_file_system(install.path)
+
+
+def _let_read(folder: Path) -> None:
+    """Modules are for everybody who reaches them, whatever the umask, as those of a generation are."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o555 != 0o555:
+        with suppress(PermissionError):  # another member's
+            folder.chmod(mode | 0o555)

@@ -18,7 +18,7 @@ def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
 
 
 def changed_since(item: LockedItem, site: Site) -> str:
-    """How an easyconfig or a patch beside it differs from what was locked; empty when all is as it was.
+    """How an easyconfig, or a patch or source beside it, differs from what was locked; empty when all is as it was.
 
     What comes with EasyBuild is held against the lock when it is built: it does not change by itself.
     """
@@ -29,21 +29,21 @@ def changed_since(item: LockedItem, site: Site) -> str:
         return f"{item.easyconfig} is gone"
     if sha256_file(path) != item.sha256:
         return f"{path} has changed"
-    for patch in item.patches:
-        beside = path.parent / patch.name
-        if beside.is_file() and sha256_file(beside) != patch.sha256:
+    for file in item.beside:
+        beside = path.parent / file.name
+        if beside.is_file() and sha256_file(beside) != file.sha256:
             return f"{beside} has changed"
     return ""
 
 
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:
-    """Copy the local easyconfigs of the items, with the patches beside them, into `folder` as the one that has them all."""
+    """Copy the local easyconfigs of the items, with the patches and sources beside them, into `folder` as the one that has them all."""
     for item in items:
         path = local_easyconfig(item, site)
         if path is None:
             continue
         target = folder / item.folder
         target.mkdir(parents=True, exist_ok=True)
-        for each in (path, *(path.parent / patch.name for patch in item.patches)):
+        for each in (path, *(path.parent / file.name for file in item.beside)):
             if each.is_file():
                 shutil.copyfile(each, target / each.name)

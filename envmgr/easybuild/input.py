@@ -74,6 +74,11 @@ def eula_word(software: str) -> str:
     return f"{software.lower()}-eula"
 
 
+def accept_eula_for(names: Sequence[str]) -> str:
+    """The value of EasyBuild's `--accept-eula-for`, whose names are the beginnings of regular expressions: these and no others."""
+    return ",".join(f"{re.escape(name)}$" for name in names)
+
+
 def configuration(rpath: bool, filter_deps: Sequence[str], cpu_level: CpuLevel) -> dict[str, object]:
     """The settings of EasyBuild that shape an install's bytes: part of its digest, and of the command that builds it."""
     return {"rpath": rpath, "filter-deps": list(filter_deps), "optarch": optarch(cpu_level)}

@@ -60,6 +60,7 @@ def _identity(
         "easyconfig": item.sha256,
         "sources": [[s.name, s.sha256] for s in item.sources],
         "patches": [[p.name, p.sha256] for p in item.patches],
+        **({"files": [[f.name, f.sha256] for f in item.files]} if item.files else {}),
         "depends": dict(depends),
         "framework": lock.framework,
         "easyblocks": lock.easyblocks,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.easybuild.easyconfigs import local_easyconfig
-from envmgr.easybuild.input import configuration
+from envmgr.easybuild.input import accept_eula_for, configuration
 from envmgr.easybuild.leftovers import lock_folder
 from envmgr.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.easybuild.tool import EasyBuild
@@ -127,7 +127,7 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         "optarch": settings["optarch"],
         "rpath": int(order.lock.rpath),
         "filter-deps": ",".join(order.lock.filter_deps),
-        "accept-eula-for": ",".join(order.lock.accept_eula),
+        "accept-eula-for": accept_eula_for(order.lock.accept_eula),
         "umask": "022",
         "show-progress-bar": 0,
         "trace": 0,
@@ -145,7 +145,7 @@ def _easyconfig(order: Order, folder: Path) -> Path:
     else:
         found = order.tool.easyconfigs / locked.folder / locked.easyconfig
     folder.mkdir(parents=True)
-    for name, sha256 in ((locked.easyconfig, locked.sha256), *((p.name, p.sha256) for p in locked.patches)):
+    for name, sha256 in ((locked.easyconfig, locked.sha256), *((f.name, f.sha256) for f in locked.beside)):
         path = None if found is None else found.parent / name
         if path is None or not path.is_file() or sha256_file(path) != sha256:
             raise EnvmgrError(

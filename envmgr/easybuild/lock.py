@@ -68,8 +68,9 @@ class LockedItem(_Model):
     """One easyconfig. `version` is EasyBuild's full one (with toolchain and suffix); `depends` are `name/version` of items before it that
     it runs with, `build_depends` of those that only its build needs.
 
-    `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself. `os_packages` are lists of
-    alternatives.
+    `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself. `files` are sources that lie
+    beside it. `os_packages` are lists of alternatives. `eulas` are the softwares whose licence agreement its easyblock asks for,
+    or that the easyconfig itself accepts.
     """
 
     name: str
@@ -81,6 +82,8 @@ class LockedItem(_Model):
     build_depends: tuple[str, ...] = ()
     sources: tuple[LockedSource, ...] = ()
     patches: tuple[LockedFile, ...] = ()
+    files: tuple[LockedSource, ...] = ()
+    eulas: tuple[str, ...] = ()
     os_packages: tuple[tuple[str, ...], ...] = ()
     extensions: tuple[str, ...] = ()
     instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
@@ -105,6 +108,11 @@ class LockedItem(_Model):
     @property
     def key(self) -> str:
         return f"{self.name}/{self.version}"
+
+    @property
+    def beside(self) -> tuple[LockedFile, ...]:
+        """What lies in the easyconfig's folder and belongs to it."""
+        return (*self.patches, *self.files)
 
     @property
     def folder(self) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.easybuild.input import EasyBuildInput
 from envmgr.easybuild.lock import EasyBuildLock
+from envmgr.easybuild.lock_as_user import make_lock_as
 from envmgr.easybuild.resolve import resolve
-from envmgr.easybuild.tool import ensure_easybuild, find_easybuild, own_home
+from envmgr.easybuild.tool import ensure_easybuild, find_easybuild, own_home, site_home
+from envmgr.easybuild.trust import require_own_easyconfigs
 from envmgr.errors import InputError
 from envmgr.files import sha256_file
 from envmgr.names import Entry
+from envmgr.privileges import runs_for_root
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -20,16 +24,34 @@ from envmgr.store import Prefix
 
 
 def make_lock(
-    entry: Entry, wanted: EasyBuildInput, site: Site, runner: Runner, reporter: Reporter, environ: Mapping[str, str]
+    entry: Entry,
+    wanted: EasyBuildInput,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    environ: Mapping[str, str],
+    *,
+    shared: bool = False,
 ) -> tuple[EasyBuildLock, tuple[str, ...]]:
     """The lock, and notes for the person: sources that were locked by what lies in a mirror.
 
+    Root lets the site's build user run EasyBuild and the easyconfigs; without one, both must be root's own. With `shared`,
+    an EasyBuild that has to be made is the prefix's.
+
     Raises:
-        EnvmgrError: see `resolve`; `easybuild-unavailable`; `source-unhashed` for one that cannot be looked at.
+        EnvmgrError: see `resolve`; `easybuild-unavailable`; `source-unhashed` for one that cannot be looked at;
+            `easyconfig-untrusted`, and see `runs_for_root`.
     """
+    folders = [folder for folder in site.easyconfigs if folder.exists()]
+    account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask, reads=folders)
+    if account is not None:
+        return make_lock_as(account, entry, wanted, site, runner, reporter)
+    if os.geteuid() == 0:
+        require_own_easyconfigs(site)
     version = wanted.easybuild
+    home = site_home(version, site) if shared else own_home(version, environ)
     tool = find_easybuild(version, site, environ, runner) or ensure_easybuild(
-        version, own_home(version, environ), site, environ, runner, reporter
+        version, home, site, environ, runner, reporter
     )
 
     def choose(folder: str, name: str, accepted: Sequence[str], urls: Sequence[str]) -> str:  # noqa: ARG001 - its type
@@ -40,7 +62,7 @@ def make_lock(
     notes = [
         f"{s.name} has no checksum upstream: locked by the file in a mirror ({s.unhashed})"
         for item in made.items
-        for s in item.sources
+        for s in (*item.sources, *item.files)
         if s.unhashed
     ]
     return made, tuple(notes)

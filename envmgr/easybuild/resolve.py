@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.easybuild.failures import eula_not_accepted
-from envmgr.easybuild.input import EasyBuildInput
+from envmgr.easybuild.input import EasyBuildInput, accept_eula_for
 from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
 from envmgr.easybuild.tool import EasyBuild
 from envmgr.errors import EnvmgrError, InputError
@@ -34,7 +34,7 @@ def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner,
     Raises:
         InputError: `unknown-easyconfig`, `easyconfig-invalid`, `source-unhashed`, `external-module`, `eula-not-accepted`,
             `patch-missing`, `patch-differs`.
-        EnvmgrError: `unresolved-dependency`; `easybuild-failed`.
+        EnvmgrError: `unresolved-dependency`; `easybuild-failed`; `source-differs` for one beside its easyconfig.
     """
     answer = _ask(wanted, tool, site, runner)
     items = [_item(raw, wanted, tool, choose) for raw in answer["items"]]
@@ -51,7 +51,7 @@ def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) ->
             f"--robot={':'.join(str(r) for r in roots)}", f"--prefix={scratch}", f"--tmpdir={scratch}", "--ignore-osdeps",
             "--module-naming-scheme=EasyBuildMNS", "--disable-pre-create-installdir", "--local-var-naming-check=error",
             "--allow-use-as-root-and-accept-consequences", "--ignore-index",
-            *([f"--accept-eula-for={','.join(wanted.accept_eula)}"] if wanted.accept_eula else []),
+            *([f"--accept-eula-for={accept_eula_for(wanted.accept_eula)}"] if wanted.accept_eula else []),
             *([f"--filter-deps={','.join(wanted.filter_deps)}"] if wanted.filter_deps else []),
         ]  # fmt: skip
         request = json.dumps({"options": options, "easyconfig": wanted.easyconfig}) + "\n"
@@ -141,6 +141,8 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
         build_depends=tuple(raw["build_depends"]),
         sources=sources,
         patches=tuple(_patch(path, p) for p in raw["patches"]),
+        files=tuple(_file(path, f, wanted) for f in raw["files"]),
+        eulas=tuple(raw["eulas"]),
         os_packages=tuple(tuple(group) for group in raw["os_packages"]),
         extensions=tuple(raw["extensions"]),
         instructions=" ".join(raw["instructions"].split()),
@@ -148,19 +150,38 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
 
 
 def _source(path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose) -> LockedSource:
-    reason = ""
-    if not raw["checksums"]:
-        reason = wanted.unhashed.get(raw["name"], "")
-        if not reason:
-            raise InputError(
-                "source-unhashed", f"{path.name} has no sha256 for its source {raw['name']}",
-                hint=f"add the checksum to the easyconfig; or accept it with a reason: input.unhashed: {{{raw['name']}: why}}",
-            )  # fmt: skip
+    reason = _why_unhashed(path, raw, wanted)
     folder = raw["folder"]
     urls = () if raw["git"] else tuple(raw["urls"])
     accepted = raw["checksums"]
     sha256 = accepted[0] if len(accepted) == 1 else choose(folder, raw["name"], accepted, urls)
     return LockedSource(name=raw["name"], sha256=sha256, urls=urls, unhashed=reason)
+
+
+def _file(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInput) -> LockedSource:
+    """A source that lies beside its easyconfig."""
+    reason = _why_unhashed(easyconfig, raw, wanted)
+    path = Path(raw["path"])
+    found = sha256_file(path)
+    if raw["checksums"] and found not in raw["checksums"]:
+        raise EnvmgrError(
+            "source-differs", f"{path} is not what {easyconfig.name} says",
+            context=[f"expected {raw['checksums'][0]}", f"found    {found}"],
+            hint="take it back from git, or correct the checksum",
+        )  # fmt: skip
+    return LockedSource(name=raw["name"], sha256=found, unhashed=reason)
+
+
+def _why_unhashed(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInput) -> str:
+    """The recipe's reason for a source without a checksum; empty for one that has it."""
+    if raw["checksums"]:
+        return ""
+    if reason := wanted.unhashed.get(raw["name"], ""):
+        return reason
+    raise InputError(
+        "source-unhashed", f"{easyconfig.name} has no sha256 for its source {raw['name']}",
+        hint=f"add the checksum to the easyconfig; or accept it with a reason: input.unhashed: {{{raw['name']}: why}}",
+    )  # fmt: skip
 
 
 def _patch(easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:

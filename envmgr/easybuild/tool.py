@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from envmgr.easybuild.trust import only_ours
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.files import atomic_write, explain_os_error, file_lock, pretty_json, remove_tree
 from envmgr.lmod import find_lmod
@@ -42,6 +44,17 @@ class EasyBuild:
         """Our files that run in it."""
         return _INSIDE
 
+    def require(self, framework: str, easyblocks: str) -> None:
+        """Raises EnvmgrError `easybuild-differs` unless these are the versions that are installed in it."""
+        for part, wanted in (("framework", framework), ("easyblocks", easyblocks)):
+            names = [p.name for p in self.home.glob(f"lib/python3*/site-packages/easybuild_{part}-*.dist-info")]
+            if names != [f"easybuild_{part}-{wanted}.dist-info"]:
+                raise EnvmgrError(
+                    "easybuild-differs", f"the lock wants {part} {wanted} of EasyBuild, its environment has another",
+                    context=[str(self.home), *(names or [f"no easybuild_{part} is installed in it"])],
+                    hint="lock the entry again; or remove that folder, if somebody changed it: it is made anew",
+                )  # fmt: skip
+
     def environment(self, **extra: str) -> dict[str, str]:
         """A scrubbed one: no loaded modules, no compiler flags, no configuration of anybody's."""
         return clean_env(
@@ -51,8 +64,12 @@ class EasyBuild:
 
 
 def find_easybuild(version: str, site: Site, environ: Mapping[str, str], runner: Runner) -> EasyBuild | None:
-    """The prefix's environment of that version, or the caller's own; None when neither is complete."""
-    homes = (site_home(version, site), own_home(version, environ))
+    """The prefix's environment of that version, or the caller's own; None when neither is complete.
+
+    The prefix's is for ordinary users: it belongs to the build user, who could make root run anything.
+    """
+    own = own_home(version, environ)
+    homes = (own,) if os.geteuid() == 0 else (site_home(version, site), own)
     found = next((home for home in homes if (home / _MARKER).is_file()), None)
     return None if found is None else EasyBuild(found, version, _lmod(site, environ, runner))
 
@@ -94,9 +111,14 @@ def site_home(version: str, site: Site) -> Path:
 
 
 def own_home(version: str, environ: Mapping[str, str]) -> Path:
-    """Where whoever locks without building has it. Source: XDG Base Directory Specification."""
+    """Where whoever locks without building has it. Source: XDG Base Directory Specification.
+
+    `sudo` may leave root with somebody else's home: then it is not used.
+    """
     cache = environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or "/tmp") / ".cache"  # noqa: S108 - no home
+    if os.geteuid() == 0 and not only_ours(base / "envmgr" / "easybuild" / version):
+        base = Path(pwd.getpwuid(0).pw_dir) / ".cache"
     return base / "envmgr" / "easybuild" / version
 
 

@@ -4,9 +4,12 @@ Nothing is downloaded or built. EasyBuild itself says which files each easyblock
 `obtain_file` that only notes what is asked for.
 """
 
+import ast
+import inspect
 import json
 import os
 import sys
+import textwrap
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
@@ -83,7 +86,7 @@ def describe(item):
     from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
     config = item["ec"]
-    sources, patches = files_of(item)
+    sources, patches, files, eulas = files_of(item)
     needed = [dep for dep in config.all_dependencies if not dep.get("external_module")]
     external = [dep["full_mod_name"] for dep in config.all_dependencies if dep.get("external_module")]
     build_only = {key_of(dep) for dep in needed if dep.get("build_only")}
@@ -97,6 +100,8 @@ def describe(item):
         "external": external,
         "sources": sources,
         "patches": patches,
+        "files": files,
+        "eulas": eulas,
         "os_packages": [[dep] if isinstance(dep, str) else list(dep) for dep in config["osdependencies"]],
         "extensions": [extension_name(e) for e in config.get_ref("exts_list") or []],
         "instructions": config["download_instructions"] or "",
@@ -116,17 +121,24 @@ def key_of(dep):
 
 
 def files_of(item):
-    """The sources and patches that the easyblock's own fetch step asks for."""
+    """The sources and patches that the easyblock's own fetch step asks for, what of it lies beside the easyconfig, and EULAs."""
     from easybuild.framework.easyblock import get_easyblock_instance
     from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 
     block = get_easyblock_instance(item)
-    asked = {}
-    original = block.obtain_file
+    asked, beside, eulas = {}, {}, eulas_of(block)
+    original, check_eula = block.obtain_file, block.check_accepted_eula
+
+    def note_eula(name=None, **kwargs):
+        eulas.add(name or block.name)
+        return check_eula(name=name, **kwargs)
 
     def note(filename, extension=False, urls=None, download_filename=None, git_config=None, **kwargs):
         if filename.endswith(".patch") or filename == "checksums.json" or is_local(block, filename):
-            return original(filename, extension=extension, **{**kwargs, "no_download": True, "warning_only": True})
+            path = original(filename, extension=extension, **{**kwargs, "no_download": True, "warning_only": True})
+            if path and is_local(block, filename):
+                beside[filename] = path
+            return path
         found = urls or block.cfg["source_urls"]
         name = download_filename or filename
         asked.setdefault(filename, {
@@ -136,7 +148,7 @@ def files_of(item):
         })  # fmt: skip
         return f"/nowhere/{filename}"
 
-    block.obtain_file = note
+    block.obtain_file, block.check_accepted_eula = note, note_eula
     block.fetch_step(skip_checksums=True)
     checksums = {source["name"]: source["checksum"] for source in block.src}
     patches = {p["name"]: (p["path"], p.get("checksum")) for p in block.patches}
@@ -156,12 +168,45 @@ def files_of(item):
         }
         for name, spec in asked.items()
     ]
-    return sources, [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
+    files = [
+        {"name": name, "path": str(path), "checksums": sha256_of(checksums.get(name), name)}
+        for name, path in beside.items()
+        if name not in patches and name != "checksums.json"
+    ]
+    patches = [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
+    return sources, patches, files, sorted(eulas)
+
+
+def eulas_of(block):
+    """Whose licence agreement the easyblock asks for in any of its steps, or the easyconfig accepts in everybody's name.
+
+    Some ask when it is fetched, some when it is installed: what they say there is read, as nothing is installed here.
+    """
+    found = set()
+    for part in (block, *(instance for _, instance in getattr(block, "comp_instances", ()))):
+        found |= asked_by(part)
+    if not found and block.cfg["accept_eula"]:
+        found.add(block.name)
+    return found
+
+
+def asked_by(block):
+    """The names in the easyblock's calls of EasyBuild's check."""
+    found = set()
+    for kind in type(block).__mro__:
+        if kind.__name__ == "EasyBlock" or not kind.__module__.startswith("easybuild.easyblocks"):
+            continue
+        with suppress(OSError, TypeError, SyntaxError):  # no source to read
+            for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind)))):
+                if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "check_accepted_eula":
+                    named = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "name")]
+                    found.add(named[0].value if named and isinstance(named[0], ast.Constant) else block.name)
+    return found
 
 
 def is_local(block, filename):
     """A file that lies beside the easyconfig is part of it, as a patch is."""
-    return (Path(block.cfg.path).parent / filename).is_file()
+    return "/" not in filename and (Path(block.cfg.path).parent / filename).is_file()
 
 
 def full_url(url, name):

@@ -1,0 +1,69 @@
+"""Root executes nothing that somebody else could have written: easyconfigs are programs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from envmgr.errors import InputError
+from envmgr.site import Site
+
+_STICKY_DOOR = stat.S_ISVTX  # in /tmp others may write, but not rename what is root's
+
+
+def require_own_easyconfigs(site: Site) -> None:
+    """Raises InputError `easyconfig-untrusted` for a folder of the site that others may write, or a file in one.
+
+    Those that ship with envmgr are as safe as envmgr itself.
+    """
+    for root in site.easyconfigs[:-1]:
+        if not root.exists():
+            continue
+        for path in (*_way_to(root), *_inside(root)):
+            if why := fault_of(path):
+                raise InputError(
+                    "easyconfig-untrusted", f"{path} {why}",
+                    context="an easyconfig is a program, which root would run: the site names no build user to run it as",
+                    hint="name a build_user in site.yaml; or look at it, then `chown` or `chmod` it",
+                )  # fmt: skip
+
+
+def only_ours(path: Path) -> bool:
+    """Whether nobody but root and the caller decides what lies at `path`, or will."""
+    return not any(fault_of(each) for each in (*_way_to(path), path) if os.path.lexists(each))
+
+
+def fault_of(path: Path) -> str:
+    """Who else may write it; empty when nobody may."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ""  # a link to nowhere has nothing to run
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"belongs to {_name_of(status.st_uid)}, neither to you nor to root"
+    if path.is_dir() and status.st_mode & _STICKY_DOOR:
+        return ""
+    if status.st_mode & 0o002:
+        return "can be written by everyone"
+    return "can be written by its group" if status.st_mode & 0o020 and status.st_gid != 0 else ""
+
+
+def _way_to(path: Path) -> Iterator[Path]:
+    yield from reversed(path.absolute().parents)
+
+
+def _inside(root: Path) -> Iterator[Path]:
+    yield root
+    for folder, folders, files in os.walk(root, followlinks=True):
+        folders[:] = [name for name in folders if name != ".git"]
+        yield from (Path(folder, name) for name in sorted([*folders, *files]))
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

@@ -1,0 +1,63 @@
+"""Holds: what a run stands on, so that `gc` leaves it alone. One file a run under `<prefix>/var/jobs/holds`, with a pulse.
+
+A build of hours needs installs that no generation names: what only builds need, and what it made and has not published yet.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from envmgr.files import file_lock, pretty_json
+from envmgr.jobtable import Process, beat_lately, beating, runs_here, this_process
+from envmgr.report import Reporter
+from envmgr.run import Runner
+from envmgr.store import Prefix
+
+
+@contextmanager
+def holding(prefix: Prefix, paths: Iterable[str], runner: Runner, reporter: Reporter) -> Iterator[None]:
+    """Keep installs (relative to the prefix) from `gc` for as long as it takes. Look again at what is there, once inside.
+
+    What is held is written under a lock that `gc` holds while it chooses and removes: either it sees the hold, or we see what
+    it took.
+    """
+    me = this_process()
+    path = prefix.holds / f"{me.host}-{me.pid}-{time.monotonic_ns()}.json"
+    row = {**asdict(me), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "installs": sorted(set(paths))}
+
+    def waiting(holder: str) -> None:
+        reporter.say(f"waiting for {holder}, which removes what is unused")
+
+    with ExitStack() as stack:
+        with file_lock(prefix.hold_lock, on_wait=waiting, check=runner.raise_if_cancelled):
+            stack.enter_context(beating(path, pretty_json(row)))
+        yield
+
+
+def held_installs(prefix: Prefix) -> set[str]:
+    """What living runs hold, by path relative to the prefix. One on another host lives by its pulse."""
+    found: set[str] = set()
+    for path in prefix.holds.glob("*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            row = json.loads(path.read_bytes())
+            if _lives(path, row):
+                found |= {str(each) for each in row["installs"]}
+    return found
+
+
+def remove_dead_holds(prefix: Prefix) -> None:
+    for path in prefix.holds.glob("*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if not _lives(path, json.loads(path.read_bytes())):
+                path.unlink(missing_ok=True)
+
+
+def _lives(path: Path, row: dict[str, object]) -> bool:
+    process = Process(str(row["host"]), str(row["boot"]), int(str(row["pid"])), int(str(row["ticks"])))
+    return runs_here(process) if process.host == socket.gethostname() else beat_lately(path)

@@ -1,0 +1,117 @@
+"""What runs that were killed left behind, of any install: each run that changes something clears it first."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.easybuild.leftovers import remove_lock
+from envmgr.errors import EnvmgrError
+from envmgr.files import remove_tree, try_file_lock
+from envmgr.holds import remove_dead_holds
+from envmgr.jobtable import Job, end_processes_in, is_alive, left_row, lives_perhaps, read_row
+from envmgr.report import Reporter
+from envmgr.store import Install, Prefix
+
+
+def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
+    """Remove what killed runs left: staging folders, trees without a manifest, half-written manifests and downloads, modules of
+    EasyBuild without an install; and of dead builds their processes, their private folders, and their rows in the job table.
+
+    Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive.
+    """
+    for part in (p for cache in (prefix.conda_cache, prefix.source_cache) for p in cache.glob("*/.*.part")):
+        with try_file_lock(part) as free:
+            if free:
+                part.unlink(missing_ok=True)
+    _clean_rows(prefix, reporter)
+    remove_dead_holds(prefix)
+    removed = []
+    for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():
+        for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
+            label = _leftover_of(path)
+            if label is None:
+                continue
+            with try_file_lock(prefix.locks / f"store-{name_folder.name}-{label}.lock") as free:
+                if not free or _leftover_of(path) is None:  # looked at again under the lock: it may be finished by now
+                    continue
+                install = prefix.install_at(f"store/{name_folder.name}/{label}")
+                if (row := left_row(install)) and row.host != socket.gethostname() and lives_perhaps(install):
+                    continue  # another node's build, on a file system that keeps locks to each node
+                reporter.log(f"removing {path}, left by a build that was killed")
+                try:
+                    remove_tree(path)
+                    removed.append(str(path.relative_to(prefix.store)))
+                except OSError as error:  # in nobody's way but its own entry's
+                    reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")
+    _clean_modules(prefix, reporter)
+    return removed
+
+
+def _leftover_of(path: Path) -> str | None:
+    """The label of the install that `path` is an unfinished part of; None when it is finished, or gone."""
+    if match := re.fullmatch(r"\.(.+)\.manifest\.json\.\d+\.\d+\.tmp", path.name):
+        return match[1] if path.exists() else None
+    if not path.is_dir():
+        return None
+    if path.name.startswith(".staging-"):
+        return path.name.removeprefix(".staging-")
+    return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
+
+
+def _clean_rows(prefix: Prefix, reporter: Reporter) -> None:
+    """Rows of dead builds, with all that a row knows of: nobody may ask for just that install again."""
+    for path in sorted(prefix.jobs.glob("*.json")):
+        row = read_row(path)
+        if row is None or not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
+            continue
+        install = prefix.install_at(row.install)
+        with try_file_lock(install.lock) as free:
+            if not free or (row := left_row(install)) is None or is_alive(row):
+                continue
+            try:
+                if row.host == socket.gethostname():
+                    _end_work(install, row, reporter)
+                elif lives_perhaps(install):
+                    continue  # on a file system that keeps locks to each node
+                reporter.log(f"{path} is of a build that died")
+                remove_lock(install)
+                path.unlink(missing_ok=True)
+            except (OSError, EnvmgrError) as error:  # in nobody's way but its own install's
+                reporter.say(f"warning: cannot clear what a dead build of {install.entry} left in {row.work}: {error}")
+
+
+def _end_work(install: Install, row: Job, reporter: Reporter) -> None:
+    """The processes and the private folder of a dead build on this host. The row is not trusted: only a folder that our builds
+    make is one.
+    """
+    folder = Path(row.work)
+    if folder.name != f"{install.entry.name}-{install.label}" or not folder.parent.name.startswith("envmgr-build-"):
+        return
+    if ended := end_processes_in(row.work):
+        processes = "process" if ended == 1 else "processes"
+        reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
+    if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
+        remove_tree(folder)
+        with suppress(OSError):
+            folder.parent.rmdir()  # only an empty one goes
+
+
+def _clean_modules(prefix: Prefix, reporter: Reporter) -> None:
+    """EasyBuild's modules of installs that are not there: a `gc` was killed, or a build."""
+    for path in sorted(prefix.easybuild_modules.glob("*/*.lua")):
+        if not re.fullmatch(r".+-[0-9a-f]{8}", path.stem):
+            continue
+        install = prefix.install_at(f"store/{path.parent.name}/{path.stem}")
+        if install.manifest.exists():
+            continue
+        with try_file_lock(install.lock) as free:
+            row = left_row(install)
+            elsewhere = row is not None and row.host != socket.gethostname() and lives_perhaps(install)
+            if free and not install.manifest.exists() and not elsewhere:
+                reporter.log(f"removing {path}, whose install is gone")
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)

@@ -109,7 +109,9 @@ def test_to_data_makes_entries_and_paths_text() -> None:
 
 def test_to_data_takes_models_with_their_written_names() -> None:
     published = PublishedEntry(digest="d", path="p", lock="l", fingerprint="f")
-    assert to_data({"x": published}) == {"x": {"digest": "d", "path": "p", "lock": "l", "fingerprint": "f", "needs": []}}
+    assert to_data({"x": published}) == {
+        "x": {"digest": "d", "path": "p", "lock": "l", "fingerprint": "f", "needs": []}
+    }
     recipe = Recipe(
         backend="conda", input={}, deprecated=Deprecated(message="m", date=datetime.date(2027, 1, 2)), depends=("a/1",)
     )

@@ -118,7 +118,10 @@ def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
 def _require_licences(ctx: Context, found: CatalogEntry) -> tuple[Recipe, Software, Backend]:
     recipe, software = found.recipe(), found.software()
     backend = get_backend(recipe.backend)
-    wanted = [*([software.acknowledge] if software.acknowledge else []), *backend.licences(recipe, found.folder, ctx.site)]
+    wanted = [
+        *([software.acknowledge] if software.acknowledge else []),
+        *backend.licences(recipe, found.folder, ctx.site),
+    ]
     if missing := [word for word in dict.fromkeys(wanted) if word not in ctx.site.policies.licences]:
         raise EnvmgrError(
             "licence-not-acknowledged",

@@ -124,8 +124,9 @@ def leave(cluster: Cluster, process: subprocess.Popen[str], signal: str) -> Done
 def shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     cluster.empty_prefix(owner="rsw")
     home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
-    home.parent.mkdir(parents=True)
-    home.symlink_to(easybuild_home())
+    home.parent.mkdir(parents=True, exist_ok=True)
+    if not home.is_symlink():
+        home.symlink_to(easybuild_home())
     cluster.exec("login", ["chown", "-R", "rsw:", "/cluster/sw/easybuild"], check=True)
     made = Shop(cluster, tmp_path_factory.mktemp("shop"))
     made.write_site()

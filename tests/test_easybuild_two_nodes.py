@@ -38,8 +38,9 @@ def prepared(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """`toy/1.0` is locked; every node has the site, the recipe and the easyconfig, and the prefix is shared."""
     cluster.empty_prefix(owner="rsw")
     home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
-    home.parent.mkdir(parents=True)
-    home.symlink_to(easybuild_home())
+    home.parent.mkdir(parents=True, exist_ok=True)
+    if not home.is_symlink():
+        home.symlink_to(easybuild_home())
     cluster.exec("fs1", ["chown", "-R", "rsw:", "/export/sw/easybuild"], check=True)
     box = Workshop(tmp_path, "")
     easyconfig = box.toy(files={"Makefile": WAITS})

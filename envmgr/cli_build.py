@@ -98,18 +98,21 @@ def build(
 
     def verb(ctx: Context) -> Any:
         from envmgr.commands.build import build
-        from envmgr.nodes import JobOptions
 
+        options = None
         slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
         given = [name for name, value in slurm.items() if value is not None]
         if via is BuildVia.local and given:
             raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
         if via is BuildVia.slurm and jobs is not None:
             raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
+        if via is BuildVia.slurm:
+            from envmgr.nodes import JobOptions
+
+            options = JobOptions(partition, account, cpus, time)
         return build(
             ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
-            jobs=jobs or len(os.sched_getaffinity(0)), gate=gate,
-            slurm=None if via is BuildVia.local else JobOptions(partition, account, cpus, time),
+            jobs=jobs or len(os.sched_getaffinity(0)), gate=gate, slurm=options,
         )  # fmt: skip
 
     run_verb(verb, site, fmt, writes_prefix=not dry_run)

@@ -30,7 +30,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, for good: `ticks` is its start in clock ticks since `boot`."""
+    """A process, for good: `ticks` is its start in clock ticks since `boot`. A number is used again, the pair is not."""
 
     host: str
     boot: str
@@ -39,18 +39,13 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A build under way: the process that makes `install` (its path relative to the prefix) on `host` since `started`.
+class Job(Process):
+    """A build under way: the process of envmgr that makes `install` (its path relative to the prefix) since `started`.
 
-    `pid` is of envmgr itself, whose start in clock ticks since boot is `ticks`: a number is used again, the pair is not.
     `work` is its private folder on that host, `slurm` the number of the Slurm job it runs in, or empty.
     """
 
     install: str
-    host: str
-    boot: str
-    pid: int
-    ticks: int
     started: str
     work: str
     slurm: str
@@ -59,11 +54,9 @@ class Job:
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
     """The row of this build in the table, for as long as it takes. Under the install's lock only."""
-    me = this_process()
     row = Job(
-        install=install.relative, host=me.host, boot=me.boot, pid=me.pid, ticks=me.ticks,
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), work=str(work),
-        slurm=os.environ.get("SLURM_JOB_ID", ""),
+        **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
     with beating(row_path(install), pretty_json(asdict(row))):
         yield
@@ -109,9 +102,9 @@ def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
 
     `check` is called now and then, and may raise.
     """
-    first = _touched(row_path(install))
-    if first is None or _now(install.prefix.jobs) - first > _DEAD:
+    if not lives_perhaps(install):
         return False
+    first = _touched(row_path(install))
     end = time.monotonic() + _WATCH
     while time.monotonic() < end:
         check()
@@ -156,17 +149,12 @@ def row_path(install: Install) -> Path:
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
 
 
-def is_alive(job: Job) -> bool:
-    """Whether the row's process still runs on this host; False on another host, whose processes nobody here can see."""
-    return runs_here(Process(job.host, job.boot, job.pid, job.ticks))
-
-
 def this_process() -> Process:
     return Process(socket.gethostname(), _boot(), os.getpid(), _ticks(os.getpid()) or 0)
 
 
 def runs_here(process: Process) -> bool:
-    """False for a process of another host, too."""
+    """Whether it still runs, on this host; False for one of another host, whose processes nobody here can see."""
     return process.host == socket.gethostname() and process.boot == _boot() and _ticks(process.pid) == process.ticks
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.easybuild.leftovers import remove_lock
+from envmgr.easybuild.leftovers import clear_row
 from envmgr.errors import EnvmgrError
 from envmgr.files import remove_tree, try_file_lock
 from envmgr.holds import remove_dead_holds
-from envmgr.jobtable import Job, end_processes_in, is_alive, left_row, lives_perhaps, read_row
+from envmgr.jobtable import left_row, lives_perhaps, read_row, runs_here
 from envmgr.report import Reporter
-from envmgr.store import Install, Prefix
+from envmgr.store import Prefix
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
@@ -70,34 +69,14 @@ def _clean_rows(prefix: Prefix, reporter: Reporter) -> None:
             continue
         install = prefix.install_at(row.install)
         with try_file_lock(install.lock) as free:
-            if not free or (row := left_row(install)) is None or is_alive(row):
+            if not free or (row := left_row(install)) is None or runs_here(row):
                 continue
             try:
-                if row.host == socket.gethostname():
-                    _end_work(install, row, reporter)
-                elif lives_perhaps(install):
+                if row.host != socket.gethostname() and lives_perhaps(install):
                     continue  # on a file system that keeps locks to each node
-                reporter.log(f"{path} is of a build that died")
-                remove_lock(install)
-                path.unlink(missing_ok=True)
+                clear_row(install, row, reporter)
             except (OSError, EnvmgrError) as error:  # in nobody's way but its own install's
                 reporter.say(f"warning: cannot clear what a dead build of {install.entry} left in {row.work}: {error}")
-
-
-def _end_work(install: Install, row: Job, reporter: Reporter) -> None:
-    """The processes and the private folder of a dead build on this host. The row is not trusted: only a folder that our builds
-    make is one.
-    """
-    folder = Path(row.work)
-    if folder.name != f"{install.entry.name}-{install.label}" or not folder.parent.name.startswith("envmgr-build-"):
-        return
-    if ended := end_processes_in(row.work):
-        processes = "process" if ended == 1 else "processes"
-        reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
-    if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
-        remove_tree(folder)
-        with suppress(OSError):
-            folder.parent.rmdir()  # only an empty one goes
 
 
 def _clean_modules(prefix: Prefix, reporter: Reporter) -> None:

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import yaml
-
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import pretty_json, sha256_bytes
 from envmgr.lock import ChannelSource, CondaLock, LockedPackage
-from envmgr.yamlfile import parse_yaml, read_text
+from envmgr.yamlfile import dump_yaml, parse_yaml, read_text
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
@@ -138,27 +136,11 @@ def _yaml_text(lock: CondaLock) -> str:
         ],
     }
     head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
-    return head + yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=200)
+    return head + dump_yaml(document, width=200)
 
 
 def _sorted(lock: CondaLock) -> list[LockedPackage]:
     return sorted(lock.packages, key=lambda p: p.name)
-
-
-class _Dumper(yaml.SafeDumper):
-    """The pure Python emitter: libyaml's, where it is installed, may break lines elsewhere."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps nobody
-        return True
-
-
-# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look so.
-# Source: YAML 1.2.2, section 10.3.2 (core schema).
-_Dumper.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+)$"),
-    list("-+.0123456789"),
-)
 
 
 def _dependencies(depends: Iterable[str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
     if os.geteuid() == account.pw_uid:
         return
     if os.geteuid() != 0:
-        me = _name_of(os.geteuid())
+        me = user_name(os.geteuid())
         raise EnvmgrError(
             "wrong-user", f"the prefix belongs to {user}, you are {me}", context=f"build_user in site.yaml, prefix {prefix}",
             hint=f"run as root or as {user}",
@@ -136,7 +136,8 @@ def _require_access(user: str, reads: Sequence[Path]) -> None:
         )  # fmt: skip
 
 
-def _name_of(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """As people know them; `uid 1234` for one without a name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -17,17 +17,10 @@ from typing import Any
 import envmgr
 from envmgr.backends import Backend, LoadedLock
 from envmgr.errors import EnvmgrError
-from envmgr.files import (
-    explain_os_error,
-    file_lock,
-    free_bytes,
-    group_id,
-    megabytes,
-    remove_tree,
-    sha256_file,
-)
+from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, sha256_file
 from envmgr.intact import Intact
 from envmgr.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
+from envmgr.privileges import user_name
 from envmgr.recipe import Recipe
 from envmgr.report import Reporter
 from envmgr.run import Runner
@@ -175,7 +168,7 @@ def can_write(site: Site) -> None:
                 f"cannot write {folder}",
                 context="it is mounted read-only"
                 if os.statvfs(folder).f_flag & os.ST_RDONLY
-                else f"it belongs to {_owner(folder)}, running as {getpass.getuser()}",
+                else f"it belongs to {user_name(folder.stat().st_uid)}, running as {getpass.getuser()}",
                 hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
             )
         if group is not None and (new or folder.stat().st_gid != group):
@@ -221,10 +214,3 @@ def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> No
             context="policies.group in site.yaml",
             hint=f"make the build user a member: usermod -aG {site.policies.group} {getpass.getuser()}",
         ) from None
-
-
-def _owner(path: Path) -> str:
-    try:
-        return path.owner()
-    except KeyError:
-        return f"uid {path.stat().st_uid}"

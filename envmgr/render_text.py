@@ -11,7 +11,7 @@ from envmgr.console import counted
 from envmgr.render import table
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
-    from envmgr.buildjobs import BuildJob
+    from envmgr.builds import BuildJob
     from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.commands.build import BuildResult
     from envmgr.commands.build_item import BuildItemResult

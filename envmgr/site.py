@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from envmgr.errors import InputError
+from envmgr.privileges import user_name
 from envmgr.resources import shipped
 from envmgr.target import CpuLevel
 from envmgr.yamlfile import load_model, reason_of
@@ -345,13 +346,9 @@ def _refuse_foreign(path: Path) -> None:
     except OSError as error:
         raise InputError("site-missing", f"cannot read {path}", context=str(error)) from None
     if status.st_uid not in (os.geteuid(), 0):
-        try:
-            owner = pwd.getpwuid(status.st_uid).pw_name
-        except KeyError:
-            owner = f"uid {status.st_uid}"
         raise InputError(
             "site-untrusted",
-            f"{path} belongs to {owner}, neither to you nor to root",
+            f"{path} belongs to {user_name(status.st_uid)}, neither to you nor to root",
             context="a site file decides what is written where and what runs",
             hint="check it, then `chown` it, or name another one with --site",
         )

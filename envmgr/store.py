@@ -123,9 +123,14 @@ class Install:
         return str(self.path.relative_to(self.prefix.root))
 
     @property
+    def module_name(self) -> str:
+        """`<name>/<version>-<digest8>`: what EasyBuild's own module of it is called."""
+        return f"{self.entry.name}/{self.label}"
+
+    @property
     def easybuild_module(self) -> Path:
         """EasyBuild's own module of it, where EasyBuild made it."""
-        return self.prefix.easybuild_modules / self.entry.name / f"{self.label}.lua"
+        return self.prefix.easybuild_modules / f"{self.module_name}.lua"
 
     @property
     def staging(self) -> Path:

@@ -108,6 +108,27 @@ def _refuse_huge(text: str) -> None:
             raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)
 
 
+def dump_yaml(document: Any, *, width: int) -> str:
+    """The document as people review it: keys in their order, the same bytes everywhere."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+
+
+class _Dumper(yaml.SafeDumper):
+    """The pure Python emitter: libyaml's, where it is installed, may break lines elsewhere."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps nobody
+        return True
+
+
+# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look so.
+# Source: YAML 1.2.2, section 10.3.2 (core schema).
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+    list("-+.0123456789"),
+)
+
+
 def read_text(path: Path, *, what: str) -> str:
     """The file's text; InputError when it is missing, unreadable or not UTF-8."""
     try:

@@ -17,3 +17,11 @@ def workshop() -> Iterator[Any]:
     box = make_workshop()
     yield box
     remove_tree(box.root)
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The test cluster with toys to build as Slurm jobs."""
+    from tests.eb_shop import open_shop
+
+    yield from open_shop(cluster, tmp_path_factory)

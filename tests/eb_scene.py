@@ -7,7 +7,6 @@ user can reach: this one, or the system's in an environment of its own under tes
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pwd
 import shutil
@@ -223,7 +222,3 @@ def real_sources(*names: str) -> Path:
     for name in names:
         sourcepath(name)
     return CACHE / "sources"
-
-
-def read_site(box: Workshop) -> dict[str, Any]:
-    return dict(json.loads((box.root / "site.yaml").read_text()))

@@ -71,58 +71,32 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sdist:
-    """A source distribution from the Python package index, for an easyconfig that bundles Python packages."""
-
-    project: str
-    version: str
-    software: str
-    sha256: str
-
-    @property
-    def path(self) -> Path:
-        return Path(self.software[0].lower(), self.software, f"{self.project}-{self.version}.tar.gz")
-
-
-SDISTS = {
-    "six": Sdist("six", "1.17.0", "EnvmgrBundle", "ff70335d468e7eb6ec65b95b99d3a2836546063f63acc5171de367e834932a81"),
-    "toolz": Sdist(
-        "toolz", "1.0.0", "EnvmgrBundle", "2c86e3d9a04798ac556793bced838816296a2f085017664e4995cb40a1047a02"
-    ),
-}
-
-
 class SourceError(Exception):
     """No source of this machine has the tarball; the message says why."""
 
 
 def sourcepath(*names: str, cache: Path = CACHE) -> Path:
-    """Make sure that the tarballs of `names` (keys of SOURCES and SDISTS; all by default) are there; EasyBuild's `sourcepath`.
+    """Make sure that the tarballs of `names` (keys of SOURCES; all by default) are there; EasyBuild's `sourcepath`.
 
     Raises:
         SourceError: no apt, no network, or this Debian has another version.
     """
-    known: dict[str, Source | Sdist] = {**SOURCES, **SDISTS}
     folder = cache / "sources"
     folder.mkdir(parents=True, exist_ok=True)
     with (cache / "sources.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [s for n in names or known if not (folder / (s := known[n]).path).exists()]
+        missing = [s for n in names or SOURCES if not (folder / (s := SOURCES[n]).path).exists()]
         if missing:
             _fetch(missing, folder)
     return folder
 
 
-def _fetch(sources: Collection[Source | Sdist], folder: Path) -> None:
+def _fetch(sources: Collection[Source], folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="envmgr-sources-") as there:
         state = Path(there)
-        environ = _private_apt(state) if any(isinstance(s, Source) for s in sources) else {}
+        environ = _private_apt(state)
         for source in sources:
-            if isinstance(source, Source):
-                content = _recompressed(_download(source, state, environ), source.file)
-            else:
-                content = _sdist(source, state)
+            content = _recompressed(_download(source, state, environ), source.file)
             if (found := hashlib.sha256(content).hexdigest()) != source.sha256:
                 raise SourceError(f"{source.path.name}: sha256 is {found}, {source.sha256} is expected")
             target = folder / source.path
@@ -131,13 +105,6 @@ def _fetch(sources: Collection[Source | Sdist], folder: Path) -> None:
             partial.write_bytes(content)
             partial.chmod(0o644)
             partial.rename(target)
-
-
-def _sdist(source: Sdist, state: Path) -> bytes:
-    wanted = f"{source.project}=={source.version}"
-    options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(state / "sdists")]
-    _run([sys.executable, "-m", "pip", "download", *options, wanted])
-    return (state / "sdists" / source.path.name).read_bytes()
 
 
 def _private_apt(state: Path) -> dict[str, str]:

@@ -19,7 +19,9 @@ from envmgr.manifest import differences, read_manifest
 from tests.conftest import Sandbox
 from tests.done import Done
 
-NOT_BUILT = "what was fetched is kept: run the same command again"
+INTERRUPTED = (
+    "error[interrupted]: stopped by a signal; `current` names a complete generation, and the next run cleans up"
+)
 
 
 _LOCKS: dict[tuple[str, ...], dict[str, bytes]] = {}
@@ -141,3 +143,36 @@ def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
             rows[str(path)] = (oct(status.st_mode), status.st_uid, status.st_mtime_ns, content)
     return rows
+
+
+def wait_at(process: subprocess.Popen[str], lock: str) -> None:
+    """Until the process has this lock file open, which somebody else holds."""
+
+    def at_lock() -> bool:
+        for link in Path(f"/proc/{process.pid}/fd").iterdir():
+            try:
+                if re.search(rf"/var/lock/{lock}", str(link.readlink())):
+                    return True
+            except FileNotFoundError:
+                continue
+        return False
+
+    wait_for(at_lock, what=f"the wait for {lock}")
+    time.sleep(0.05)  # between opening a lock and trying it lie microseconds
+
+
+def rerun(box: Sandbox, entry: str) -> int:
+    """The same command again succeeds, and nothing of the run before is left. Returns the new generation."""
+    done = box.ok("build", entry, "--format", "json").data
+    number = box.current()
+    assert number is not None
+    assert done["generation"] == number
+    complete(box, number)
+    assert box.leftovers() == []
+    assert parts(box) == []
+    for folder in (box.prefix / "generations").iterdir():
+        names = {p.name for p in folder.iterdir()}
+        assert names == {"abandoned.json"} or "generation.json" in names, f"{folder.name}: {names}"
+    assert not list(box.prefix.glob(".current.*"))
+    no_processes(box)
+    return number

@@ -9,29 +9,28 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from envmgr.files import remove_tree
 from tests.eb_aftermath import nothing_left
 from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop, make_workshop
-from tests.scenes import complete, error_of, finish, kill, no_processes, plain, processes, snapshot, wait_for
-from tests.test_bad_days import INTERRUPTED, Inside, Small, wait_at
-
-# Tells that it compiles, and goes on once it may; all by paths, so that the build's user and the tests' can be two.
-SLOW = """\
-all: toy
-toy: toy.c
-\t@echo '$(filter -j%,$(MAKEFLAGS))' >SIGNS/NAME; while [ ! -e SIGNS/NAME.go ]; do sleep 0.05; done
-\tcc -O2 -o toy toy.c
-install: toy
-\tmkdir -p $(PREFIX)/bin
-\tcp toy $(PREFIX)/bin/
-"""
+from tests.eb_slow import compiling, orphan_a_compiler, pids, release, rows, signs, slow, wait_until_it_compiles
+from tests.scenes import (
+    INTERRUPTED,
+    complete,
+    error_of,
+    finish,
+    kill,
+    no_processes,
+    plain,
+    snapshot,
+    wait_at,
+    wait_for,
+)
+from tests.small_disk import Inside, Small
 
 
 @pytest.fixture
@@ -39,32 +38,6 @@ def box(workshop: Workshop) -> Workshop:
     signs(workshop).mkdir()
     signs(workshop).chmod(0o777)
     return workshop
-
-
-def signs(box: Workshop) -> Path:
-    return box.root / "signs"
-
-
-def slow(box: Workshop, name: str = "toy", **fields: Any) -> None:
-    """A software whose compilation waits for `release`."""
-    makefile = SLOW.replace("SIGNS", str(signs(box))).replace("NAME", name)
-    box.toy(name, files={"Makefile": makefile}, **fields)
-
-
-def release(box: Workshop, *names: str) -> None:
-    for name in names:
-        (signs(box) / f"{name}.go").touch()
-
-
-def wait_until_it_compiles(box: Workshop, name: str = "toy") -> None:
-    wait_for((signs(box) / name).exists, what=f"the compilation of {name}", seconds=60)
-
-
-def compiling(box: Workshop, entry: str = "toy/1.0", *argv: str) -> subprocess.Popen[str]:
-    """A build of a locked slow toy that has come to its compiler."""
-    process = box.start("build", entry, *argv)
-    wait_until_it_compiles(box)
-    return process
 
 
 def rerun(box: Workshop, entry: str = "toy/1.0") -> None:
@@ -76,16 +49,8 @@ def rerun(box: Workshop, entry: str = "toy/1.0") -> None:
     assert box.shell(f"module load {entry}; toy").stdout == "toy 1.0\n"
 
 
-def pids(box: Workshop, word: str) -> list[int]:
-    return [int(p.partition(":")[0]) for p in processes(box) if word in p]
-
-
 def eb_locks(box: Workshop) -> list[Path]:
     return list(box.prefix.glob("var/jobs/easybuild-locks/*"))
-
-
-def rows(box: Workshop) -> list[Path]:
-    return list(box.prefix.glob("var/jobs/*.json"))
 
 
 # kill -9
@@ -147,19 +112,7 @@ def test_compilers_that_outlive_everything_are_ended_by_the_next_run(box: Worksh
     """Everything of the build is killed at once but the compiler: nobody is left to end it."""
     slow(box)
     box.locked("toy/1.0", "toy-1.0.eb")
-    for _ in range(5):  # now and then the shell ends with those around it; what is looked at is one that does not
-        process = compiling(box)
-        orphans = {*pids(box, "sh -c echo"), *pids(box, "sleep")}
-        shell = max(pids(box, "sh -c echo"))
-        others = [*pids(box, "envmgr-guard"), *pids(box, "easybuild.main"), *pids(box, "make"), process.pid]
-        for pid in dict.fromkeys(p for p in others if p not in orphans):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        finish_quietly(process)
-        time.sleep(0.3)
-        if shell in pids(box, "sh -c"):
-            break
-    assert shell in pids(box, "sh -c")  # it waits for ever
+    shell = orphan_a_compiler(box)
     (signs(box) / "toy").unlink()
     second = box.start("build", "toy/1.0")
     wait_until_it_compiles(box)
@@ -169,13 +122,6 @@ def test_compilers_that_outlive_everything_are_ended_by_the_next_run(box: Worksh
     assert done.code == 0, done.stderr
     assert re.search(r"^toy/1\.0: ended \d+ process(es)? of a build that was killed$", done.stderr, re.MULTILINE)
     rerun(box)
-
-
-def finish_quietly(process: subprocess.Popen[str]) -> None:
-    process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
 
 
 @pytest.mark.skipif(not AM_ROOT, reason="needs a host name of its own")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,47 +13,10 @@ import yaml
 from envmgr.easybuild.failures import missing_packages
 from envmgr.easybuild.lock import LOCK_NAME
 from envmgr.files import sha256_file
-from tests.done import Done
-from tests.eb_aftermath import nothing_left
 from tests.eb_scene import AM_ROOT, Workshop
 from tests.eb_tar import write_tar
+from tests.eb_told import LOCK_AGAIN, building, locking, patched, told
 from tests.scenes import error_of, plain
-
-LOCK_AGAIN = "hint: run `envmgr lock toy/1.0` and commit the result"
-KEPT = "hint: the log has all that was said; what was built before is kept for the next run"
-
-
-def told(box: Workshop, done: Done, code: int) -> str:
-    """The error, when all else is as a failure leaves it: no half install, no module, no job, no folder of a build."""
-    text = error_of(done, box)
-    assert done.code == code, text
-    assert nothing_left(box) == []
-    return text
-
-
-def locking(box: Workshop) -> str:
-    """What `envmgr lock` says of `toy-1.0.eb`; no lock is written."""
-    folder = box.entry("toy/1.0", "toy-1.0.eb")
-    box.provide_easybuild()
-    done = box.run("lock", "toy/1.0")
-    assert not (folder / LOCK_NAME).exists()
-    text = error_of(done, box)
-    assert done.code == 3 if text.startswith(("error[unresolved", "error[easybuild")) else 2, text
-    return text
-
-
-def building(box: Workshop, *argv: str) -> str:
-    """What `envmgr build` says of `toy-1.0.eb`, once it is locked; nothing is published or left."""
-    box.locked("toy/1.0", "toy-1.0.eb")
-    text = told(box, box.run("build", "toy/1.0", *argv), 3)
-    assert box.current() is None
-    return text
-
-
-def logged(box: Workshop) -> str:
-    """EasyBuild's newest log."""
-    return max(box.prefix.glob("var/log/easybuild/*.log"), key=lambda p: p.stat().st_mtime_ns).read_text()
-
 
 # The recipe
 
@@ -197,19 +159,6 @@ def test_external_module(workshop: Workshop) -> None:
         "\n"
         "hint: what an entry stands on must be in its lock: use an easyconfig for it"
     )
-
-
-def patched(box: Workshop, *, checksum: str = "") -> Path:
-    """A toy whose patch turns `toy 1.0` into `toy mended`."""
-    archive = box.root / "mirror/t/toy/toy-1.0.tar.gz"
-    patch = box.root / "easyconfigs/t/toy/toy-mended.patch"
-    box.toy()
-    patch.write_text(
-        '--- a/toy.c\n+++ b/toy.c\n@@ -1,2 +1,2 @@\n #include <stdio.h>\n-int main(void) { puts("toy 1.0"); return 0; }\n'
-        '+int main(void) { puts("toy mended"); return 0; }\n'
-    )
-    box.toy(patches=[patch.name], checksums=[sha256_file(archive), checksum or sha256_file(patch)])
-    return patch
 
 
 def test_patch_that_is_missing(workshop: Workshop) -> None:
@@ -571,163 +520,3 @@ def test_digest_that_collides(workshop: Workshop) -> None:
         "hint: change the recipe in any way that changes its lock, and lock again"
     )
     assert json.loads(manifest.read_text())["digest"] == digest[:8] + "0" * 56
-
-
-# The build
-
-
-def failed(step: str, *said: str, hint: str = KEPT) -> str:
-    lines = [
-        f"error[build-failed]: toy/1.0 did not build: the {step} step failed",
-        "easyconfig toy-1.0.eb",
-        *said,
-        "log: LOG",
-    ]
-    return "\n  ".join(lines) + f"\n\n{hint}"
-
-
-def test_compile_error_is_shown_with_the_compiler_s_words(workshop: Workshop) -> None:
-    workshop.toy(files={"toy.c": "#include <nowhere/zlib.h>\nint main(void) { return 0; }\n"})
-    assert building(workshop, "-j", "2") == failed(
-        "build", "`make -j 2` failed with exit status 2:",
-        "toy.c:1:10: fatal error: nowhere/zlib.h: No such file or directory",
-        "    1 | #include <nowhere/zlib.h>", "      |          ^~~~~~~~~~~~~~~~",
-        "compilation terminated.", "make: *** [Makefile:3: toy] Error 1",
-    )  # fmt: skip
-    assert "fatal error: nowhere/zlib.h" in logged(workshop)
-
-
-def test_compiler_that_the_kernel_killed_gets_a_hint_of_its_own(workshop: Workshop) -> None:
-    said = "g++: fatal error: Killed signal terminated program cc1plus"
-    workshop.toy(files={"Makefile": f"all:\n\t@echo '{said}'; exit 1\n"})
-    hint = KEPT.replace("hint: ", "hint: out of memory? Build with fewer cores (-j), or on a machine with more; ")
-    assert building(workshop, "-j", "1") == failed(
-        "build", "`make` failed with exit status 2:", said, "make: *** [Makefile:2: all] Error 1", hint=hint
-    )
-
-
-def test_failing_configure(workshop: Workshop) -> None:
-    script = (
-        "#!/bin/sh\necho 'checking for libfoo... no'\necho 'configure: error: libfoo 1.2 is required' >&2\nexit 1\n"
-    )
-    workshop.toy(files={"configure": script}, skipsteps=[])
-    assert building(workshop) == failed(
-        "configure", "`./configure --prefix=ROOT/prefix/store/toy/1.0-DIGEST` failed with exit status 1:",
-        "checking for libfoo... no", "configure: error: libfoo 1.2 is required",
-    )  # fmt: skip
-
-
-def test_failing_test_step(workshop: Workshop) -> None:
-    makefile = "all:\ncheck:\n\t@echo 'FAIL: t7 expected 4, got 5'; exit 2\n"
-    workshop.toy(files={"Makefile": makefile}, runtest="check")
-    assert building(workshop) == failed(
-        "test",
-        "`make check` failed with exit status 2:",
-        "FAIL: t7 expected 4, got 5",
-        "make: *** [Makefile:3: check] Error 2",
-    )
-
-
-def test_failing_install_step_and_a_command_that_is_ended_by_a_signal(workshop: Workshop) -> None:
-    workshop.toy(installopts="PREFIX=/no/such/place")
-    text = building(workshop)
-    assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the install step failed"
-    assert "cannot create directory" in text
-    workshop.toy(prebuildopts="kill -KILL $$; ")
-    assert building(workshop, "-j", "1") == failed(
-        "build", "`kill -KILL $$; make` was ended by SIGKILL, and said nothing"
-    )  # fmt: skip
-
-
-def test_patch_that_does_not_apply_and_archive_that_is_cut(workshop: Workshop) -> None:
-    patch = patched(workshop)
-    patch.write_text(patch.read_text().replace("toy 1.0", "something else"))
-    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
-    workshop.toy(patches=[patch.name], checksums=[sha256_file(archive), sha256_file(patch)])
-    text = building(workshop)
-    assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the patch step failed"
-    assert "Hunk #1 FAILED at 1" in text
-    archive.write_bytes(archive.read_bytes()[:200])
-    workshop.easyconfig(
-        "toy", "1.0", easyblock="ConfigureMake", sources=[archive.name], checksums=[sha256_file(archive)]
-    )
-    assert building(workshop) == failed(
-        "unpack",
-        "`tar xzf ROOT/build/envmgr-build-nobody/toy-1.0-DIGEST/sources/t/toy/toy-1.0.tar.gz` failed with exit status 2:",
-        "gzip: stdin: unexpected end of file", "tar: Unexpected EOF in archive", "tar: Error is not recoverable: exiting now",
-    )  # fmt: skip
-
-
-def test_failing_sanity_check(workshop: Workshop) -> None:
-    workshop.toy(
-        sanity_check_paths={"files": ["bin/other"], "dirs": ["lib"]},
-        sanity_check_commands=["toy && toy --nope | grep impossible"],
-    )
-    hint = "hint: mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
-    head = "error[sanity-check-failed]: toy/1.0 was built, but is not what its easyconfig promises\n  easyconfig toy-1.0.eb\n"
-    text = building(workshop)
-    assert text.startswith(head + "  no file found at 'bin/other' in ROOT/prefix/store/toy/1.0-DIGEST\n")
-    assert "  no (non-empty) directory found at 'lib' in ROOT/prefix/store/toy/1.0-DIGEST\n" in text
-    assert text.endswith("\n  log: LOG\n\n" + hint)
-    workshop.toy(sanity_check_commands=["toy && toy --nope | grep impossible"])
-    assert building(workshop) == (
-        f"{head}"
-        "  sanity check command toy && toy --nope | grep impossible failed with exit status 1:\n"
-        "  toy 1.0\n"
-        "  log: LOG\n"
-        "\n"
-        f"{hint}"
-    )
-
-
-def test_module_that_a_flat_one_cannot_repeat(workshop: Workshop) -> None:
-    workshop.toy(modaliases={"t": "toy"})
-    assert building(workshop) == (
-        "error[module-unreadable]: EasyBuild's module toy/1.0-DIGEST does what a flat module cannot repeat\n"
-        '  set_alias("t","toy")\n'
-        "  toy/1.0 was not built\n"
-        "  log: LOG\n"
-        "\n"
-        "hint: leave it out of the easyconfig (modaliases, modluafooter), or say it in the recipe's environment"
-    )
-
-
-def test_nothing_is_downloaded_behind_the_lock_s_back(workshop: Workshop) -> None:
-    """EasyBuild's ConfigureMake would like a recent config.guess."""
-    workshop.toy()
-    workshop.locked("toy/1.0", "toy-1.0.eb")
-    workshop.ok("build", "toy/1.0")
-    log = logged(workshop)
-    assert "Failed to download recent config.guess" in log  # it asked
-    assert "savannah.gnu.org" not in log
-
-
-def test_failed_item_keeps_what_stands_below_it(workshop: Workshop) -> None:
-    workshop.toy("base")
-    workshop.toy(files={"toy.c": "int main(void) { return 0 }\n"}, dependencies=[("base", "1.0")])
-    workshop.toy("top", dependencies=[("toy", "1.0")])
-    workshop.locked("top/1.0", "top-1.0.eb")
-    text = told(workshop, workshop.run("build", "top/1.0"), 3)
-    assert text.splitlines()[0] == "error[build-failed]: toy/1.0 did not build: the build step failed"
-    assert "\n  not tried, because it stands on that: top/1.0\n" in text
-    assert re.search(r"\n  built and kept for the next run: base/1\.0-DIGEST\n", text)
-    assert [item.partition("/")[0] for item in workshop.items()] == ["base"]
-    before = {p: p.stat().st_mtime_ns for p in workshop.prefix.glob("store/base/**/*")}
-    workshop.toy(dependencies=[("base", "1.0")])
-    workshop.ok("lock", "top/1.0")
-    workshop.ok("build", "top/1.0")
-    assert {p: p.stat().st_mtime_ns for p in workshop.prefix.glob("store/base/**/*")} == before
-
-
-def test_error_as_json_names_the_log(workshop: Workshop) -> None:
-    workshop.toy(files={"toy.c": "int main(void) { return 0 }\n"})
-    workshop.locked("toy/1.0", "toy-1.0.eb")
-    done = workshop.run("build", "toy/1.0", "--format", "json")
-    assert done.code == 3
-    assert (done.data["schema"], done.data["reference"], done.data["exit_code"]) == (
-        "envmgr.error/1",
-        "build-failed",
-        3,
-    )
-    assert done.data["context"][0] == "easyconfig toy-1.0.eb"
-    assert Path(done.data["log"]).is_file()

@@ -7,9 +7,6 @@ import json
 import os
 import pwd
 import re
-import signal
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +25,9 @@ from envmgr.site import load_site
 from envmgr.store import Install, Item, Prefix
 from tests.eb_aftermath import nothing_left
 from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop
+from tests.eb_shop import GATED, Shop, leave, soon
+from tests.eb_slow import compiling, orphan_a_compiler, release, rows, signs, slow
 from tests.scenes import error_of, finish, kill, no_processes, plain
-from tests.test_build_slurm import GATED, Shop, leave, shop, soon
-from tests.test_easybuild_bad_days import compiling, finish_quietly, pids, release, rows, signs, slow
-
-__all__ = ["shop"]
 
 
 @pytest.fixture
@@ -266,26 +261,9 @@ def test_all_of_a_killed_build_goes_with_the_next_run_though_its_easyconfig_was_
 def test_gc_clears_rows_of_dead_builds_and_ends_their_processes(box: Workshop) -> None:
     slow(box)
     box.locked("toy/1.0", "toy-1.0.eb")
-    for _ in range(5):  # now and then a shell ends with those around it; what is looked at is one that does not
-        orphan_a_compiler(box)
-        if pids(box, "sh -c echo"):
-            break
-        box.ok("gc")
-    assert pids(box, "sh -c echo")
+    orphan_a_compiler(box)
     assert "of a build that was killed" in box.ok("gc").stderr
     assert nothing_left(box) == []
-
-
-def orphan_a_compiler(box: Workshop) -> None:
-    """Start a build, and kill everything of it but its compiler."""
-    process = compiling(box)
-    compilers = {*pids(box, "sh -c echo"), *pids(box, "sleep")}
-    others = [*pids(box, "envmgr-guard"), *pids(box, "easybuild.main"), *pids(box, "make"), process.pid]
-    for pid in dict.fromkeys(p for p in others if p not in compilers):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    finish_quietly(process)
-    time.sleep(0.3)
 
 
 def test_row_of_another_host_goes_once_its_pulse_is_dead_and_its_folder_is_not_ours(box: Workshop) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.jobtable import beats, end_processes_in, is_alive, left_row, lives_perhaps, recorded, row_path
+from envmgr.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path, runs_here
 from envmgr.names import Entry
 from envmgr.store import Install, Prefix
 
@@ -27,7 +27,7 @@ def test_row_is_there_as_long_as_the_build(install: Install, tmp_path: Path) -> 
         row = left_row(install)
         assert row is not None
         assert (row.install, row.pid, row.work) == ("store/toy/1.0-01234567", os.getpid(), str(tmp_path / "work"))
-        assert is_alive(row)
+        assert runs_here(row)
     assert left_row(install) is None
     assert not row_path(install).exists()
 
@@ -45,7 +45,7 @@ def test_build_is_dead_when_its_number_is_another_process_s_or_its_host_is_not_t
         row = left_row(install)
     assert row is not None
     for change in ({"ticks": row.ticks + 1}, {"boot": "another"}, {"host": "elsewhere"}, {"pid": 2**22 + 1}):
-        assert not is_alive(dataclasses.replace(row, **change)), change
+        assert not runs_here(dataclasses.replace(row, **change)), change
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', "null"])

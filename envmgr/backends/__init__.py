@@ -25,6 +25,7 @@ from envmgr.target import Target
 class LoadedLock:
     """A lock as the rest of envmgr sees it, whatever the ecosystem.
 
+    `licences` are the words that the site must have in `policies.licences` before anything of it is fetched or built;
     `identity` decides the install's bytes (JSON); `sha256` is of the lock's text; `packages` maps name -> `version build`;
     `extensions` are `name/version` for the module; `download` and `installed` are bytes, None where the lock does not tell;
     `data` is the backend's own.
@@ -32,6 +33,7 @@ class LoadedLock:
 
     entry: Entry
     sha256: str
+    licences: tuple[str, ...]
     identity: Any
     packages: Mapping[str, str]
     extensions: tuple[str, ...]
@@ -79,12 +81,6 @@ class Backend(Protocol):
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
         """Resolve the recipe. Writes nothing into the catalog."""
-
-    def licences(self, recipe: Recipe, folder: Path, site: Site) -> tuple[str, ...]:
-        """The words that the site must have in `policies.licences` before anything of it is fetched, built or published.
-
-        Of the recipe, and of whatever lock lies in `folder`; one that cannot be read is told when it is loaded.
-        """
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
         """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""

@@ -54,7 +54,7 @@ def lock(
     return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
 
 
-def licences(recipe: Recipe, folder: Path, site: Site) -> tuple[str, ...]:  # noqa: ARG001 - the contract's signature
+def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
     """Anaconda's own channels come under its terms of service, wherever they are mirrored. Source: anaconda.com/legal."""
     named = [str(c) for c in recipe.input.get("channels", ())]
     urls = [site.channels[c].url if c in site.channels else c for c in named]
@@ -66,7 +66,7 @@ def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
     return (Item(Prefix(site.prefix).install(lock.entry, digest)),)
 
 
-def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:  # noqa: ARG001 - the contract's signature
+def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
     found, sha256 = read_lock(folder)
     wanted = _input(entry, recipe).digest()
     if found.recipe_digest != wanted:
@@ -81,6 +81,7 @@ def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedL
     return LoadedLock(
         entry=entry,
         sha256=sha256,
+        licences=_licences(recipe, site),
         identity=found.identity(),
         packages=describe(found.packages),
         extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),

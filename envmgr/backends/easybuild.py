@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -35,15 +34,6 @@ def faults(recipe: Recipe, site: Site) -> list[str]:
         return _faults(error)
     del site
     return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
-
-
-def licences(recipe: Recipe, folder: Path, site: Site) -> tuple[str, ...]:  # noqa: ARG001 - the contract's signature
-    words: list[str] = []
-    with suppress(ValidationError):  # told when the lock is read
-        words += EasyBuildInput.model_validate(recipe.input).licences()
-    with suppress(EnvmgrError):
-        words += words_of(read_lock(folder)[0])
-    return tuple(dict.fromkeys(words))
 
 
 def lock(
@@ -77,6 +67,7 @@ def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedL
     return LoadedLock(
         entry=entry,
         sha256=sha256,
+        licences=words_of(found),
         identity=None,
         packages=describe(found),
         extensions=found.items[-1].extensions,
@@ -100,12 +91,8 @@ def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
     return items_of(_data(lock), site, target)
 
 
-def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:
+def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noqa: ARG001 - the contract's signature
     found, _ = read_lock(folder)
-    wanted = _input(entry, recipe)
-    file_name = found.items[-1].easyconfig
-    if file_name != wanted.easyconfig:
-        return [f"input.easyconfig: {wanted.easyconfig}, the lock is of {file_name}"]
     cuda = next((item.version for item in found.items if item.name == "CUDA"), None)
     return [] if cuda is None else driver_faults(".".join(cuda.split(".")[:2]), recipe.requires.nvidia_driver)
 
@@ -180,6 +167,7 @@ def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: 
 def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
     """Where a lock that records the recipe's digest says something else than the recipe all the same: it was edited."""
     rows = (
+        ("easyconfig", wanted.easyconfig, lock.items[-1].easyconfig),
         ("easybuild", wanted.easybuild, lock.framework),
         ("rpath", wanted.rpath, lock.rpath),
         ("filter_deps", ", ".join(wanted.filter_deps), ", ".join(lock.filter_deps)),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envmgr.buildjobs.desk import BuildJob, Desk, Ticket, sweep
+from envmgr.buildjobs.desk import Desk, Ticket, sweep
 from envmgr.buildjobs.folder import requested_installs
 from envmgr.buildjobs.watch import follow
 
-__all__ = ["BuildJob", "Desk", "Ticket", "follow", "requested_installs", "sweep"]
+__all__ = ["Desk", "Ticket", "follow", "requested_installs", "sweep"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import envmgr
 from envmgr.buildjobs.folder import JobFolder, JobRow, read_row
-from envmgr.builds import Work
+from envmgr.builds import BuildJob, Work
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.files import file_lock, remove_tree, try_file_lock
 from envmgr.holds import held_installs
@@ -32,16 +32,6 @@ _SCRIPT = """\
 [ -x {python} ] || {{ echo "$(uname -n) has no {python}: envmgr must lie where nodes see it, under the same path" >&2; exit 127; }}
 exec {python} -I -u -m envmgr _build-item {request}
 """
-
-
-@dataclass(frozen=True, slots=True)
-class BuildJob:
-    """The job of one store item: `job` is its number, empty before it is sent; `after` are the items it waits for."""
-
-    item: str
-    job: str
-    after: tuple[str, ...]
-    attached: bool
 
 
 @dataclass(slots=True)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.buildjobs import BuildJob, Desk, follow, sweep
-from envmgr.builds import Work, make_all, raise_first
+from envmgr.builds import BuildJob, Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.publish import publish_wanted
-from envmgr.commands.wanted import Wanted, allowed_entries, load_wanted, plan_for
+from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
 from envmgr.errors import InputError
 from envmgr.holds import holding
 from envmgr.intact import Intact
 from envmgr.leftovers import clean_leftovers
 from envmgr.lmod import find_lmod
-from envmgr.nodes import JobOptions
 from envmgr.plan import Step
 from envmgr.realise import Ensured, can_write, ensure_install, require_space
 from envmgr.smoke import SmokeOutcome
+
+if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+    from envmgr.buildjobs import Desk
+    from envmgr.nodes import JobOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,12 @@ class BuildResult:
     steps: tuple[Step, ...]
     rerender: bool
     dry_run: bool
-    built: tuple[str, ...]
-    trees: dict[str, str]
-    tests: tuple[SmokeOutcome, ...]
-    generation: int | None
-    parent: int | None
-    log: str | None
+    built: tuple[str, ...] = ()
+    trees: dict[str, str] = field(default_factory=dict)
+    tests: tuple[SmokeOutcome, ...] = ()
+    generation: int | None = None
+    parent: int | None = None
+    log: str | None = None
     gate: tuple[str, ...] = ()
     jobs: tuple[BuildJob, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -66,25 +68,22 @@ def build(
     Raises:
         InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
     """
-    left_out: tuple[str, ...] = ()
-    if everything:
-        names, left_out = allowed_entries(ctx)
-    if not names:
+    wanted, left_out = load_all(ctx) if everything else (load_wanted(ctx, names), ())
+    if not wanted:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     if slurm is not None:
         slurm.check()
-    wanted = load_wanted(ctx, names)
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
     fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
     requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
     said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
-    if dry_run or plan.nothing_to_do or (not publish and not plan.to_build):
-        planned = _planned_jobs(ctx, wanted, slurm) if dry_run and slurm is not None else ()
-        return BuildResult(
-            plan.steps, plan.rerender, dry_run, (), {}, (), None, plan.current, None, said, planned, left_out
-        )
+    result = BuildResult(plan.steps, plan.rerender, dry_run, parent=plan.current, gate=said, left_out=left_out)
+    if dry_run:
+        return replace(result, jobs=() if slurm is None else _planned_jobs(ctx, wanted, slurm))
+    if plan.nothing_to_do or (not publish and not plan.to_build):
+        return result
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
     for item in wanted:
@@ -93,7 +92,7 @@ def build(
     can_write(ctx.site)
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
-        sweep(ctx.site, ctx.runner)
+        _sweep(ctx)
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
@@ -105,27 +104,20 @@ def build(
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        if not publish:
-            return BuildResult(
-                plan.steps, plan.rerender, False, built, trees, (), None, plan.current, str(log), said, sent, left_out
-            )
-        facts = {name: e.facts for name, e in ensured.items()}
-        published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=f"build {' '.join(names)}")
-    sweep(ctx.site, ctx.runner)  # what a submitter left that was killed, of what we have built here
-    return BuildResult(
-        plan.steps,
-        plan.rerender,
-        False,
-        built,
-        trees,
-        tests,
-        published.number,
-        published.parent,
-        str(log),
-        said,
-        sent,
-        left_out,
-    )
+        result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
+        if publish:
+            facts = {name: e.facts for name, e in ensured.items()}
+            reason = "build --all" if everything else f"build {' '.join(names)}"
+            published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=reason)
+            result = replace(result, tests=tests, generation=published.number, parent=published.parent)
+    _sweep(ctx)  # what a submitter left that was killed, of what we have built here
+    return result
+
+
+def _sweep(ctx: Context) -> None:
+    from envmgr.buildjobs import sweep
+
+    sweep(ctx.site, ctx.runner)
 
 
 def _ensure_all(
@@ -155,6 +147,8 @@ def _ensure_all(
     if slurm is None:
         outcome = make_all(_missing(wanted), ctx.runner, jobs=jobs, make=make)
     else:
+        from envmgr.buildjobs import follow
+
         tickets = _desk(ctx, wanted, slurm).submit(_missing(wanted))
         outcome = follow(tickets, ctx.site, ctx.runner, ctx.reporter)
         sent = tuple(ticket.result() for ticket in tickets)
@@ -174,6 +168,8 @@ def _missing(wanted: Sequence[Wanted]) -> list[Work]:
 
 
 def _desk(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Desk:
+    from envmgr.buildjobs import Desk
+
     return Desk(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
 
 

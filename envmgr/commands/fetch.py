@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, allowed_entries, load_wanted
+from envmgr.commands.wanted import Wanted, load_all, load_wanted
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.leftovers import clean_leftovers
@@ -56,11 +56,9 @@ def fetch(
     Raises:
         InputError: unknown entries, `source-unexpected`; EnvmgrError: what cannot be had, and where to put it.
     """
-    if everything:
-        names, _ = allowed_entries(ctx)
-    if not names:
+    wanted = load_all(ctx)[0] if everything else load_wanted(ctx, names)
+    if not wanted:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
-    wanted = load_wanted(ctx, names)
     given: dict[str, Path] = {}
     if files or dry_run:
         by_path = {path: read_given(path) for path in files}

@@ -82,6 +82,57 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
     target = read_target(ctx.site.cpu_level)
     entries = [catalog.parse(name) for name in dict.fromkeys(names)]
     wanted = [load_one(ctx, found, target) for found in catalog.with_dependencies(entries)]
+    _require_one_default(wanted)
+    return wanted
+
+
+def load_all(ctx: Context) -> tuple[list[Wanted], tuple[str, ...]]:
+    """What `--all` means: every entry, dependencies first; and those left out, as the site has not acknowledged a licence of
+    theirs or of one that they depend on.
+
+    Raises:
+        As `load_wanted`, but for `licence-not-acknowledged`.
+    """
+    catalog, target = ctx.catalog, read_target(ctx.site.cpu_level)
+    wanted: list[Wanted] = []
+    left_out: list[str] = []
+    for found in catalog.with_dependencies([e.entry for e in catalog.entries()]):
+        item = _load(ctx, found, target)
+        if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):
+            left_out.append(str(item.entry))
+        else:
+            wanted.append(item)
+    if left_out:
+        ctx.reporter.say(f"left out, for want of an acknowledged licence: {', '.join(left_out)}")
+    _require_one_default(wanted)
+    return wanted, tuple(left_out)
+
+
+def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
+    item = _load(ctx, found, target)
+    if missing := _unacknowledged(ctx, item):
+        raise EnvmgrError(
+            "licence-not-acknowledged",
+            f"{found.entry} comes under a licence that the site has not acknowledged",
+            context=f"{missing[0]}: {item.software.homepage}",
+            hint=f"read it; then add `{missing[0]}` to policies.licences in site.yaml",
+        )
+    return item
+
+
+def _load(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
+    recipe, software = found.recipe(), found.software()
+    backend = get_backend(recipe.backend)
+    lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+    return Wanted(found, recipe, software, backend, lock, backend.items(lock, ctx.site, target))
+
+
+def _unacknowledged(ctx: Context, item: Wanted) -> list[str]:
+    words = [*([item.software.acknowledge] if item.software.acknowledge else []), *item.lock.licences]
+    return [word for word in dict.fromkeys(words) if word not in ctx.site.policies.licences]
+
+
+def _require_one_default(wanted: Sequence[Wanted]) -> None:
     defaults: dict[str, Entry] = {}
     for item in wanted:
         if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
@@ -91,45 +142,6 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
                 context=f"{other} and {item.entry} both say `default: true`",
                 hint="keep it in one of the recipes",
             )
-    return wanted
-
-
-def allowed_entries(ctx: Context) -> tuple[list[str], tuple[str, ...]]:
-    """What `--all` means: every entry of the catalogs, and those left out because the site has not acknowledged a licence."""
-    allowed, left_out = [], []
-    for found in ctx.catalog.entries():
-        try:
-            _require_licences(ctx, found)
-        except EnvmgrError:
-            left_out.append(str(found.entry))
-        else:
-            allowed.append(str(found.entry))
-    if left_out:
-        ctx.reporter.say(f"left out, for want of an acknowledged licence: {', '.join(left_out)}")
-    return allowed, tuple(left_out)
-
-
-def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
-    recipe, software, backend = _require_licences(ctx, found)
-    lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-    return Wanted(found, recipe, software, backend, lock, backend.items(lock, ctx.site, target))
-
-
-def _require_licences(ctx: Context, found: CatalogEntry) -> tuple[Recipe, Software, Backend]:
-    recipe, software = found.recipe(), found.software()
-    backend = get_backend(recipe.backend)
-    wanted = [
-        *([software.acknowledge] if software.acknowledge else []),
-        *backend.licences(recipe, found.folder, ctx.site),
-    ]
-    if missing := [word for word in dict.fromkeys(wanted) if word not in ctx.site.policies.licences]:
-        raise EnvmgrError(
-            "licence-not-acknowledged",
-            f"{found.entry} comes under a licence that the site has not acknowledged",
-            context=f"{missing[0]}: {software.homepage}",
-            hint=f"read it; then add `{missing[0]}` to policies.licences in site.yaml",
-        )
-    return recipe, software, backend
 
 
 def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[Plan, GenerationRecord | None]:

@@ -13,12 +13,7 @@ from envmgr.easybuild.failures import explain
 from envmgr.easybuild.flat import flat_facts
 from envmgr.easybuild.layout import Order, lay_out, private_folder, work_folder
 from envmgr.easybuild.leftovers import clear, end_daemons, lock_folder, remove_half, remove_lock
-from envmgr.files import (
-    explain_os_error,
-    group_id,
-    remove_tree,
-    sync_file_system,
-)
+from envmgr.files import explain_os_error, group_id, remove_tree, sync_file_system
 from envmgr.jobtable import recorded
 from envmgr.manifest import InstallFacts
 from envmgr.report import Reporter

@@ -42,11 +42,11 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
         EnvmgrError: `module-load-failed`, `module-unreadable`.
     """
     prefix = install.prefix
-    names = [_module(each) for each in (install, *closure)]
+    names = [each.module_name for each in (install, *closure)]
     shown = {s.name: s for s in map(read_shown, _texts(lmod, prefix, names))}
-    order, ops = flatten(_module(install), shown)
-    paths = {_module(each): each.relative for each in closure}
-    loaded = [install, *(each for each in closure if _module(each) in order)]
+    order, ops = flatten(install.module_name, shown)
+    paths = {each.module_name: each.relative for each in closure}
+    loaded = [install, *(each for each in closure if each.module_name in order)]
     python = next((each.entry.version for each in loaded if each.entry.name == "Python"), None)
     return InstallFacts(
         environment=ops,
@@ -183,10 +183,6 @@ def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[s
     for path, text in zip(parts[1::2], parts[2::2], strict=True):
         relative = Path(path).relative_to(prefix.easybuild_modules)
         yield str(relative.with_suffix("")), text
-
-
-def _module(install: Install) -> str:
-    return f"{install.entry.name}/{install.label}"
 
 
 def _unreadable(name: str, statement: str) -> EnvmgrError:

@@ -64,10 +64,6 @@ class EasyBuildInput(BaseModel):
         """Of what a lock answers."""
         return recipe_digest("easybuild", self.model_dump(mode="json"))
 
-    def licences(self) -> tuple[str, ...]:
-        """The words that the site must have in `policies.licences`: one for each EULA."""
-        return tuple(eula_word(name) for name in self.accept_eula)
-
 
 def eula_word(software: str) -> str:
     """`CUDA` -> `cuda-eula`."""

@@ -49,7 +49,7 @@ def closure_of(items: Sequence[Item], install: Install) -> list[Install]:
 
 def module_names(items: Sequence[Item]) -> dict[str, str]:
     """`name/version` -> `name/version-digest8`: EasyBuild's module of each item, and its folder in the store."""
-    return {item.data.key: f"{item.install.entry.name}/{item.install.label}" for item in items}
+    return {item.data.key: item.install.module_name for item in items}
 
 
 def _identity(

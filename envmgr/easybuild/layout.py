@@ -17,13 +17,7 @@ from envmgr.easybuild.leftovers import lock_folder
 from envmgr.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.easybuild.tool import EasyBuild
 from envmgr.errors import EnvmgrError
-from envmgr.files import (
-    atomic_write,
-    explain_os_error,
-    pretty_json,
-    remove_tree,
-    sha256_file,
-)
+from envmgr.files import atomic_write, explain_os_error, pretty_json, remove_tree, sha256_file
 from envmgr.lmod import Lmod
 from envmgr.site import Site
 from envmgr.store import Install, Item

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import (
-    remove_tree,
-)
-from envmgr.jobtable import beats, end_processes_in, is_alive, left_row, row_path
+from envmgr.files import remove_tree
+from envmgr.jobtable import Job, beats, end_processes_in, left_row, row_path, runs_here
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.store import Install
@@ -32,13 +31,8 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
                 context=f"the file system of {install.prefix.root} keeps locks to each node",
                 hint="mount it with locks that all nodes share (NFS: without nolock and local_lock), or build on one node at a time",
             )  # fmt: skip
-    if row is not None and not is_alive(row):
-        if ended := end_processes_in(row.work):
-            processes = "process" if ended == 1 else "processes"
-            reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
-        reporter.log(f"{install.entry}: {row_path(install)} is of a build that died")
-        remove_tree(_lock_of(install))
-        row_path(install).unlink(missing_ok=True)
+    if row is not None and not runs_here(row):
+        clear_row(install, row, reporter)
     if (lock := _lock_of(install)).exists():
         raise EnvmgrError(
             "easybuild-locked", f"EasyBuild is building {install.entry}, or died of it",
@@ -46,6 +40,32 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
             hint=f"make sure that no `eb` runs for it, then: rmdir {lock}",
         )  # fmt: skip
     remove_half(install)
+
+
+def clear_row(install: Install, row: Job, reporter: Reporter) -> None:
+    """What a dead build of the install left besides it: its processes and its private folder, where that was here; EasyBuild's
+    lock, and its row.
+
+    Raises OSError; EnvmgrError `orphans-stay`.
+    """
+    if row.host == socket.gethostname():
+        _end_work(install, Path(row.work), reporter)
+    reporter.log(f"{install.entry}: {row_path(install)} is of a build that died")
+    remove_tree(_lock_of(install))
+    row_path(install).unlink(missing_ok=True)
+
+
+def _end_work(install: Install, folder: Path, reporter: Reporter) -> None:
+    """The row is not trusted: only a folder that our builds make is one."""
+    if folder.name != f"{install.entry.name}-{install.label}" or not folder.parent.name.startswith("envmgr-build-"):
+        return
+    if ended := end_processes_in(str(folder)):
+        processes = "process" if ended == 1 else "processes"
+        reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
+    if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
+        remove_tree(folder)
+        with suppress(OSError):
+            folder.parent.rmdir()  # only an empty one goes
 
 
 def remove_half(install: Install) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.files import sha256_bytes
-from envmgr.yamlfile import parse_yaml, read_text, reason_of
+from envmgr.yamlfile import dump_yaml, parse_yaml, read_text, reason_of
 
 LOCK_NAME = "easybuild-lock.yml"
 _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
@@ -40,21 +39,22 @@ def _sha256(value: str) -> str:
     return value
 
 
+def _folder_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", value) or ".." in value:
+        raise ValueError(f"`{value}` cannot be a folder's name")
+    return value
+
+
+FileName = Annotated[str, AfterValidator(_file_name)]
+Sha256 = Annotated[str, AfterValidator(_sha256)]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
+
+
 class LockedFile(_Model):
     """A file and its sha256 (64 hex digits)."""
 
-    name: str
-    sha256: str
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, value: str) -> str:
-        return _file_name(value)
-
-    @field_validator("sha256")
-    @classmethod
-    def _digest(cls, value: str) -> str:
-        return _sha256(value)
+    name: FileName
+    sha256: Sha256
 
 
 class LockedSource(LockedFile):
@@ -73,11 +73,11 @@ class LockedItem(_Model):
     or that the easyconfig itself accepts.
     """
 
-    name: str
-    version: str
-    easyconfig: str
+    name: FolderName
+    version: FolderName
+    easyconfig: FileName
     origin: Literal["catalog", "easybuild"]
-    sha256: str
+    sha256: Sha256
     depends: tuple[str, ...] = ()
     build_depends: tuple[str, ...] = ()
     sources: tuple[LockedSource, ...] = ()
@@ -87,23 +87,6 @@ class LockedItem(_Model):
     os_packages: tuple[tuple[str, ...], ...] = ()
     extensions: tuple[str, ...] = ()
     instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
-
-    @field_validator("easyconfig")
-    @classmethod
-    def _easyconfig(cls, value: str) -> str:
-        return _file_name(value)
-
-    @field_validator("sha256")
-    @classmethod
-    def _digest(cls, value: str) -> str:
-        return _sha256(value)
-
-    @field_validator("name", "version")
-    @classmethod
-    def _part(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+-]*", value) or ".." in value:
-            raise ValueError(f"`{value}` cannot be a folder's name")
-        return value
 
     @property
     def key(self) -> str:
@@ -147,7 +130,7 @@ class EasyBuildLock(_Model):
 def lock_text(lock: EasyBuildLock) -> str:
     """The same lock gives the same bytes."""
     document = lock.model_dump(mode="json", exclude_defaults=True)
-    return _HEAD + yaml.dump({"version": 1, **document}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=160)
+    return _HEAD + dump_yaml({"version": 1, **document}, width=160)
 
 
 def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
@@ -180,10 +163,3 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
 def describe(lock: EasyBuildLock) -> Mapping[str, str]:
     """name -> version, as diffs, generations and plans show what an entry is made of."""
     return {item.name: item.version for item in lock.items}
-
-
-class _Dumper(yaml.SafeDumper):
-    """The pure Python emitter: libyaml's, where it is installed, may break lines elsewhere. No aliases for equal lists."""
-
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
-        return True

@@ -54,7 +54,7 @@ def make_lock(
         version, home, site, environ, runner, reporter
     )
 
-    def choose(folder: str, name: str, accepted: Sequence[str], urls: Sequence[str]) -> str:  # noqa: ARG001 - its type
+    def choose(folder: str, name: str, accepted: Sequence[str]) -> str:
         return _choose(folder, name, accepted, site)
 
     with reporter.stage(f"{entry} resolve"):

@@ -19,8 +19,8 @@ from envmgr.names import nearest
 from envmgr.run import Runner
 from envmgr.site import Site
 
-Choose = Callable[[str, str, Sequence[str], Sequence[str]], str]
-"""Gets a source's folder and name, its accepted sha256 and its URLs; returns the sha256 to lock."""
+Choose = Callable[[str, str, Sequence[str]], str]
+"""Gets a source's folder and name, and its accepted sha256; returns the sha256 to lock."""
 
 _TIMEOUT = 1800.0  # seconds; a closure of 130 easyconfigs takes one minute
 
@@ -96,12 +96,7 @@ def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots
             "unresolved-dependency", f"what {wanted.easyconfig} depends on goes round in a circle",
             context=[*context, f"among {', '.join(circle)}"[:300]], hint="take one of these dependencies out",
         )  # fmt: skip
-    if (
-        code == 31
-        or "Irresolvable dependencies" in text
-        or "Missing modules for dependencies" in text
-        or "robot" in text
-    ):
+    if code == 31 or "Irresolvable dependencies" in text or "Missing modules for dependencies" in text:
         return EnvmgrError(
             "unresolved-dependency", f"EasyBuild cannot resolve what {wanted.easyconfig} depends on",
             context=[*context, *_lines(text)],
@@ -151,10 +146,9 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
 
 def _source(path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose) -> LockedSource:
     reason = _why_unhashed(path, raw, wanted)
-    folder = raw["folder"]
     urls = () if raw["git"] else tuple(raw["urls"])
     accepted = raw["checksums"]
-    sha256 = accepted[0] if len(accepted) == 1 else choose(folder, raw["name"], accepted, urls)
+    sha256 = accepted[0] if len(accepted) == 1 else choose(raw["folder"], raw["name"], accepted)
     return LockedSource(name=raw["name"], sha256=sha256, urls=urls, unhashed=reason)
 
 

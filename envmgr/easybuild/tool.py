@@ -16,6 +16,7 @@ from envmgr.lmod import find_lmod
 from envmgr.report import Reporter
 from envmgr.run import Runner, clean_env
 from envmgr.site import Site
+from envmgr.store import Prefix
 
 _MARKER = "envmgr.json"  # written last: an environment without it is not complete
 _INSIDE = Path(__file__).resolve().parent / "inside"
@@ -107,7 +108,7 @@ def ensure_easybuild(
 
 def site_home(version: str, site: Site) -> Path:
     """Where builds have it: under the prefix, so that build jobs on nodes find it too."""
-    return site.prefix / "easybuild" / "tools" / version
+    return Prefix(site.prefix).easybuild_tools / version
 
 
 def own_home(version: str, environ: Mapping[str, str]) -> Path:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from envmgr.errors import InputError
+from envmgr.privileges import user_name
 from envmgr.site import Site
 
 _STICKY_DOOR = stat.S_ISVTX  # in /tmp others may write, but not rename what is root's
@@ -43,7 +43,7 @@ def fault_of(path: Path) -> str:
     except OSError:
         return ""  # a link to nowhere has nothing to run
     if status.st_uid not in (os.geteuid(), 0):
-        return f"belongs to {_name_of(status.st_uid)}, neither to you nor to root"
+        return f"belongs to {user_name(status.st_uid)}, neither to you nor to root"
     if path.is_dir() and status.st_mode & _STICKY_DOOR:
         return ""
     if status.st_mode & 0o002:
@@ -60,10 +60,3 @@ def _inside(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root, followlinks=True):
         folders[:] = [name for name in folders if name != ".git"]
         yield from (Path(folder, name) for name in sorted([*folders, *files]))
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"

@@ -17,7 +17,7 @@ KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_clu
 
 
 # A test file that uses a cluster: it imports this package, or a function in it asks for a fixture of it.
-_USES_CLUSTER = re.compile(r"\btests\.cluster\b|def \w+\([^)]*\b(?:sshfs_|nfs_)?cluster\b")
+_USES_CLUSTER = re.compile(r"\btests\.cluster\b|def \w+\([^)]*\b(?:(?:sshfs_|nfs_)?cluster|shop)\b")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -94,7 +94,6 @@ def describe(item):
         "path": item["spec"],
         "name": config["name"],
         "version": det_full_ec_version(config),
-        "software_version": str(config["version"]),
         "depends": sorted({key_of(dep) for dep in needed} - build_only),
         "build_depends": sorted(build_only),
         "external": external,

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from envmgr.easybuild.input import EASYBUILD
+from envmgr.files import remove_tree
 from tests.cluster import Cluster
 from tests.cluster.site import SITE
 from tests.done import Done
@@ -115,6 +116,7 @@ def leave(cluster: Cluster, process: subprocess.Popen[str], signal: str) -> Done
 
 def open_shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     cluster.empty_prefix(owner="rsw")
+    _clear(cluster)
     home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
     home.parent.mkdir(parents=True, exist_ok=True)
     if not home.is_symlink():
@@ -129,4 +131,11 @@ def open_shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     assert soon(lambda: not made.jobs())
     for name in ("small", "far"):
         cluster.exec("login", ["scontrol", "delete", f"PartitionName={name}"])
-    shutil.rmtree(cluster.host_prefix / "easybuild")
+    _clear(cluster)
+
+
+def _clear(cluster: Cluster) -> None:
+    """No install and no request of whoever used the cluster before."""
+    left = [cluster.host_prefix / name for name in ("easybuild", "var/jobs/slurm", "gates", "mirror")]
+    for path in (*left, *cluster.host_prefix.glob("store/*")):
+        remove_tree(path)

@@ -68,11 +68,11 @@ def build(
     Raises:
         InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
     """
+    if slurm is not None:
+        slurm.check()
     wanted, left_out = load_all(ctx) if everything else (load_wanted(ctx, names), ())
     if not wanted:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
-    if slurm is not None:
-        slurm.check()
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)

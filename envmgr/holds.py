@@ -14,7 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from envmgr.files import file_lock, pretty_json
-from envmgr.jobtable import Process, beat_lately, beating, runs_here, this_process
+from envmgr.jobtable import beat_lately, beating
+from envmgr.processes import Process, runs_here, this_process
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.store import Prefix

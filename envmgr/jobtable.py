@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -20,22 +19,12 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.files import atomic_write, pretty_json
+from envmgr.processes import Process, all_processes, this_process
 from envmgr.store import Install
 
 _BEAT = 2.0  # seconds between two touches of a row
 _WATCH = 10.0  # seconds to look for one
 _DEAD = 60.0  # seconds without one after which nobody needs to look
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process, for good: `ticks` is its start in clock ticks since `boot`. A number is used again, the pair is not."""
-
-    host: str
-    boot: str
-    pid: int
-    ticks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,15 +138,6 @@ def row_path(install: Install) -> Path:
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
 
 
-def this_process() -> Process:
-    return Process(socket.gethostname(), _boot(), os.getpid(), _ticks(os.getpid()) or 0)
-
-
-def runs_here(process: Process) -> bool:
-    """Whether it still runs, on this host; False for one of another host, whose processes nobody here can see."""
-    return process.host == socket.gethostname() and process.boot == _boot() and _ticks(process.pid) == process.ticks
-
-
 def end_processes_in(folder: str) -> int:
     """Kill what a dead build left running on this host: every process of ours that works below its private folder.
 
@@ -180,11 +160,10 @@ def end_processes_in(folder: str) -> int:
 
 
 def _own_processes() -> Iterator[int]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if entry.stat().st_uid == os.geteuid():
-                    yield int(entry.name)
+    for pid in all_processes():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}").stat().st_uid == os.geteuid():
+                yield pid
 
 
 def _is_below(pid: int, folder: str) -> bool:
@@ -195,20 +174,3 @@ def _is_below(pid: int, folder: str) -> bool:
     with suppress(OSError):
         return f"ENVMGR_EASYBUILD_EVENTS={folder}/".encode() in Path(f"/proc/{pid}/environ").read_bytes()
     return False
-
-
-def _ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot. Source: proc(5), field 22 of /proc/PID/stat."""
-    try:
-        return int(
-            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
-        )
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _boot() -> str:
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

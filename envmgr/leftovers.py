@@ -11,7 +11,8 @@ from envmgr.easybuild.leftovers import clear_row
 from envmgr.errors import EnvmgrError
 from envmgr.files import remove_tree, try_file_lock
 from envmgr.holds import remove_dead_holds
-from envmgr.jobtable import left_row, lives_perhaps, read_row, runs_here
+from envmgr.jobtable import left_row, lives_perhaps, read_row
+from envmgr.processes import runs_here
 from envmgr.report import Reporter
 from envmgr.store import Prefix
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
+from envmgr.processes import group_runs
 
 _POLL = 0.1  # seconds between looks at the cancel flag
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
@@ -272,19 +273,21 @@ def _signal_group(group: int, number: int) -> None:
 
 
 def _end(process: subprocess.Popen[bytes], *, group: bool) -> None:
-    """SIGTERM, a short grace, SIGKILL: to the whole group when the child leads one."""
-    for sig, wait in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+    """SIGTERM, a short grace, SIGKILL: to the whole group when the child leads one.
+
+    The grace is everybody's: a leader that ends at once must not take it from a child that has something to take back, as
+    srun its place in the queue.
+    """
+    for sig in (signal.SIGTERM, signal.SIGKILL):
         if group:
             _signal_group(process.pid, sig)
         elif process.poll() is None:
             process.send_signal(sig)
-        try:
-            process.wait(wait)
-        except subprocess.TimeoutExpired:
-            continue
-        if sig == signal.SIGTERM and group:
-            continue  # the leader is gone; its children get the SIGKILL at once
-        return
+        end = time.monotonic() + _GRACE
+        while time.monotonic() < end:
+            if process.poll() is not None and not (group and group_runs(process.pid)):
+                return
+            time.sleep(_POLL / 4)
 
 
 def _rest(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -183,7 +183,7 @@ def test_flip_symlink_is_one_rename_for_a_reader(tmp_path: Path) -> None:
     reader.start()
     for n in range(200):
         flip_symlink(link, str(n % 2))
-    assert reader.runs_here()
+    assert reader.is_alive()
     done.set()
     reader.join()
     assert len(seen) > 10

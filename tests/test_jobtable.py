@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from envmgr.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path, runs_here
+from envmgr.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path
 from envmgr.names import Entry
+from envmgr.processes import runs_here
 from envmgr.store import Install, Prefix
 
 

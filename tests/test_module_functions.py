@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,7 +198,7 @@ def install(folder: Path, version: str) -> ModuleSpec:
     root = folder / "store/anaconda" / version
     for part in ("bin", "condabin", "etc/profile.d"):
         (root / part).mkdir(parents=True)
-    python = Path(sysconfig.get_config_var("BINDIR"), Path(sys.executable).name).resolve()
+    python = Path(sys.executable).resolve()
     (root / "bin/conda").write_text(f"#!{python}\n{Path(standin_conda.__file__).read_text()}")
     (root / "bin/conda").chmod(0o755)
     (root / "bin/python").symlink_to(python)

@@ -220,7 +220,10 @@ def test_wait_in_the_queue_ends_with_the_tests_own_time_and_leaves_no_job(lab: C
         assert (built.code, "no end after 3 s" in built.stderr) == (3, True)
         tested = lab.envmgr(["test", "ranks/3.0", "--nodes", "c1", "--via", "ssh"])
         assert (tested.code, "  no end after 3 s" in tested.stdout.splitlines()) == (1, True)
-        until(lambda: lab.exec("login", ["squeue", "-h", "-o", "%j"]).stdout.split() == ["holder"])
+        until(
+            lambda: lab.exec("login", ["squeue", "-h", "-o", "%j"]).stdout.split() == ["holder"],
+            lambda: lab.exec("login", ["scontrol", "show", "job"]).stdout,
+        )
     finally:
         lab.exec("login", ["scancel", "-n", "holder"])
         holder.communicate(timeout=20)

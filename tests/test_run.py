@@ -226,6 +226,17 @@ def test_run_kills_what_ignores_sigterm_at_a_timeout(tmp_path: Path) -> None:
     assert not alive(pid_in(pid))
 
 
+def test_run_gives_children_their_grace_though_their_leader_ends_at_once(tmp_path: Path) -> None:
+    """As of srun in a script: it takes its job out of the queue when it hears that it has to end."""
+    told, ready = tmp_path / "told", tmp_path / "ready"
+    child = f"trap 'sleep 0.5; touch {told}; exit' TERM; touch {ready}; while :; do sleep 0.05; done"
+    start = time.monotonic()
+    with pytest.raises(CommandError, match="no end after 1 s"):
+        sh(f'sh -c "{child}" & wait', timeout=1)
+    assert (ready.exists(), told.exists()) == (True, True)
+    assert time.monotonic() - start < 10
+
+
 @pytest.mark.usefixtures("short_grace")
 def test_run_returns_though_a_daemon_of_the_command_keeps_the_pipes(tmp_path: Path) -> None:
     pid = tmp_path / "pid"

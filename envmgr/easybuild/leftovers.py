@@ -9,7 +9,8 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.files import remove_tree
-from envmgr.jobtable import Job, beats, end_processes_in, left_row, row_path, runs_here
+from envmgr.jobtable import Job, beats, end_processes_in, left_row, row_path
+from envmgr.processes import runs_here
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.store import Install

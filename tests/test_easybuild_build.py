@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from envmgr.files import sha256_file
 from tests.eb_scene import Workshop, real_sources
 
 
@@ -23,7 +24,7 @@ def test_real_software_from_lock_to_a_module_that_loads(workshop: Workshop) -> N
 
 
 def test_what_depends_on_an_edited_easyconfig_is_built_anew_and_nothing_else(workshop: Workshop) -> None:
-    workshop.toy("base")
+    base = workshop.toy("base")
     workshop.toy("other")
     workshop.toy("top", dependencies=[("base", "1.0"), ("other", "1.0")])
     workshop.locked("top/1.0", "top-1.0.eb")
@@ -31,10 +32,13 @@ def test_what_depends_on_an_edited_easyconfig_is_built_anew_and_nothing_else(wor
     assert first["built"] == ["top/1.0"]
     before = workshop.items()
     assert [i.partition("/")[0] for i in before] == ["base", "other", "top"]
-    workshop.toy("base", buildopts="VERBOSE=1")
+    old = sha256_file(base)[:8]
+    new = sha256_file(workshop.toy("base", buildopts="VERBOSE=1"))[:8]
     assert workshop.run("build", "top/1.0").code == 3  # the lock is older than its easyconfig
-    workshop.ok("lock", "top/1.0")
+    change = f"  ~ base 1.0 {old} -> 1.0 {new}\n"
+    assert workshop.ok("lock", "top/1.0").stdout == f"top/1.0: written  4 packages\n{change}"
     workshop.ok("build", "top/1.0")
+    assert workshop.ok("diff").stdout.endswith(change)
     after = workshop.items()
     assert set(before) < set(after)
     assert sorted(i.partition("/")[0] for i in set(after) - set(before)) == ["base", "top"]

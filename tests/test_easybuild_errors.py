@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from envmgr.easybuild.failures import missing_packages
+from envmgr.easybuild.input import EASYBUILD
 from envmgr.easybuild.lock import LOCK_NAME
 from envmgr.files import sha256_file
 from tests.eb_scene import AM_ROOT, Workshop
@@ -366,14 +367,14 @@ def test_lock_check_and_dry_run_write_nothing(workshop: Workshop) -> None:
     workshop.provide_easybuild()
     lock = folder / LOCK_NAME
     done = workshop.ok("lock", "toy/1.0", "--dry-run")
-    assert done.stdout.startswith("toy/1.0: would write  2 packages\n")
+    assert done.stdout.startswith("toy/1.0: would write  3 packages\n")
     assert not lock.exists()
     done = workshop.run("lock", "toy/1.0", "--check")
     assert (done.code, done.stdout) == (1, "toy/1.0: stale  (toy/1.0 has no lock)\n")
     workshop.ok("lock", "toy/1.0")
     before = lock.read_bytes()
-    assert workshop.ok("lock", "toy/1.0", "--check").stdout == "toy/1.0: fresh  2 packages\n"
-    assert workshop.ok("lock", "toy/1.0").stdout == "toy/1.0: unchanged  2 packages\n"
+    assert workshop.ok("lock", "toy/1.0", "--check").stdout == "toy/1.0: fresh  3 packages\n"
+    assert workshop.ok("lock", "toy/1.0").stdout == "toy/1.0: unchanged  3 packages\n"
     with easyconfig.open("a") as file:
         file.write("# another comment\n")
     checked = workshop.run("lock", "toy/1.0", "--check", "--format", "json")
@@ -396,13 +397,16 @@ def test_lock_check_and_dry_run_write_nothing(workshop: Workshop) -> None:
 
 
 def test_build_dry_run_shows_every_item_and_makes_nothing(workshop: Workshop) -> None:
-    workshop.toy("base")
-    workshop.toy(dependencies=[("base", "1.0")])
+    base = workshop.toy("base")
+    toy = workshop.toy(dependencies=[("base", "1.0")])
     workshop.locked("toy/1.0", "toy-1.0.eb")
     before = sorted(workshop.prefix.rglob("*"))
     said = workshop.ok("build", "toy/1.0", "--dry-run").stdout
     assert plain(said, workshop) == (
-        "toy/1.0: build store/toy/1.0-DIGEST (2 packages, download size unknown); module new\n  base  1.0\n  toy   1.0\n"
+        "toy/1.0: build store/toy/1.0-DIGEST (3 packages, download size unknown); module new\n"
+        f"  easybuild-framework  {EASYBUILD}\n"
+        f"  base                 1.0    {sha256_file(base)[:8]}\n"
+        f"  toy                  1.0    {sha256_file(toy)[:8]}\n"
     )
     (step,) = workshop.ok("build", "toy/1.0", "--dry-run", "--format", "json").data["steps"]
     assert [re.sub(r"-\w{8}$", "", path) for path in step["candidate"]["missing"]] == [

@@ -161,5 +161,8 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
 
 
 def describe(lock: EasyBuildLock) -> Mapping[str, str]:
-    """name -> version, as diffs, generations and plans show what an entry is made of."""
-    return {item.name: item.version for item in lock.items}
+    """name -> what diffs, generations and plans show of it: the version, and the first digits of the easyconfig's sha256.
+
+    EasyBuild's framework is among them: another version of it builds everything anew.
+    """
+    return {"easybuild-framework": lock.framework} | {i.name: f"{i.version} {i.sha256[:8]}" for i in lock.items}

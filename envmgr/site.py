@@ -24,6 +24,12 @@ FILE_NAME = "site.yaml"
 SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
 
 
+def is_plain_path(path: Path) -> bool:
+    """Whether it can stand in PATH, #! lines, makefiles and shell texts: no spaces, colons, quotes or shell characters."""
+    text = str(path)
+    return text.isprintable() and text.isascii() and not re.search(r"[\s:'\"\\$`;&|<>(){}*?\[\]!#~%]", text)
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -205,7 +211,7 @@ class SiteFile(_Model):
         text = str(value)
         if not value.is_absolute():
             raise ValueError("must be an absolute path: the same on every node")
-        if re.search(r"[\s:'\"\\$`;&|<>(){}*?\[\]!#~%]", text) or not text.isprintable() or not text.isascii():
+        if not is_plain_path(value):
             raise ValueError(
                 "must be without spaces, colons, quotes and shell characters: it goes into PATH and #! lines"
             )

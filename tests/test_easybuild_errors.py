@@ -14,7 +14,7 @@ from envmgr.easybuild.failures import missing_packages
 from envmgr.easybuild.input import EASYBUILD
 from envmgr.easybuild.lock import LOCK_NAME
 from envmgr.files import sha256_file
-from tests.eb_scene import AM_ROOT, Workshop
+from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.eb_tar import write_tar
 from tests.eb_told import LOCK_AGAIN, building, locking, patched, told
 from tests.scenes import error_of, plain
@@ -433,6 +433,22 @@ def test_root_without_a_build_user(workshop: Workshop) -> None:
         "hint: useradd --system --create-home envmgr, then in site.yaml: build_user: envmgr"
     )
     assert sorted(workshop.prefix.rglob("*")) == before  # nothing that the build user could not write afterwards
+
+
+def test_folder_of_builds_with_a_space_in_its_path(workshop: Workshop) -> None:
+    workshop.toy()
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    workshop.settings["build_dir"] = str(workshop.root / "build/my files")
+    workshop.write_site()
+    assert told(workshop, workshop.run("build", "toy/1.0"), 3) == (
+        f"error[build-folder]: nothing can be compiled in `ROOT/build/my files/envmgr-build-{BUILD_USER}`\n"
+        "  spaces, colons, quotes and shell characters do not survive makefiles\n"
+        "  toy/1.0 was not built\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: name another place in site.yaml (build_dir), or in $TMPDIR"
+    )
+    assert not (workshop.root / "build/my files").exists()
 
 
 @pytest.mark.skipif(not AM_ROOT, reason="needs a second user")

@@ -19,7 +19,7 @@ from envmgr.easybuild.tool import EasyBuild
 from envmgr.errors import EnvmgrError
 from envmgr.files import atomic_write, explain_os_error, pretty_json, remove_tree, sha256_file
 from envmgr.lmod import Lmod
-from envmgr.site import Site
+from envmgr.site import Site, is_plain_path
 from envmgr.store import Install, Item
 
 
@@ -57,7 +57,16 @@ def work_folder(site: Site, install: Install) -> Path:
 
 @contextmanager
 def private_folder(folder: Path) -> Iterator[None]:
-    """An empty folder that nobody else can write, gone at the end. EnvmgrError `build-folder` where somebody else made it."""
+    """An empty folder that nobody else can write, gone at the end.
+
+    EnvmgrError `build-folder` where somebody else made it, or where nothing can be compiled.
+    """
+    if not is_plain_path(folder):
+        raise EnvmgrError(
+            "build-folder", f"nothing can be compiled in `{folder.parent}`",
+            context="spaces, colons, quotes and shell characters do not survive makefiles",
+            hint="name another place in site.yaml (build_dir), or in $TMPDIR",
+        )  # fmt: skip
     with explain_os_error(folder):
         for last in (False, False, True):
             try:

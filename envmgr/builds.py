@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from envmgr.backends import Backend, LoadedLock
-from envmgr.errors import EnvmgrError
+from envmgr.errors import Bug, EnvmgrError
 from envmgr.realise import Ensured
 from envmgr.recipe import Recipe
 from envmgr.run import Runner
@@ -52,9 +53,10 @@ def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[
     """Call `make(work, cores)` for each, in an order in which what it needs comes first; one failure does not stop the others.
 
     `jobs` cores are shared: whoever starts gets its part of those that are free, at least one, and keeps it to its end.
+    What a `make` raises that is no EnvmgrError is the Bug of that item, with its traceback.
 
     Raises:
-        KeyboardInterrupt, or whatever is no EnvmgrError: the runner is cancelled then, and every `make` has ended.
+        KeyboardInterrupt: the runner is cancelled then, and every `make` has ended.
     """
     waiting = {w.label: w for w in work}
     needs = {w.label: {i.relative for i in (*w.item.needs, *w.item.build_needs)} & waiting.keys() for w in work}
@@ -83,10 +85,19 @@ def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[
                         done[label] = future.result()
                     except EnvmgrError as error:
                         failed[label] = error
+                    except Exception as error:  # noqa: BLE001 - of this item alone: others may be hours under way
+                        failed[label] = _bug(label, error)
         except BaseException:
             runner.cancel.set()  # Ctrl-C: every worker ends, every thread cleans up after itself
             raise
     return Outcome(done, failed, tuple(waiting))
+
+
+def _bug(label: str, error: Exception) -> Bug:
+    said = " ".join(traceback.format_exception_only(error)).strip()
+    bug = Bug(f"{label.removeprefix('store/')}: envmgr did not expect {said}", hint="report it with the lines above")
+    bug.context = tuple("".join(traceback.format_exception(error)).splitlines())
+    return bug
 
 
 def raise_first(outcome: Outcome, entries: Mapping[str, str]) -> None:

@@ -138,6 +138,12 @@ def row_path(install: Install) -> Path:
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
 
 
+def kept_row(install: Install, row: Job) -> Path:
+    """Where a dead build's row is kept that only its own host can clear; no row of the table."""
+    host = row.host.replace("/", "_")
+    return install.prefix.jobs / f"{install.entry.name}-{install.label}.{host}.{row.pid}.left"
+
+
 def end_processes_in(folder: str) -> int:
     """Kill what a dead build left running on this host: every process of ours that works below its private folder.
 

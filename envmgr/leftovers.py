@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.easybuild.leftovers import clear_row
+from envmgr.easybuild.leftovers import clear_kept_rows, clear_row
 from envmgr.errors import EnvmgrError
 from envmgr.files import remove_tree, try_file_lock
 from envmgr.holds import remove_dead_holds
@@ -28,6 +28,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
             if free:
                 part.unlink(missing_ok=True)
     _clean_rows(prefix, reporter)
+    clear_kept_rows(prefix, reporter)
     remove_dead_holds(prefix)
     removed = []
     for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,8 +47,11 @@ _NEEDS_SLURM = """\
 {{ srun=$(type -P srun) && [ -x "$srun" ] && {{ [ -n "${{SLURM_JOB_ID-}}" ] || timeout 10 sinfo -h >/dev/null 2>&1; }}; }} ||
   {{ : >"$HOME/{mark}"; exit 1; }}
 unset -v srun TMPDIR
-export SLURM_OVERLAP=1 SLURM_OVERCOMMIT=1 SLURM_WORKING_DIR=/ SLURM_TIMELIMIT={minutes}
+export SLURM_OVERLAP=1 SLURM_OVERCOMMIT=1 SLURM_WORKING_DIR=/ SLURM_TIMELIMIT={minutes}{asked}
 """
+# Options that say where and on whose account a job runs; srun reads each as SLURM_<NAME>, too. Source: srun(1), "INPUT
+# ENVIRONMENT VARIABLES".
+_JOB_OPTIONS = frozenset({"account", "clusters", "constraint", "partition", "qos", "reservation", "wckey"})
 # What a test that needs Slurm gets of its surroundings.
 SLURM_VARIABLES = ("SLURM_CONF", "SLURM_JOB_ID")
 
@@ -64,16 +68,23 @@ MARKS: Mapping[str, str] = {NO_LAUNCHER: "mpi", NO_SLURM: "slurm"}
 
 
 def run_smoke_tests(
-    spec: ModuleSpec, modules: Path, lmodrc: Path, lmod: Lmod, runner: Runner, reporter: Reporter
+    spec: ModuleSpec,
+    modules: Path,
+    lmodrc: Path,
+    lmod: Lmod,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    slurm_options: Sequence[str],
 ) -> list[SmokeOutcome]:
-    """Every test of one entry, on this machine."""
+    """Every test of one entry, on this machine. `slurm_options` are as for `script_of`."""
     tests = tests_of(spec)
     outcomes = []
     with reporter.stage(f"{spec.entry} test", total=len(tests), unit="tests") as stage:
         before = _stamps(Path(spec.root))
         for number, test in enumerate(tests):
             stage.update(number, detail=test.name)
-            outcomes.append(_run_one(spec, test, modules, lmodrc, lmod, runner))
+            outcomes.append(_run_one(spec, test, modules, lmodrc, lmod, runner, slurm_options))
             reporter.log(f"test {spec.entry} {test.name}: {outcomes[-1].status} {outcomes[-1].detail}")
         stage.update(len(tests))
     after = _stamps(Path(spec.root))
@@ -93,12 +104,26 @@ def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
     return spec.tests or (SmokeTest(name="load", run=":"),)
 
 
-def script_of(entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod) -> str:
-    """What `bash --noprofile --norc` runs, in an empty home; what a test needs and does not find leaves one of `MARKS` there."""
+def script_of(
+    entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
+) -> str:
+    """What `bash --noprofile --norc` runs, in an empty home; what a test needs and does not find leaves one of `MARKS` there.
+
+    Of `slurm_options`, words for srun such as `--partition=gpu` of which the last counts, those that say where a job runs and on
+    whose account reach the test's own `srun`, unless it starts a step of a job.
+    """
     needs = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
     if "slurm" in test.needs:
-        needs += _NEEDS_SLURM.format(mark=NO_SLURM, minutes=math.ceil(test.timeout / 60))
+        needs += _NEEDS_SLURM.format(
+            mark=NO_SLURM, minutes=math.ceil(test.timeout / 60), asked=_job_variables(slurm_options)
+        )
     return f"{lmod.module_shell_prologue(modules, lmodrc, entry)}\n{needs}{test.run}\n"
+
+
+def _job_variables(slurm_options: Sequence[str]) -> str:
+    words = [option.removeprefix("--").partition("=") for option in slurm_options]
+    asked = [f"SLURM_{name.upper()}={shlex.quote(value)}" for name, _, value in words if name in _JOB_OPTIONS]
+    return f'\n[ -n "${{SLURM_JOB_ID-}}" ] || export {" ".join(asked)}' if asked else ""
 
 
 def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -150,7 +175,13 @@ def _shortened(text: str) -> list[str]:
 
 
 def _run_one(
-    spec: ModuleSpec, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod, runner: Runner
+    spec: ModuleSpec,
+    test: SmokeTest,
+    modules: Path,
+    lmodrc: Path,
+    lmod: Lmod,
+    runner: Runner,
+    slurm_options: Sequence[str],
 ) -> SmokeOutcome:
     if "gpu" in test.needs and not gpu_here():
         return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
@@ -160,7 +191,7 @@ def _run_one(
         tempfile.TemporaryDirectory(prefix="envmgr-test-", ignore_cleanup_errors=True) as home,
     ):
         file = Path(home) / "test.sh"
-        file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod), encoding="utf-8")
+        file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod, slurm_options), encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
         env = clean_env(HOME=home, TMPDIR=home) | (_slurm_environment(os.environ) if "slurm" in test.needs else {})
         start = time.monotonic()

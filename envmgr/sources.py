@@ -14,6 +14,7 @@ from envmgr.downloads import Download, Fetched, Given, has
 from envmgr.downloads.client import Event, bring
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
+from envmgr.files import explain_os_error, sha256_file
 from envmgr.report import Reporter
 from envmgr.run import Runner
 from envmgr.site import Site
@@ -50,14 +51,18 @@ class SourceFile:
 
 
 def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
-    """Where the cache has the file; hashed each time, and a damaged one is removed, never used."""
+    """Where the cache has the file; hashed each time, and a damaged one is never used. `fetch_sources` removes it.
+
+    Raises EnvmgrError `file-unreadable`, `mount-lost`.
+    """
     path = _download(file, ()).path(prefix.source_cache)
-    return path if has(path, file.sha256) else None
+    with explain_os_error(path):
+        return path if has(path, file.sha256, mend=False) else None
 
 
 def source_places(file: SourceFile, site: Site) -> tuple[str, ...]:
     """Where a source may be had, in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; then upstream."""
-    own = (f"{file.folder}/{file.name}",) if file.folder else ()
+    own = (f"{file.folder}/{file.name}", f"{file.folder}/extensions/{file.name}") if file.folder else ()
     below = (*own, file.name, f"{file.sha256}/{file.name}")
     mirrored = [f"{mirror}/{quote(path)}" for mirror in site.sources.mirrors for path in below]
     return (*mirrored, *(file.urls if site.sources.upstream else ()))
@@ -72,11 +77,13 @@ def fetch_sources(
     label: str,
     given: Given | None = None,
     dry_run: bool = False,
+    again: bool = False,
 ) -> Fetched:
     """Bring the sources into `<prefix>/cache/sources`. `label` is the entry they are for.
 
     Looked for in files that the administrator named (`given`, see `read_given`), the site's mirrors, upstream. What is in a
-    folder is copied: other nodes and later builds need it. A dry run hashes what is there, and changes nothing.
+    folder is copied: other nodes and later builds need it. A dry run hashes what is there, and changes nothing. `again` says
+    that what the cache has of these files is damaged: it is removed, and an error tells its sha256.
 
     Raises:
         EnvmgrError: `source-missing`, `source-differs` for all that cannot be had, when everything else is there;
@@ -84,27 +91,45 @@ def fetch_sources(
     """
     prefix = Prefix(site.prefix)
     wanted = {(f.sha256, f.name): f for f in files}
+    damaged = {f: _in_cache(prefix, f) for f in wanted.values()} if again else {}
 
     def failure(event: Event, request: Mapping[str, Any]) -> EnvmgrError:
         if event["kind"] == "DownloadError":
-            lost = [_Lost(wanted[f["sha256"], f["name"]], f["reasons"]) for f in event["failed"]]
+            failed = [(wanted[f["sha256"], f["name"]], f["reasons"]) for f in event["failed"]]
+            lost = [_Lost(file, [*damaged.get(file, ()), *reasons]) for file, reasons in failed]
             return _not_had(sorted(lost, key=lambda one: one.file.name), site, prefix, label)
         if disk := disk_failure(event, request):
             return disk
         lines = str(event["message"]).splitlines()
         return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
 
-    return bring(
-        [_download(f, source_places(f, site)) for f in wanted.values()],
-        prefix.source_cache,
-        site.policies,
-        runner,
-        reporter,
-        label=label,
-        failure=failure,
-        given=given or {},
-        dry_run=dry_run,
-    )
+    try:
+        return bring(
+            [_download(f, source_places(f, site)) for f in wanted.values()],
+            prefix.source_cache,
+            site.policies,
+            runner,
+            reporter,
+            label=label,
+            failure=failure,
+            given=given or {},
+            dry_run=dry_run,
+        )
+    except EnvmgrError as error:
+        if error.reference == "not-writable":  # why it must be written
+            error.context = (
+                *error.context,
+                *(f"{path}: {text}" for rows in damaged.values() for path, _, text in rows),
+            )
+        raise
+
+
+def _in_cache(prefix: Prefix, file: SourceFile) -> list[tuple[str, str, str]]:
+    """Of a file that the cache has, and that is another, the reason not to use it."""
+    path = _download(file, ()).path(prefix.source_cache)
+    with explain_os_error(path):
+        found = sha256_file(path) if path.is_file() else file.sha256
+    return [] if found == file.sha256 else [(str(path), "sha256", f"sha256 is {found}, the lock says {file.sha256}")]
 
 
 def _download(file: SourceFile, places: tuple[str, ...]) -> Download:
@@ -113,7 +138,7 @@ def _download(file: SourceFile, places: tuple[str, ...]) -> Download:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A source that no place gave; `reasons` is (URL, kind, text) of each place."""
+    """A source that no place gave; `reasons` is (URL, kind, text) of each place, of the cache first if it has another."""
 
     file: SourceFile
     reasons: Sequence[Sequence[str]]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from envmgr.errors import EnvmgrError
 from envmgr.files import canonical_json, sha256_bytes, sha256_file
 
 
@@ -34,7 +35,9 @@ class TreePath:
 def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[TreePath]:
     """Every path under `root`, sorted by path; the root itself is left out.
 
-    With `hashed=False` files carry no sha256. Sockets, devices and pipes are an error of the caller's tree: ValueError.
+    With `hashed=False` files carry no sha256.
+
+    Raises EnvmgrError `install-special-file` for a socket, a device or a pipe.
     """
     found = sorted(_walk(root, ""), key=lambda item: item[0])
 
@@ -47,7 +50,11 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
         if stat.S_ISDIR(status.st_mode):
             return TreePath(relative, "dir", mode)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{full} is neither file, folder nor link")
+            raise EnvmgrError(
+                "install-special-file", f"{shown(str(full))} is neither file, folder nor link",
+                context="no manifest can hold a pipe, a socket or a device",
+                hint="remove it at the end of the build, or have the software make it when it runs",
+            )  # fmt: skip
         return TreePath(relative, "file", mode, status.st_size, sha256_file(full) if hashed else "")
 
     with ThreadPoolExecutor(workers) as pool:  # hashing leaves the interpreter lock

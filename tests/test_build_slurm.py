@@ -204,6 +204,24 @@ def test_node_of_another_system_builds_nothing(shop: Shop) -> None:
     assert "abroad" not in shop.store()
 
 
+def test_smoke_test_runs_where_the_build_was_told_to_run(shop: Shop) -> None:
+    """The options before the site's, in the test's own job after the builds have ended."""
+    run = """said=$(srun sh -c 'echo "$SLURM_JOB_PARTITION $SLURM_JOB_ACCOUNT"'); [ "$said" = "small hpc" ] || { echo "$said"; exit 1; }"""
+    tests = [{"name": "where", "run": run, "needs": ["slurm"], "timeout": 30}]
+    shop.cluster.recipe("where/1.0", ["hello-prefix"], tests=tests)
+    assert shop.cluster.envmgr(["lock", "where/1.0"]).code == 0
+    transport = {"via": "ssh", "slurm_options": ["--partition=far", "--account=hpc"]}
+    shop.write_site(transport=transport)
+    try:
+        elsewhere = shop.build("where")
+        assert (elsewhere.code, "    far hpc" in elsewhere.stderr.splitlines()) == (3, True), elsewhere.stderr
+        done = shop.build("where", "--partition", "small", "--format", "json")
+    finally:
+        shop.write_site()
+    assert done.code == 0, done.stderr
+    assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("passed", "")]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

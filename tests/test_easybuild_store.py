@@ -7,6 +7,8 @@ import json
 import os
 import pwd
 import re
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +285,81 @@ def test_row_of_another_host_goes_once_its_pulse_is_dead_and_its_folder_is_not_o
     assert rows(box) == []
     assert not list(box.prefix.glob("var/jobs/easybuild-locks/*"))
     assert keep.is_dir()
+
+
+def killed_elsewhere(box: Workshop) -> tuple[Path, Path]:
+    """The row of a killed build, as if another host had made it two minutes ago; and its private folder."""
+    slow(box)
+    box.locked("toy/1.0", "toy-1.0.eb")
+    kill(compiling(box))
+    no_processes(box)
+    (path,) = rows(box)
+    (work,) = (box.root / "build").glob("envmgr-build-*/toy-*")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere"}))
+    os.utime(path, (time.time() - 120,) * 2)
+    return path, work
+
+
+def kept_rows(box: Workshop) -> list[Path]:
+    return list(box.prefix.glob("var/jobs/*.left"))
+
+
+@pytest.mark.parametrize("again", ["gc", "build"])
+def test_folder_of_a_build_that_died_on_another_host_goes_with_the_next_run_there(box: Workshop, again: str) -> None:
+    _, work = killed_elsewhere(box)
+    release(box, "toy")
+    box.toy("other")
+    box.locked("other/1.0", "other-1.0.eb")
+    box.ok("build", "other/1.0")
+    (kept,) = kept_rows(box)
+    assert rows(box) == []
+    assert work.is_dir()  # of another host's folder we see only one of the same path
+    kept.write_text(kept.read_text().replace('"elsewhere"', json.dumps(socket.gethostname())))
+    box.ok("gc") if again == "gc" else box.ok("build", "toy/1.0")
+    assert kept_rows(box) == []
+    assert nothing_left(box) == []
+
+
+def test_kept_row_is_not_trusted_and_goes_when_its_host_stays_away(box: Workshop) -> None:
+    _, work = killed_elsewhere(box)
+    box.ok("gc")
+    (kept,) = kept_rows(box)
+    row = json.loads(kept.read_text())
+    precious = box.root / "precious" / work.name
+    precious.mkdir(parents=True)
+    linked = box.root / "envmgr-build-nobody"
+    linked.symlink_to(precious.parent)
+    for each in (precious.parent, precious):
+        box.give(each)
+    for wrong in (precious, linked / work.name, work / ".." / ".." / ".." / "precious" / work.name, work.parent):
+        kept.write_text(json.dumps(row | {"host": socket.gethostname(), "work": str(wrong)}))
+        box.give(kept)
+        box.ok("gc")
+        assert kept_rows(box) == []
+        assert precious.is_dir()
+        assert work.is_dir()
+    kept.write_text(json.dumps(row))
+    box.ok("gc")
+    assert kept_rows(box) == [kept]
+    os.utime(kept, (time.time() - 31 * 86400,) * 2)
+    box.ok("gc")
+    assert kept_rows(box) == []
+
+
+def test_kept_row_of_an_install_that_is_being_built_is_left_alone(box: Workshop) -> None:
+    _, work = killed_elsewhere(box)
+    (signs(box) / "toy").unlink()
+    process = compiling(box)
+    (kept,) = kept_rows(box)
+    kept.write_text(kept.read_text().replace('"elsewhere"', json.dumps(socket.gethostname())))
+    box.ok("gc")
+    assert work.is_dir()
+    release(box, "toy")
+    done = finish(process)
+    assert done.code == 0, done.stderr
+    assert kept_rows(box) == [kept]
+    box.ok("gc")
+    assert kept_rows(box) == []
 
 
 # Requests of Slurm jobs

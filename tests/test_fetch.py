@@ -72,7 +72,9 @@ class Scene:
         self.site = _resolve(file, self.root / "site.yaml")
         return self.site
 
-    def fetch(self, *files: SourceFile, given: Path | None = None, dry_run: bool = False) -> Fetched:
+    def fetch(
+        self, *files: SourceFile, given: Path | None = None, dry_run: bool = False, again: bool = False
+    ) -> Fetched:
         return fetch_sources(
             files,
             self.site,
@@ -81,6 +83,7 @@ class Scene:
             label="cuda/12.1",
             given=read_given(given) if given else None,
             dry_run=dry_run,
+            again=again,
         )
 
     def refused(self, *files: SourceFile) -> str:
@@ -126,7 +129,11 @@ def test_source_from_upstream_then_from_the_cache(scene: Scene, upstream: Server
 
 
 @pytest.mark.parametrize(
-    "below", ["z/zlib/zlib-1.3.1.tar.xz", "zlib-1.3.1.tar.xz", f"{sha256(ZLIB)}/zlib-1.3.1.tar.xz"]
+    "below",
+    [
+        *("z/zlib/zlib-1.3.1.tar.xz", "z/zlib/extensions/zlib-1.3.1.tar.xz", "zlib-1.3.1.tar.xz"),
+        f"{sha256(ZLIB)}/zlib-1.3.1.tar.xz",
+    ],
 )
 @pytest.mark.parametrize("http", [False, True])
 def test_mirror_in_each_layout_is_asked_before_upstream(scene: Scene, below: str, http: bool) -> None:
@@ -200,9 +207,11 @@ def test_every_place_that_lacks_a_source_is_told(scene: Scene, upstream: Server)
         "error[source-missing]: cuda/12.1: zlib-1.3.1.tar.xz is missing\n"
         f"  sha256 {sha256(ZLIB)}\n"
         "  http://MIRROR/z/zlib/zlib-1.3.1.tar.xz: 404 Not Found\n"
+        "  http://MIRROR/z/zlib/extensions/zlib-1.3.1.tar.xz: 404 Not Found\n"
         "  http://MIRROR/zlib-1.3.1.tar.xz: 404 Not Found\n"
         f"  http://MIRROR/{sha256(ZLIB)}/zlib-1.3.1.tar.xz: 404 Not Found\n"
         "  file://ROOT/mirror/z/zlib/zlib-1.3.1.tar.xz: no such file\n"
+        "  file://ROOT/mirror/z/zlib/extensions/zlib-1.3.1.tar.xz: no such file\n"
         "  file://ROOT/mirror/zlib-1.3.1.tar.xz: no such file\n"
         f"  file://ROOT/mirror/{sha256(ZLIB)}/zlib-1.3.1.tar.xz: no such file\n"
         f"  http://upstream.invalid/zlib-1.3.1.tar.xz: {NO_NAME}\n"
@@ -312,6 +321,34 @@ def test_damaged_file_in_the_cache_is_never_used(
     assert scene.fetch(zlib(upstream)).fetched == 1
     path.write_bytes(damage(ZLIB))
     assert cached_source(scene.prefix, zlib()) is None
+    assert scene.fetch(zlib(upstream), again=True).fetched == 1
+    assert cached_source(scene.prefix, zlib()) == path
+
+
+def test_damaged_file_in_the_cache_that_no_place_has_better_is_told_with_both_sha256(scene: Scene) -> None:
+    path = scene.cache / sha256(ZLIB) / "zlib-1.3.1.tar.xz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"damaged")
+    (scene.root / "mirror").mkdir()
+    scene.with_sources(mirrors=["mirror"])
+    with pytest.raises(EnvmgrError) as caught:
+        scene.fetch(zlib(), again=True)
+    assert caught.value.render().replace(str(scene.root), "ROOT") == (
+        "error[source-differs]: cuda/12.1: zlib-1.3.1.tar.xz is not what the lock names\n"
+        f"  sha256 {sha256(ZLIB)}\n"
+        f"  ROOT/prefix/cache/sources/{sha256(ZLIB)}/zlib-1.3.1.tar.xz: "
+        f"sha256 is {sha256(b'damaged')}, the lock says {sha256(ZLIB)}\n"
+        "  file://ROOT/mirror/z/zlib/zlib-1.3.1.tar.xz: no such file\n"
+        "  file://ROOT/mirror/z/zlib/extensions/zlib-1.3.1.tar.xz: no such file\n"
+        "  file://ROOT/mirror/zlib-1.3.1.tar.xz: no such file\n"
+        f"  file://ROOT/mirror/{sha256(ZLIB)}/zlib-1.3.1.tar.xz: no such file\n"
+        "  no URL gives it\n"
+        "\n"
+        "hint: download zlib-1.3.1.tar.xz by hand (the vendor's installer), then\n"
+        "  run `envmgr fetch cuda/12.1 --file /path/to/zlib-1.3.1.tar.xz`\n"
+        "  or put it at ROOT/mirror/z/zlib/zlib-1.3.1.tar.xz\n"
+        f"  or put it at ROOT/prefix/cache/sources/{sha256(ZLIB)}/zlib-1.3.1.tar.xz"
+    )
     assert not path.exists()
 
 

@@ -206,6 +206,36 @@ def test_test_that_needs_slurm_is_skipped_where_slurm_is_not(lab: Cluster, ranks
     )
 
 
+@contextmanager
+def partition(cluster: Cluster, name: str, node: str) -> Iterator[None]:
+    cluster.exec("login", ["scontrol", "create", f"PartitionName={name}", f"Nodes={node}", "State=UP"], check=True)
+    try:
+        yield
+    finally:
+        cluster.exec("login", ["scontrol", "delete", f"PartitionName={name}"], check=True)
+
+
+def test_srun_of_a_test_asks_for_what_the_site_says(lab: Cluster) -> None:
+    """At the build, and on nodes that are in no job; within one it is a step, wherever that is."""
+    entry, where = "where/1.0", 'srun sh -c "echo \\$SLURM_JOB_PARTITION \\$SLURMD_NODENAME"'
+    run = f'said=$({where}); [ "$said" = "few c2" ] || {{ echo "$said"; exit 1; }}'
+    lab.recipe(entry, ["hello-prefix"], tests=[{"name": "where", "run": run, "needs": ["slurm"], "timeout": 20}])
+    lab.write_site(
+        transport={**settings(lab.compute)["transport"], "slurm_options": ["--partition=all", "--partition=few"]}
+    )
+    try:
+        with partition(lab, "few", "c2"):
+            assert lab.envmgr(["lock", entry]).code == 0
+            done = lab.envmgr(["build", entry, "--format", "json"])
+            assert done.code == 0, done.stderr
+            assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("passed", "")]
+            tested = lab.envmgr(["test", entry, "--nodes", "c[1-2]", "--via", "ssh"])
+            assert (tested.code, text(tested.stdout)[:-1]) == (0, [f"{entry} where: passed on c[1-2] (T)"])
+            until(lambda: not lab.exec("login", ["squeue", "-h"]).stdout)
+    finally:
+        lab.write_site()
+
+
 def test_wait_in_the_queue_ends_with_the_tests_own_time_and_leaves_no_job(lab: Cluster, ranks: str) -> None:
     """At a build and on a node: where a test is not a step of a job that it has already."""
     tests = [{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": 3}]

@@ -78,6 +78,27 @@ def test_test_that_needs_slurm_runs_in_a_job_or_where_slurm_answers(
     assert [(t["test"], t["status"], t["detail"]) for t in done] == [("ranks", status, detail), ("none", "passed", "")]
 
 
+@pytest.mark.parametrize(("job", "asked"), [("", "hpc small long none"), ("7", "none none none none")])
+def test_test_that_needs_slurm_asks_for_what_the_site_says(sandbox: Sandbox, job: str, asked: str) -> None:
+    """Before it is published and after. A step of a job runs where that job does."""
+    commands = sandbox.root / "bin"
+    commands.mkdir()
+    for name, text in {"srun": 'exec "$@"', "sinfo": "exit 0"}.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
+        (commands / name).chmod(0o755)
+    options = ["--account=physics", "--account=hpc", "--partition=small", "--qos=long", "--exclude=c3"]
+    sandbox.settings["transport"] = {"slurm_options": options}
+    sandbox.write_site()
+    says = " ".join(f"${{SLURM_{name}-none}}" for name in ("ACCOUNT", "PARTITION", "QOS", "EXCLUDE"))
+    tests = [{"name": "ranks", "run": f"said=$(srun echo {says}); test \"$said\" = '{asked}'", "needs": ["slurm"]}]
+    sandbox.recipe("app/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(commands)]}})
+    sandbox.ok("lock", "--all")
+    environ = {"SLURM_JOB_ID": job} if job else {}
+    for argv in (["build", "app/1.0"], ["test", "app/1.0"]):
+        done = sandbox.ok(*argv, "--format", "json", **environ).data["tests"]
+        assert [(t["status"], t["detail"]) for t in done] == [("passed", "")]
+
+
 def test_srun_of_the_callers_path_is_found_and_a_failing_test_is_no_skip(sandbox: Sandbox) -> None:
     """Slurm often lies in a folder of its own."""
     commands = sandbox.root / "slurm/bin"

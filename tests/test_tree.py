@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envmgr.errors import EnvmgrError
 from envmgr.files import remove_tree, sha256_bytes
 from envmgr.tree import TreePath, make_read_only, scan_tree, shown, tree_digest
 
@@ -90,12 +91,12 @@ def test_scan_tree_does_not_follow_links_to_folders(tmp_path: Path) -> None:
 
 def test_scan_tree_refuses_what_is_neither_file_folder_nor_link(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe is neither file, folder nor link"):
+    with pytest.raises(EnvmgrError, match="/pipe is neither file, folder nor link"):
         scan_tree(tmp_path)
     (tmp_path / "pipe").unlink()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
-        with pytest.raises(ValueError, match="s is neither file, folder nor link"):
+        with pytest.raises(EnvmgrError, match=r"error\[install-special-file\]: .*/s is neither file, folder nor link"):
             scan_tree(tmp_path)
 
 

@@ -108,7 +108,7 @@ def build(
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             reason = "build --all" if everything else f"build {' '.join(names)}"
-            published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=reason)
+            published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=reason, slurm=slurm)
             result = replace(result, tests=tests, generation=published.number, parent=published.parent)
     _sweep(ctx)  # what a submitter left that was killed, of what we have built here
     return result

@@ -71,7 +71,10 @@ def test_entries(ctx: Context, names: Sequence[str]) -> TestResult:
     outcomes: list[SmokeOutcome] = []
     for name in chosen:
         spec = published_spec(specs[name]).spec
-        outcomes += run_smoke_tests(spec, folder / "modules", folder / "lmodrc.lua", lmod, ctx.runner, ctx.reporter)
+        outcomes += run_smoke_tests(
+            spec, folder / "modules", folder / "lmodrc.lua", lmod, ctx.runner, ctx.reporter,
+            slurm_options=ctx.site.transport.slurm_options,
+        )  # fmt: skip
     return TestResult(current.number, tuple(outcomes))
 
 

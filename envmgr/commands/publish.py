@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
@@ -22,6 +22,9 @@ from envmgr.resources import shipped
 from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
 from envmgr.store import Install, Prefix
 from envmgr.target import read_target
+
+if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+    from envmgr.nodes import JobOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +73,12 @@ def publish_wanted(
     *,
     fresh: Sequence[str],
     reason: str,
+    slurm: JobOptions | None = None,
 ) -> tuple[Published, tuple[SmokeOutcome, ...]]:
-    """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix."""
+    """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
+
+    `slurm` is as for `smoke_check`.
+    """
     changing = {str(s.candidate.entry): s for s in plan.to_publish}
     for item in wanted:
         step = changing.get(str(item.entry))
@@ -91,17 +98,23 @@ def publish_wanted(
         ctx.runner,
         ctx.reporter,
         templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, outcomes),
+        check=smoke_check(ctx, lmod, outcomes, slurm),
     )
     return published, tuple(outcomes)
 
 
-def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome]) -> Check:
-    """What a staged generation must pass: the tests of every changed module. `outcomes` collects how they ended."""
+def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None) -> Check:
+    """What a staged generation must pass: the tests of every changed module. `outcomes` collects how they ended.
+
+    A test's own Slurm job asks for what the site's `slurm_options` say, and before them `slurm`.
+    """
+    options = (*ctx.site.transport.slurm_options, *(slurm.words() if slurm else ()))
 
     def check(modules: Path, lmodrc: Path, changed: Mapping[str, ModuleSpec]) -> None:
         for spec in changed.values():
-            outcomes.extend(run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter))
+            outcomes.extend(
+                run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter, slurm_options=options)
+            )
         raise_for_failures(outcomes)
 
     return check

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.easybuild.lock import LockedItem
+from envmgr.easybuild.lock import LockedFile, LockedItem
 from envmgr.files import sha256_file
 from envmgr.site import Site
 
@@ -17,33 +17,43 @@ def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
+def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, roots: Sequence[Path]) -> Path | None:
+    """Where EasyBuild finds a file of the item: beside its easyconfig, then below the roots; None where it is in none of them."""
+    folder = file.folder or item.folder
+    beside = [] if easyconfig is None or file.folder else [easyconfig.parent]
+    places = (place / file.name for place in (*beside, *(root / folder for root in roots)))
+    return next((place for place in places if place.is_file()), None)
+
+
 def changed_since(item: LockedItem, site: Site) -> str:
-    """How an easyconfig, or a patch or source beside it, differs from what was locked; empty when all is as it was.
+    """How an easyconfig, or a patch or source that goes with it, differs from what was locked; empty when all is as it was.
 
     What comes with EasyBuild is held against the lock when it is built: it does not change by itself.
     """
     path = local_easyconfig(item, site)
-    if item.origin == "easybuild":
-        return f"{path} now comes before EasyBuild's own" if path is not None else ""
-    if path is None:
-        return f"{item.easyconfig} is gone"
-    if sha256_file(path) != item.sha256:
-        return f"{path} has changed"
-    for file in item.beside:
-        beside = path.parent / file.name
-        if beside.is_file() and sha256_file(beside) != file.sha256:
-            return f"{beside} has changed"
+    if item.origin == "easybuild" and path is not None:
+        return f"{path} now comes before EasyBuild's own"
+    if item.origin == "catalog":
+        if path is None:
+            return f"{item.easyconfig} is gone"
+        if sha256_file(path) != item.sha256:
+            return f"{path} has changed"
+    for file in item.beside if path is not None else ():
+        found = local_file(item, file, path, site.easyconfigs)
+        if found is not None and sha256_file(found) != file.sha256:
+            return f"{found} has changed"
     return ""
 
 
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:
-    """Copy the local easyconfigs of the items, with the patches and sources beside them, into `folder` as the one that has them all."""
+    """Copy the local easyconfigs of the items, and the files that go with them, into `folder` as the one that has them all."""
     for item in items:
         path = local_easyconfig(item, site)
-        if path is None:
-            continue
-        target = folder / item.folder
-        target.mkdir(parents=True, exist_ok=True)
-        for each in (path, *(path.parent / file.name for file in item.beside)):
-            if each.is_file():
-                shutil.copyfile(each, target / each.name)
+        places = {} if path is None else {item.folder: [path]}
+        for file in item.beside:
+            if (found := local_file(item, file, path, site.easyconfigs)) is not None:
+                places.setdefault(file.folder or item.folder, []).append(found)
+        for below, files in places.items():
+            (folder / below).mkdir(parents=True, exist_ok=True)
+            for each in files:
+                shutil.copyfile(each, folder / below / each.name)

@@ -47,12 +47,20 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
     order, ops = flatten(install.module_name, shown)
     paths = {each.module_name: each.relative for each in closure}
     loaded = [install, *(each for each in closure if each.module_name in order)]
-    python = next((each.entry.version for each in loaded if each.entry.name == "Python"), None)
+    pythons = (version for each in loaded if (version := _own_python(each)) is not None)
     return InstallFacts(
         environment=ops,
-        python=".".join(python.split("-")[0].split(".")[:2]) if python else None,
+        python=next(pythons, None),
         needs=tuple(paths[name] for name in order if name in paths),
     )
+
+
+def _own_python(install: Install) -> str | None:
+    """The version of the Python that an install brings, as its file's name tells it (`3.11`; `3` or "" where it tells no more)."""
+    for name in ("python3", "python"):
+        if (program := install.path / "bin" / name).is_file():
+            return program.resolve().name.removeprefix("python")
+    return None
 
 
 def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[EnvOp, ...]]:

@@ -80,12 +80,30 @@ def configuration(rpath: bool, filter_deps: Sequence[str], cpu_level: CpuLevel) 
     return {"rpath": rpath, "filter-deps": list(filter_deps), "optarch": optarch(cpu_level)}
 
 
-def optarch(cpu_level: CpuLevel) -> str:
-    """EasyBuild's `--optarch` for a CPU level; by compiler, so that none takes the build host's CPU.
+# By compiler family as EasyBuild names it (COMPILER_FAMILY), and `rustc`, which its easyblock of Rust packages asks for; that one
+# wants no dash. Its easyblock of Go packages reads the level at the end of the text.
+_LIKE_GCC = ("Clang", "ClangGCC", "GCC", "LLVM", "ROCm", "SYSTEM")
+# Names that icc, ifort, icx and ifx share. What these chips have beyond the level, no compiler uses by itself.
+_INTEL = {"x86-64-v2": "-march=corei7", "x86-64-v3": "-march=core-avx2", "x86-64-v4": "-march=skylake-avx512"}
+# None of its names is surely x86-64-v2 or -v4 and no more.
+_NVHPC = {"x86-64-v3": "-tp=haswell", "x86-64-v4": "-tp=haswell"}
+# Cannot say a level, or are not for x86-64: EasyBuild's own lowest.
+_LOWEST = ("CrayCE", "Fujitsu", "IBMXL", "PGI", "xlcxlf")
 
-    Source: EasyBuild's documentation, "Controlling compiler optimization flags".
+
+def optarch(cpu_level: CpuLevel) -> str:
+    """EasyBuild's `--optarch` for a CPU level: a text for each compiler, as one without gets the build host's own CPU.
+
+    No flag asks for more than the level; some for less. Cray's wrappers take no such list: EasyBuild refuses to build with them.
+
+    Source: EasyBuild's documentation, "Controlling compiler optimization flags"; the manuals of the compilers.
     """
-    if not cpu_level.startswith("x86-64"):
+    if cpu_level in ("x86-64", "aarch64"):
         return "GENERIC"
-    flags = f"march={cpu_level} -mtune=generic"
-    return ";".join(f"{family}:{flags}" for family in ("GCC", "Clang", "LLVM"))
+    flags = dict.fromkeys(_LIKE_GCC, f"-mtune=generic -march={cpu_level}") | dict.fromkeys(_LOWEST, "GENERIC")
+    flags |= {
+        "Intel": _INTEL[cpu_level],
+        "NVHPC": _NVHPC.get(cpu_level, "GENERIC"),
+        "rustc": f"C target-cpu={cpu_level}",
+    }
+    return ";".join(f"{compiler}:{text}" for compiler, text in sorted(flags.items()))

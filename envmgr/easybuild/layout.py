@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.easybuild.easyconfigs import local_easyconfig
+from envmgr.easybuild.easyconfigs import local_easyconfig, local_file
 from envmgr.easybuild.input import accept_eula_for, configuration
 from envmgr.easybuild.leftovers import lock_folder
 from envmgr.easybuild.lock import EasyBuildLock, LockedItem
@@ -101,11 +101,11 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
     locked, install = order.locked, order.install
     for name in ("tmp", "build", "log", "repository", "home", "events"):
         (folder / name).mkdir()
-    sources = folder / "sources" / locked.folder
-    sources.mkdir(parents=True)
-    for name, path in order.sources.items():
-        (sources / name).symlink_to(path)
-    easyconfig = _easyconfig(order, folder / "easyconfigs" / locked.folder)
+    for source in locked.sources:
+        place = folder / "sources" / (source.folder or locked.folder)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / source.name).symlink_to(order.sources[source.name])
+    easyconfig = _easyconfigs(order, folder / "easyconfigs")
     atomic_write(folder / "items.json", pretty_json(dict(order.names)))
     settings = configuration(order.lock.rpath, order.lock.filter_deps, order.site.cpu_level)
     rows = {
@@ -140,21 +140,28 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
     return easyconfig
 
 
-def _easyconfig(order: Order, folder: Path) -> Path:
-    """The easyconfig and the files that lie beside it, copied and held against the lock: what runs is what was locked."""
+def _easyconfigs(order: Order, folder: Path) -> Path:
+    """The easyconfig and the files that go with it, copied and held against the lock: what runs is what was locked."""
     locked = order.locked
+    roots = [*order.site.easyconfigs, order.tool.easyconfigs]
     if locked.origin == "catalog":
-        found = local_easyconfig(locked, order.site)
+        easyconfig = local_easyconfig(locked, order.site)
     else:
-        found = order.tool.easyconfigs / locked.folder / locked.easyconfig
-    folder.mkdir(parents=True)
-    for name, sha256 in ((locked.easyconfig, locked.sha256), *((f.name, f.sha256) for f in locked.beside)):
-        path = None if found is None else found.parent / name
-        if path is None or not path.is_file() or sha256_file(path) != sha256:
-            raise EnvmgrError(
-                "easyconfig-differs", f"{name} is not what the lock says",
-                context=[str(path or f"EasyBuild {order.tool.version} has none"), f"sha256 {sha256} was locked"],
-                hint="lock the entry again, or take the file back from git",
-            )  # fmt: skip
-        shutil.copyfile(path, folder / name)
-    return folder / locked.easyconfig
+        easyconfig = order.tool.easyconfigs / locked.folder / locked.easyconfig
+    _copy(locked.easyconfig, locked.sha256, easyconfig, folder / locked.folder)
+    for file in locked.beside:
+        found = local_file(locked, file, easyconfig, roots)
+        _copy(file.name, file.sha256, found, folder / (file.folder or locked.folder))
+    return folder / locked.folder / locked.easyconfig
+
+
+def _copy(name: str, sha256: str, path: Path | None, folder: Path) -> None:
+    if path is None or not path.is_file() or sha256_file(path) != sha256:
+        place = "/".join((*folder.parts[-2:], name))
+        raise EnvmgrError(
+            "easyconfig-differs", f"{name} is not what the lock says",
+            context=[str(path or f"no folder of easyconfigs has {place}"), f"sha256 {sha256} was locked"],
+            hint="lock the entry again, or take the file back from git",
+        )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, folder / name)

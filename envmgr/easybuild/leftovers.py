@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree
-from envmgr.jobtable import Job, beats, end_processes_in, left_row, row_path
+from envmgr.files import remove_tree, try_file_lock
+from envmgr.jobtable import Job, beats, end_processes_in, kept_row, left_row, read_row, row_path
 from envmgr.processes import runs_here
 from envmgr.report import Reporter
 from envmgr.run import Runner
-from envmgr.store import Install
+from envmgr.store import Install, Prefix
+
+_KEEP = 30 * 86400.0  # seconds that a row of another host is kept
 
 
 def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
@@ -40,33 +44,74 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
             context=[str(lock), "no build of envmgr left it: it is not in the job table"],
             hint=f"make sure that no `eb` runs for it, then: rmdir {lock}",
         )  # fmt: skip
+    clear_kept_rows(install.prefix, reporter)
     remove_half(install)
 
 
 def clear_row(install: Install, row: Job, reporter: Reporter) -> None:
     """What a dead build of the install left besides it: its processes and its private folder, where that was here; EasyBuild's
-    lock, and its row.
+    lock, and its row. Of another host's the row is kept, beside the table: only that host can clear its folder.
 
     Raises OSError; EnvmgrError `orphans-stay`.
     """
-    if row.host == socket.gethostname():
+    here = row.host == socket.gethostname()
+    if here:
         _end_work(install, Path(row.work), reporter)
     reporter.log(f"{install.entry}: {row_path(install)} is of a build that died")
     remove_tree(_lock_of(install))
-    row_path(install).unlink(missing_ok=True)
+    if here:
+        row_path(install).unlink(missing_ok=True)
+    else:
+        row_path(install).replace(kept_row(install, row))
+
+
+def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
+    """What dead builds of ours left on this host, though a run on another one has cleared the rest, and may have built it since.
+
+    A row of a host that stays away goes after thirty days.
+    """
+    for path in sorted(prefix.jobs.glob("*.left")):
+        row = read_row(path)
+        with suppress(OSError):  # another run's, which was quicker
+            status = path.stat()
+            if time.time() - status.st_mtime > _KEEP:
+                path.unlink()
+            elif row is not None and row.host == socket.gethostname() and status.st_uid == os.geteuid():
+                _clear_kept_row(prefix, path, row, reporter)
+
+
+def _clear_kept_row(prefix: Prefix, path: Path, row: Job, reporter: Reporter) -> None:
+    if not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
+        return
+    install = prefix.install_at(row.install)
+    try:
+        with try_file_lock(install.lock) as free:
+            if free and path.exists():  # else a build of it may compile in that very folder now
+                reporter.log(f"{install.entry}: {path} is of a build that died here")
+                _end_work(install, Path(row.work), reporter)
+                path.unlink(missing_ok=True)
+    except (OSError, EnvmgrError) as error:
+        reporter.say(f"warning: cannot clear what a dead build of {install.entry} left in {row.work}: {error}")
 
 
 def _end_work(install: Install, folder: Path, reporter: Reporter) -> None:
     """The row is not trusted: only a folder that our builds make is one."""
     if folder.name != f"{install.entry.name}-{install.label}" or not folder.parent.name.startswith("envmgr-build-"):
         return
+    if not folder.is_absolute() or ".." in folder.parts or not _is_ours(folder.parent):
+        return
     if ended := end_processes_in(str(folder)):
         processes = "process" if ended == 1 else "processes"
         reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
-    if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
+    if _is_ours(folder):
         remove_tree(folder)
         with suppress(OSError):
             folder.parent.rmdir()  # only an empty one goes
+
+
+def _is_ours(folder: Path) -> bool:
+    """A folder of this user's, and no link to one."""
+    return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
 
 
 def remove_half(install: Install) -> None:

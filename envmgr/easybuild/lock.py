@@ -45,16 +45,25 @@ def _folder_name(value: str) -> str:
     return value
 
 
+def _folder(value: str) -> str:
+    letter, _, name = value.partition("/")
+    if value and letter_folder(_folder_name(name)) != f"{letter}/{name}":
+        raise ValueError(f"`{value}` is not a folder of easyconfigs")
+    return value
+
+
 FileName = Annotated[str, AfterValidator(_file_name)]
 Sha256 = Annotated[str, AfterValidator(_sha256)]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
+Folder = Annotated[str, AfterValidator(_folder)]
 
 
 class LockedFile(_Model):
-    """A file and its sha256 (64 hex digits)."""
+    """A file and its sha256 (64 hex digits). `folder` is where EasyBuild looks for it, where that is not its easyconfig's own."""
 
     name: FileName
     sha256: Sha256
+    folder: Folder = ""
 
 
 class LockedSource(LockedFile):

@@ -88,4 +88,5 @@ def _in_folders(folder: str, name: str, site: Site) -> Iterator[Path]:
     for mirror in site.sources.mirrors:
         if mirror.startswith("file://"):
             root = Path(unquote(urlsplit(mirror).path))
-            yield from (path for path in (root / folder / name, root / name) if path.is_file())
+            places = (root / folder / name, root / folder / "extensions" / name, root / name)
+            yield from (path for path in places if path.is_file())

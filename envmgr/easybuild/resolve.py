@@ -125,7 +125,7 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
             "easyconfig-misplaced", f"{path} is not where EasyBuild looks for it as a dependency",
             hint=f"move it to {folder}/{path.name} in its folder of easyconfigs",
         )  # fmt: skip
-    sources = tuple(_source(path, s, wanted, choose) for s in raw["sources"])
+    sources = tuple(_source(path, s, wanted, choose, folder) for s in raw["sources"])
     return LockedItem(
         name=raw["name"],
         version=raw["version"],
@@ -144,17 +144,18 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
     )
 
 
-def _source(path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose) -> LockedSource:
+def _source(path: Path, raw: Mapping[str, Any], wanted: EasyBuildInput, choose: Choose, own: str) -> LockedSource:
     reason = _why_unhashed(path, raw, wanted)
     urls = () if raw["git"] else tuple(raw["urls"])
     accepted = raw["checksums"]
     sha256 = accepted[0] if len(accepted) == 1 else choose(raw["folder"], raw["name"], accepted)
-    return LockedSource(name=raw["name"], sha256=sha256, urls=urls, unhashed=reason)
+    folder = "" if raw["folder"] == own else raw["folder"]
+    return LockedSource(name=raw["name"], sha256=sha256, folder=folder, urls=urls, unhashed=reason)
 
 
 def _file(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInput) -> LockedSource:
-    """A source that lies beside its easyconfig."""
-    reason = _why_unhashed(easyconfig, raw, wanted)
+    """A source, or a script that an easyblock asks for, that lies among easyconfigs."""
+    reason = _why_unhashed(easyconfig, raw, wanted) if raw["can_have"] else ""
     path = Path(raw["path"])
     found = sha256_file(path)
     if raw["checksums"] and found not in raw["checksums"]:
@@ -163,7 +164,20 @@ def _file(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInput) -> L
             context=[f"expected {raw['checksums'][0]}", f"found    {found}"],
             hint="take it back from git, or correct the checksum",
         )  # fmt: skip
-    return LockedSource(name=raw["name"], sha256=found, unhashed=reason)
+    return LockedSource(name=raw["name"], sha256=found, folder=_folder_of(path, easyconfig), unhashed=reason)
+
+
+def _folder_of(path: Path, easyconfig: Path) -> str:
+    """Where a file lies that is not beside its easyconfig: below a folder of easyconfigs, as `p/Python`."""
+    if path.parent == easyconfig.parent:
+        return ""
+    folder = "/".join(path.parent.parts[-2:])
+    if folder != letter_folder(path.parent.name):
+        raise InputError(
+            "easyconfig-misplaced", f"{path} is not where EasyBuild looks for the files of {easyconfig.name}",
+            hint=f"move it beside {easyconfig}",
+        )  # fmt: skip
+    return folder
 
 
 def _why_unhashed(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInput) -> str:
@@ -186,4 +200,4 @@ def _patch(easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:
             "patch-differs", f"{path} is not what {easyconfig.name} says",
             context=[f"expected {raw['checksums'][0]}", f"found    {found}"],
         )  # fmt: skip
-    return LockedFile(name=raw["name"], sha256=found)
+    return LockedFile(name=raw["name"], sha256=found, folder=_folder_of(path, easyconfig))

@@ -15,7 +15,7 @@ from envmgr.store import Prefix
 
 
 def source_files(item: LockedItem) -> list[SourceFile]:
-    return [SourceFile(s.name, s.sha256, s.urls, item.folder) for s in item.sources]
+    return [SourceFile(s.name, s.sha256, s.urls, s.folder or item.folder) for s in item.sources]
 
 
 def collect_all(items: Sequence[LockedItem], site: Site, runner: Runner, reporter: Reporter, *, label: str) -> None:
@@ -27,19 +27,12 @@ def collect_all(items: Sequence[LockedItem], site: Site, runner: Runner, reporte
     cache = Prefix(site.prefix).source_cache
     files = [(item, file) for item in items for file in source_files(item)]
     lacking = [(item, file) for item, file in files if not (cache / file.sha256 / file.name).is_file()]
-    if not lacking:
-        return
-    try:
-        fetch_sources([file for _, file in lacking], site, runner, reporter, label=label)
-    except EnvmgrError as error:
-        if error.reference == "source-missing":
-            said = dict.fromkeys(f"{i.easyconfig} says: {i.instructions}" for i, _ in lacking if i.instructions)
-            error.context = (*error.context, *said)
-        raise
+    if lacking:
+        _fetch(lacking, site, runner, reporter, label=label)
 
 
 def collect_sources(item: LockedItem, site: Site, runner: Runner, reporter: Reporter, *, label: str) -> dict[str, Path]:
-    """File name -> its place in the cache, each held against the lock's sha256.
+    """File name -> its place in the cache, each held against the lock's sha256; one that was damaged is fetched again.
 
     Raises:
         EnvmgrError: `source-missing` and `source-differs`, with what the easyconfig says on how to get it.
@@ -50,6 +43,9 @@ def collect_sources(item: LockedItem, site: Site, runner: Runner, reporter: Repo
     for file in files:
         path = cached_source(prefix, file)
         if path is None:
+            _fetch([(item, file)], site, runner, reporter, label=label, again=True)
+            path = cached_source(prefix, file)
+        if path is None:
             raise EnvmgrError(
                 "source-missing",
                 f"{file.name} went from the cache while it was needed",
@@ -57,3 +53,21 @@ def collect_sources(item: LockedItem, site: Site, runner: Runner, reporter: Repo
             )
         found[file.name] = path
     return found
+
+
+def _fetch(
+    wanted: Sequence[tuple[LockedItem, SourceFile]],
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    label: str,
+    again: bool = False,
+) -> None:
+    try:
+        fetch_sources([file for _, file in wanted], site, runner, reporter, label=label, again=again)
+    except EnvmgrError as error:
+        if error.reference in ("source-missing", "source-differs"):
+            said = dict.fromkeys(f"{i.easyconfig} says: {i.instructions}" for i, _ in wanted if i.instructions)
+            error.context = (*error.context, *said)
+        raise

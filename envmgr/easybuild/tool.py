@@ -71,21 +71,21 @@ def find_easybuild(version: str, site: Site, environ: Mapping[str, str], runner:
     """
     own = own_home(version, environ)
     homes = (own,) if os.geteuid() == 0 else (site_home(version, site), own)
-    found = next((home for home in homes if (home / _MARKER).is_file()), None)
+    found = next((home for home in homes if _is_complete(home)), None)
     return None if found is None else EasyBuild(found, version, _lmod(site, environ, runner))
 
 
 def ensure_easybuild(
     version: str, home: Path, site: Site, environ: Mapping[str, str], runner: Runner, reporter: Reporter
 ) -> EasyBuild:
-    """The environment in `home`, made if it is not there; two who need it at once make it once.
+    """The environment in `home`, made if it is not there, or anew if its Python is gone; two who need it at once make it once.
 
     Raises:
         EnvmgrError: `easybuild-unavailable` with what uv said, `lmod-missing`, `disk-full`.
     """
     lmod = _lmod(site, environ, runner)
     marker = home / _MARKER
-    if marker.is_file():
+    if _is_complete(home):
         return EasyBuild(home, version, lmod)
 
     def waiting(holder: str) -> None:
@@ -94,7 +94,7 @@ def ensure_easybuild(
     with explain_os_error(home), file_lock(
         home.with_name(f".{home.name}.lock"), on_wait=waiting, check=runner.raise_if_cancelled
     ):  # fmt: skip
-        if not marker.is_file():
+        if not _is_complete(home):
             remove_tree(home)
             try:
                 with reporter.stage(f"EasyBuild {version} install"):
@@ -121,6 +121,12 @@ def own_home(version: str, environ: Mapping[str, str]) -> Path:
     if os.geteuid() == 0 and not only_ours(base / "envmgr" / "easybuild" / version):
         base = Path(pwd.getpwuid(0).pw_dir) / ".cache"
     return base / "envmgr" / "easybuild" / version
+
+
+def _is_complete(home: Path) -> bool:
+    """Its Python is a link to the system's, which an upgrade may take away."""
+    python = home / "bin" / "python"
+    return (home / _MARKER).is_file() and python.is_file() and os.access(python, os.X_OK)
 
 
 def _make(version: str, home: Path, environ: Mapping[str, str], runner: Runner) -> None:

@@ -117,7 +117,7 @@ def run_on_nodes(
     node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
     """
     end = time.monotonic() + deadline
-    jobs = jobs_of(specs, modules, lmodrc, lmod)
+    jobs = jobs_of(specs, modules, lmodrc, lmod, site.transport.slurm_options)
     folding = _Folding(jobs, deadline)
     fit = list(nodes)
     if via == "slurm" and site.transport.via != "slurm":

@@ -189,11 +189,13 @@ class Job:
     script: str
 
 
-def jobs_of(specs: Sequence[ModuleSpec], modules: Path, lmodrc: Path, lmod: Lmod) -> list[Job]:
-    """The tests of all entries, in order."""
+def jobs_of(
+    specs: Sequence[ModuleSpec], modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
+) -> list[Job]:
+    """The tests of all entries, in order. `slurm_options` are as for `script_of`."""
     pairs = [(spec.entry, test) for spec in specs for test in tests_of(spec)]
     return [
-        Job(f"t{number}", entry, test, script_of(entry, test, modules, lmodrc, lmod))
+        Job(f"t{number}", entry, test, script_of(entry, test, modules, lmodrc, lmod, slurm_options))
         for number, (entry, test) in enumerate(pairs)
     ]
 

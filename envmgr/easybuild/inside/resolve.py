@@ -8,9 +8,10 @@ import ast
 import inspect
 import json
 import os
+import re
 import sys
 import textwrap
-from contextlib import redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
@@ -120,35 +121,15 @@ def key_of(dep):
 
 
 def files_of(item):
-    """The sources and patches that the easyblock's own fetch step asks for, what of it lies beside the easyconfig, and EULAs."""
+    """The sources and patches that the easyblock's own fetch step asks for, what of it lies among easyconfigs, and EULAs."""
     from easybuild.framework.easyblock import get_easyblock_instance
-    from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 
-    block = get_easyblock_instance(item)
-    asked, beside, eulas = {}, {}, eulas_of(block)
-    original, check_eula = block.obtain_file, block.check_accepted_eula
-
-    def note_eula(name=None, **kwargs):
-        eulas.add(name or block.name)
-        return check_eula(name=name, **kwargs)
-
-    def note(filename, extension=False, urls=None, download_filename=None, git_config=None, **kwargs):
-        if filename.endswith(".patch") or filename == "checksums.json" or is_local(block, filename):
-            path = original(filename, extension=extension, **{**kwargs, "no_download": True, "warning_only": True})
-            if path and is_local(block, filename):
-                beside[filename] = path
-            return path
-        found = urls or block.cfg["source_urls"]
-        name = download_filename or filename
-        asked.setdefault(filename, {
-            "name": Path(filename).name,
-            "urls": [full_url(url, name) for url in found or ()],
-            "git": bool(git_config),
-        })  # fmt: skip
-        return f"/nowhere/{filename}"
-
-    block.obtain_file, block.check_accepted_eula = note, note_eula
-    block.fetch_step(skip_checksums=True)
+    with noting() as (asked, local, eulas):
+        block = get_easyblock_instance(item)
+        block.fetch_step(skip_checksums=True)
+        with suppress(Exception):  # only to hear what the easyblocks of extensions ask for: nothing is installed here
+            block.init_ext_instances()
+    eulas |= eulas_of(block)
     checksums = {source["name"]: source["checksum"] for source in block.src}
     patches = {p["name"]: (p["path"], p.get("checksum")) for p in block.patches}
     for extension in block.exts or ():
@@ -159,21 +140,61 @@ def files_of(item):
         for number, patch in enumerate(extension.get("patches", ())):
             found = block.get_checksum_for(extension.get("checksums") or [], filename=patch["name"], index=number + 1)
             patches[patch["name"]] = (patch["path"], found)
-    sources = [
-        {
-            **spec,
-            "checksums": sha256_of(checksums.get(name), name),
-            "folder": f"{letter_dir_for(block.name)}/{block.name}",
-        }
-        for name, spec in asked.items()
-    ]
+    for name in [name for name in patches if name in asked]:
+        checksums[name] = patches.pop(name)[
+            1
+        ]  # an archive among the patches, as OpenBLAS has them, is got as a source is
+    sources = [{**spec, "checksums": sha256_of(checksums.get(name), name)} for name, spec in asked.items()]
     files = [
-        {"name": name, "path": str(path), "checksums": sha256_of(checksums.get(name), name)}
-        for name, path in beside.items()
-        if name not in patches and name != "checksums.json"
-    ]
+        {
+            "name": name, "path": path, "checksums": sha256_of(checksums.get(name), name),
+            "can_have": name in checksums,  # a script for tests has no place among an easyconfig's checksums
+        }
+        for name, path in local.items()
+        if name not in patches
+    ]  # fmt: skip
     patches = [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
     return sources, patches, files, sorted(eulas)
+
+
+@contextmanager
+def noting():
+    """What easyblocks ask for meanwhile, of EasyBuild: files that have to be got, files that lie among easyconfigs, EULAs."""
+    from easybuild.framework.easyblock import EasyBlock
+    from easybuild.framework.easyconfig.easyconfig import letter_dir_for
+
+    asked, local, eulas = {}, {}, set()
+    obtain_file, check_eula = EasyBlock.obtain_file, EasyBlock.check_accepted_eula
+
+    def note_eula(self, name=None, **kwargs):
+        eulas.add(name or self.name)
+        return check_eula(self, name=name, **kwargs)
+
+    def note(self, filename, urls=None, download_filename=None, git_config=None, alt_location=None, **kwargs):
+        remote = bool(re.match(r"(https?|ftp)://", filename))
+        if not remote:
+            look = {**kwargs, "no_download": True, "warning_only": True}
+            found = obtain_file(self, filename, alt_location=alt_location, **look)
+            if found and filename != "checksums.json":  # which EasyBuild alone reads
+                local[filename] = found
+            if found or filename.endswith(".patch") or kwargs.get("no_download"):
+                return found
+        first = filename not in asked
+        spec = asked.setdefault(filename, {"name": Path(filename).name, "urls": [], "git": bool(git_config)})
+        location = alt_location or self.name
+        spec["folder"] = f"{letter_dir_for(location)}/{location}"
+        name = download_filename or filename
+        places = [filename] if remote else [full_url(url, name) for url in [*(urls or ()), *self.cfg["source_urls"]]]
+        spec["urls"] += [url for url in places if url not in spec["urls"]]
+        if first and kwargs.get("warning_only"):
+            return None  # not had under this name: its other name on PyPI is asked for next
+        return f"/nowhere/{filename}"
+
+    EasyBlock.obtain_file, EasyBlock.check_accepted_eula = note, note_eula
+    try:
+        yield asked, local, eulas
+    finally:
+        EasyBlock.obtain_file, EasyBlock.check_accepted_eula = obtain_file, check_eula
 
 
 def eulas_of(block):
@@ -203,12 +224,10 @@ def asked_by(block):
     return found
 
 
-def is_local(block, filename):
-    """A file that lies beside the easyconfig is part of it, as a patch is."""
-    return "/" not in filename and (Path(block.cfg.path).parent / filename).is_file()
-
-
 def full_url(url, name):
+    """Of a text, or of a pair: SourceForge wants a word after the file's name."""
+    if isinstance(url, tuple):
+        return f"{url[0]}/{name}/{url[1]}"
     return url + name if url.endswith(("/", "=")) else f"{url}/{name}"
 
 

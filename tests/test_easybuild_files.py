@@ -53,6 +53,33 @@ def test_archive_among_the_patches_is_got_as_a_source_is(workshop: Workshop) -> 
     assert said(workshop) == "toy 1.0\n"
 
 
+def test_source_by_its_whole_url(workshop: Workshop) -> None:
+    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
+    workshop.toy()
+    url = f"https://example.org/files/{archive.name}"
+    workshop.toy(
+        sources=["https://example.org/files/%(name)s-%(version)s.tar.gz"],
+        checksums=[{archive.name: sha256_file(archive)}],
+    )
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    (source,) = locked_item(workshop)["sources"]
+    assert source == {"name": archive.name, "sha256": sha256_file(archive), "urls": [url]}
+    assert said(workshop) == "toy 1.0\n"
+
+
+def test_templates_of_a_build_may_stand_in_a_source(workshop: Workshop) -> None:
+    """As of glslang, which is unpacked below its build folder."""
+    workshop.toy()
+    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
+    unpack = "mkdir -p %(builddir)s/toy-1.0 && tar xf %s --strip-components=1 -C $_"
+    workshop.toy(
+        sources=[{"filename": archive.name, "extract_cmd": unpack}],
+        checksums=[sha256_file(archive)],
+    )
+    workshop.locked("toy/1.0", "toy-1.0.eb")
+    assert said(workshop) == "toy 1.0\n"
+
+
 def test_patch_that_another_folder_of_easyconfigs_has(workshop: Workshop) -> None:
     """As an easyconfig of EasyBuild's that was copied into the site's folder and changed, without its patches."""
     patch = patched(workshop)

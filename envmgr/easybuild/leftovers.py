@@ -62,7 +62,8 @@ def clear_row(install: Install, row: Job, reporter: Reporter) -> None:
     if here:
         row_path(install).unlink(missing_ok=True)
     else:
-        row_path(install).replace(kept_row(install, row))
+        with suppress(FileNotFoundError):
+            row_path(install).replace(kept_row(install, row))
 
 
 def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
@@ -98,12 +99,12 @@ def _end_work(install: Install, folder: Path, reporter: Reporter) -> None:
     """The row is not trusted: only a folder that our builds make is one."""
     if folder.name != f"{install.entry.name}-{install.label}" or not folder.parent.name.startswith("envmgr-build-"):
         return
-    if not folder.is_absolute() or ".." in folder.parts or not _is_ours(folder.parent):
+    if not folder.is_absolute() or ".." in folder.parts:
         return
     if ended := end_processes_in(str(folder)):
         processes = "process" if ended == 1 else "processes"
         reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
-    if _is_ours(folder):
+    if _is_ours(folder.parent) and _is_ours(folder):  # then nobody else can put a link there meanwhile
         remove_tree(folder)
         with suppress(OSError):
             folder.parent.rmdir()  # only an empty one goes

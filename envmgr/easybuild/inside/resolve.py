@@ -7,6 +7,7 @@ Nothing is downloaded or built. EasyBuild itself says which files each easyblock
 import ast
 import inspect
 import json
+import logging
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
 def main():
     request = json.loads(sys.stdin.readline())
     answer = sys.stdout
+    logging.disable(logging.CRITICAL)  # every easyblock opens a log, and all of them would get every word
     with redirect_stdout(sys.stderr):
         try:
             result = resolve(request)
@@ -126,6 +128,7 @@ def files_of(item):
 
     with noting() as (asked, local, eulas):
         block = get_easyblock_instance(item)
+        block.update_config_template_run_step()  # as EasyBuild does before each step
         block.fetch_step(skip_checksums=True)
         with suppress(Exception):  # only to hear what the easyblocks of extensions ask for: nothing is installed here
             block.init_ext_instances()
@@ -144,7 +147,7 @@ def files_of(item):
         checksums[name] = patches.pop(name)[
             1
         ]  # an archive among the patches, as OpenBLAS has them, is got as a source is
-    sources = [{**spec, "checksums": sha256_of(checksums.get(name), name)} for name, spec in asked.items()]
+    sources = [{**spec, "checksums": sha256_of(checksums.get(name), spec["name"])} for name, spec in asked.items()]
     files = [
         {
             "name": name, "path": path, "checksums": sha256_of(checksums.get(name), name),

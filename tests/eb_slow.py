@@ -64,6 +64,7 @@ def rows(box: Workshop) -> list[Path]:
 def orphan_a_compiler(box: Workshop) -> int:
     """Start a build of the slow toy, and kill everything of it but its compiler; returns the compiler's shell, which waits for ever."""
     for _ in range(5):  # now and then the shell ends with those around it; what is looked at is one that does not
+        (signs(box) / "toy").unlink(missing_ok=True)  # of the build before
         process = compiling(box)
         shells = pids(box, "sh -c echo")
         spared = {*shells, *pids(box, "sleep")}

@@ -22,7 +22,7 @@ from envmgr.site import Site
 Choose = Callable[[str, str, Sequence[str]], str]
 """Gets a source's folder and name, and its accepted sha256; returns the sha256 to lock."""
 
-_TIMEOUT = 1800.0  # seconds; a closure of 130 easyconfigs takes a quarter of a minute
+_TIMEOUT = 1800.0  # seconds; a closure of 130 easyconfigs takes three
 
 
 def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner, *, choose: Choose) -> EasyBuildLock:

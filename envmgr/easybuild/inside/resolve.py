@@ -13,6 +13,7 @@ import re
 import sys
 import textwrap
 from contextlib import contextmanager, redirect_stdout, suppress
+from functools import cache
 from pathlib import Path
 
 TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
@@ -130,8 +131,7 @@ def files_of(item):
         block = get_easyblock_instance(item)
         block.update_config_template_run_step()  # as EasyBuild does before each step
         block.fetch_step(skip_checksums=True)
-        with suppress(Exception):  # only to hear what the easyblocks of extensions ask for: nothing is installed here
-            block.init_ext_instances()
+        make_extensions(block)
     eulas |= eulas_of(block)
     checksums = {source["name"]: source["checksum"] for source in block.src}
     patches = {p["name"]: (p["path"], p.get("checksum")) for p in block.patches}
@@ -158,6 +158,18 @@ def files_of(item):
     ]  # fmt: skip
     patches = [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
     return sources, patches, files, sorted(eulas)
+
+
+def make_extensions(block):
+    """Only to hear what they ask for. Those of generic easyblocks ask for nothing, and there are thousands of them."""
+    from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
+
+    lenient = {"error_on_failed_import": False, "error_on_missing_easyblock": False}
+    for extension in block.exts or ():
+        with suppress(Exception):  # nothing is installed here: what they miss otherwise does not matter
+            kind = get_easyblock_class(extension.get("easyblock"), name=extension["name"], **lenient)
+            if kind is not None and not kind.__module__.startswith("easybuild.easyblocks.generic."):
+                kind(block, extension)
 
 
 @contextmanager
@@ -215,16 +227,22 @@ def eulas_of(block):
 
 def asked_by(block):
     """The names in the easyblock's calls of EasyBuild's check."""
-    found = set()
-    for kind in type(block).__mro__:
-        if kind.__name__ == "EasyBlock" or not kind.__module__.startswith("easybuild.easyblocks"):
-            continue
-        with suppress(OSError, TypeError, SyntaxError):  # no source to read
-            for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind)))):
-                if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "check_accepted_eula":
-                    named = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "name")]
-                    found.add(named[0].value if named and isinstance(named[0], ast.Constant) else block.name)
-    return found
+    kinds = (kind for kind in type(block).__mro__ if kind.__name__ != "EasyBlock")
+    return {name or block.name for kind in kinds for name in checked_in(kind)}
+
+
+@cache
+def checked_in(kind):
+    """As `asked_by`, of one class alone; an empty name stands for the software's own."""
+    if not kind.__module__.startswith("easybuild.easyblocks"):
+        return ()
+    found = []
+    with suppress(OSError, TypeError, SyntaxError):  # no source to read
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind)))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "check_accepted_eula":
+                named = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "name")]
+                found.append(named[0].value if named and isinstance(named[0], ast.Constant) else "")
+    return tuple(found)
 
 
 def full_url(url, name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -172,6 +173,10 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
 def describe(lock: EasyBuildLock) -> Mapping[str, str]:
     """name -> what diffs, generations and plans show of it: the version, and the first digits of the easyconfig's sha256.
 
-    EasyBuild's framework is among them: another version of it builds everything anew.
+    EasyBuild's framework is among them: another version of it builds everything anew. Of two items of one name, the versions are
+    part of their names.
     """
-    return {"easybuild-framework": lock.framework} | {i.name: f"{i.version} {i.sha256[:8]}" for i in lock.items}
+    times = Counter(item.name for item in lock.items)
+    names = {item.key: item.name if times[item.name] == 1 else item.key for item in lock.items}
+    items = {names[item.key]: f"{item.version} {item.sha256[:8]}" for item in lock.items}
+    return {"easybuild-framework": lock.framework} | items

@@ -77,8 +77,9 @@ class Workshop(Sandbox):
     def provide_easybuild(self) -> None:
         """The one EasyBuild of all tests stands where this prefix has its own."""
         home = self.prefix / "easybuild" / "tools" / EASYBUILD
-        if not home.is_symlink():
+        if not home.is_dir():
             home.parent.mkdir(parents=True, exist_ok=True)
+            home.unlink(missing_ok=True)  # in a prefix that stays: a link into a clone that is gone
             home.symlink_to(easybuild_home())
             for folder in (self.prefix, self.prefix / "easybuild", home.parent):
                 self.give(folder)

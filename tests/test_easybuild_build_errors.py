@@ -165,3 +165,15 @@ def test_error_as_json_names_the_log(workshop: Workshop) -> None:
     )
     assert done.data["context"][0] == "easyconfig toy-1.0.eb"
     assert Path(done.data["log"]).is_file()
+
+
+def test_pipe_in_an_install_is_refused(workshop: Workshop) -> None:
+    workshop.toy(installopts="PREFIX=%(installdir)s && mkfifo %(installdir)s/bin/pipe")
+    assert building(workshop) == (
+        "error[install-special-file]: ROOT/prefix/store/toy/1.0-DIGEST/bin/pipe is neither file, folder nor link\n"
+        "  no manifest can hold a pipe, a socket or a device\n"
+        "  toy/1.0 was not built\n"
+        "  log: LOG\n"
+        "\n"
+        "hint: remove it at the end of the build, or have the software make it when it runs"
+    )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -542,86 +540,3 @@ def test_digest_that_collides(workshop: Workshop) -> None:
         "hint: change the recipe in any way that changes its lock, and lock again"
     )
     assert json.loads(manifest.read_text())["digest"] == digest[:8] + "0" * 56
-
-
-# Sources, at build
-
-
-def damaged(box: Workshop) -> Path:
-    """A locked toy, its source in the cache; there it is then written over."""
-    box.toy(download_instructions="Ask the vendor for it.")
-    box.locked("toy/1.0", "toy-1.0.eb")
-    box.ok("fetch", "toy/1.0")
-    (path,) = box.prefix.glob("cache/sources/*/toy-1.0.tar.gz")
-    path.write_text("damaged")
-    return path
-
-
-def test_damaged_source_in_the_cache_is_fetched_again_by_the_build(workshop: Workshop) -> None:
-    path = damaged(workshop)
-    workshop.ok("build", "toy/1.0")
-    assert sha256_file(path) == path.parent.name
-    assert workshop.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
-
-
-def test_damaged_source_in_the_cache_that_no_mirror_has_is_told(workshop: Workshop) -> None:
-    path = damaged(workshop)
-    found, archive = sha256_file(path), workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
-    away = archive.rename(archive.with_name("away"))
-    text = told(workshop, workshop.run("build", "toy/1.0"), 3)
-    right = path.parent.name
-    assert text.startswith(
-        "error[source-differs]: toy/1.0: toy-1.0.tar.gz is not what the lock names\n"
-        f"  sha256 {right}\n"
-        f"  {plain(str(path), workshop)}: sha256 is {found}, the lock says {right}\n"
-        "  file://ROOT/mirror/t/toy/toy-1.0.tar.gz: no such file\n"
-    )
-    assert "\n  toy-1.0.eb says: Ask the vendor for it.\n" in text
-    assert "\n  or put it at ROOT/mirror/t/toy/toy-1.0.tar.gz\n" in text
-    away.rename(archive)
-    workshop.ok("build", "toy/1.0")
-
-
-@pytest.mark.skipif(not AM_ROOT, reason="gives a folder of the cache to root")
-def test_damaged_source_in_a_folder_of_the_cache_that_is_root_s_is_told(workshop: Workshop) -> None:
-    path = damaged(workshop)
-    os.chown(path.parent, 0, 0)
-    path.parent.chmod(0o755)
-    done = workshop.run("build", "toy/1.0")
-    assert "Traceback" not in done.stderr
-    where = plain(str(path), workshop)
-    assert told(workshop, done, 3) == (
-        f"error[not-writable]: cannot write {where}\n"
-        f"  [Errno 13] Permission denied: '{where}'\n"
-        f"  {where}: sha256 is {sha256_file(path)}, the lock says {path.parent.name}\n"
-        "  toy/1.0 was not built\n"
-        "  log: LOG\n"
-        "\n"
-        "hint: run as the site's build user, or give this user the folder"
-    )
-
-
-def test_source_where_easybuild_keeps_those_of_extensions_is_locked_and_fetched(workshop: Workshop) -> None:
-    workshop.toy(checksums=[])
-    archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
-    (archive.parent / "extensions").mkdir()
-    archive.rename(archive.parent / "extensions" / archive.name)
-    workshop.entry("toy/1.0", "toy-1.0.eb", input={"unhashed": {"toy-1.0.tar.gz": "we made it"}})
-    workshop.provide_easybuild()
-    workshop.ok("lock", "toy/1.0")
-    workshop.ok("build", "toy/1.0")
-
-
-# What is installed
-
-
-def test_pipe_in_an_install_is_refused(workshop: Workshop) -> None:
-    workshop.toy(installopts="PREFIX=%(installdir)s && mkfifo %(installdir)s/bin/pipe")
-    assert building(workshop) == (
-        "error[install-special-file]: ROOT/prefix/store/toy/1.0-DIGEST/bin/pipe is neither file, folder nor link\n"
-        "  no manifest can hold a pipe, a socket or a device\n"
-        "  toy/1.0 was not built\n"
-        "  log: LOG\n"
-        "\n"
-        "hint: remove it at the end of the build, or have the software make it when it runs"
-    )

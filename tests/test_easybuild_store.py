@@ -245,12 +245,16 @@ def test_module_of_an_install_that_a_killed_gc_took_goes(box: Workshop) -> None:
     assert nothing_left(box) == []
 
 
-def test_all_of_a_killed_build_goes_with_the_next_run_though_its_easyconfig_was_edited(box: Workshop) -> None:
+def killed_build(box: Workshop) -> None:
+    """Of the slow toy, in the midst of its compilation."""
     slow(box)
     box.locked("toy/1.0", "toy-1.0.eb")
-    process = compiling(box)
-    kill(process)
+    kill(compiling(box))
     no_processes(box)
+
+
+def test_all_of_a_killed_build_goes_with_the_next_run_though_its_easyconfig_was_edited(box: Workshop) -> None:
+    killed_build(box)
     assert len(rows(box)) == 1
     assert len(list((box.root / "build").glob("*/toy-*"))) == 1
     box.toy("other")
@@ -269,11 +273,7 @@ def test_gc_clears_rows_of_dead_builds_and_ends_their_processes(box: Workshop) -
 
 
 def test_row_of_another_host_goes_once_its_pulse_is_dead_and_its_folder_is_not_ours(box: Workshop) -> None:
-    slow(box)
-    box.locked("toy/1.0", "toy-1.0.eb")
-    process = compiling(box)
-    kill(process)
-    no_processes(box)
+    killed_build(box)
     (path,) = rows(box)
     keep = box.root / "precious"
     keep.mkdir()
@@ -289,10 +289,7 @@ def test_row_of_another_host_goes_once_its_pulse_is_dead_and_its_folder_is_not_o
 
 def killed_elsewhere(box: Workshop) -> tuple[Path, Path]:
     """The row of a killed build, as if another host had made it two minutes ago; and its private folder."""
-    slow(box)
-    box.locked("toy/1.0", "toy-1.0.eb")
-    kill(compiling(box))
-    no_processes(box)
+    killed_build(box)
     (path,) = rows(box)
     (work,) = (box.root / "build").glob("envmgr-build-*/toy-*")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "elsewhere"}))

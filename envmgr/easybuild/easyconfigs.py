@@ -31,14 +31,13 @@ def changed_since(item: LockedItem, site: Site) -> str:
     What comes with EasyBuild is held against the lock when it is built: it does not change by itself.
     """
     path = local_easyconfig(item, site)
-    if item.origin == "easybuild" and path is not None:
-        return f"{path} now comes before EasyBuild's own"
-    if item.origin == "catalog":
-        if path is None:
-            return f"{item.easyconfig} is gone"
-        if sha256_file(path) != item.sha256:
-            return f"{path} has changed"
-    for file in item.beside if path is not None else ():
+    if item.origin == "easybuild":
+        return f"{path} now comes before EasyBuild's own" if path is not None else ""
+    if path is None:
+        return f"{item.easyconfig} is gone"
+    if sha256_file(path) != item.sha256:
+        return f"{path} has changed"
+    for file in item.beside:
         found = local_file(item, file, path, site.easyconfigs)
         if found is not None and sha256_file(found) != file.sha256:
             return f"{found} has changed"

@@ -143,10 +143,10 @@ def files_of(item):
         for number, patch in enumerate(extension.get("patches", ())):
             found = block.get_checksum_for(extension.get("checksums") or [], filename=patch["name"], index=number + 1)
             patches[patch["name"]] = (patch["path"], found)
-    for name in [name for name in patches if name in asked]:
-        checksums[name] = patches.pop(name)[
-            1
-        ]  # an archive among the patches, as OpenBLAS has them, is got as a source is
+    for name in (
+        asked.keys() & patches.keys()
+    ):  # archives among the patches, as OpenBLAS has them, are got as sources are
+        _, checksums[name] = patches.pop(name)
     sources = [{**spec, "checksums": sha256_of(checksums.get(name), spec["name"])} for name, spec in asked.items()]
     files = [
         {

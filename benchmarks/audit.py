@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Claim, alternate
-from envmgr.files import remove_tree
+from envmgr.catalog.site import Transport
 from envmgr.nodes import expand, ssh
-from envmgr.site import Transport
+from envmgr.system.files import remove_tree
 from tests.cluster import Cluster
 from tests.cluster.config import NETWORK
 from tests.cluster.needs import reason_to_skip
@@ -58,7 +58,7 @@ def show(nodes, script, **_):
     print(script, flush=True)
     os._exit(0)
 envmgr.nodes.ask_nodes = show
-from envmgr.cli import main
+from envmgr.cli.app import main
 sys.argv[1:] = ["audit"]
 main()
 """

@@ -22,14 +22,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import Claim, alternate, seconds
-from envmgr.easybuild.flat import flatten, read_shown
-from envmgr.easybuild.input import EASYBUILD, configuration
-from envmgr.easybuild.tool import EasyBuild
-from envmgr.files import remove_tree
-from envmgr.lmod import Lmod, find_lmod
-from envmgr.modulefiles import ModulePolicies, render_tree
-from envmgr.modulespec import ModuleSpec
-from envmgr.resources import shipped
+from envmgr.backends.easybuild.flat import flatten, read_shown
+from envmgr.backends.easybuild.input import EASYBUILD, configuration
+from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.modules.lmod import Lmod, find_lmod
+from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.spec import ModuleSpec
+from envmgr.system.files import remove_tree
+from envmgr.system.resources import shipped
 from tests.cluster import Cluster
 from tests.cluster.needs import reason_to_skip
 from tests.cluster.site import PREFIX

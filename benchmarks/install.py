@@ -18,13 +18,13 @@ from pathlib import Path
 
 from benchmarks.measure import Claim, alternate, seconds
 from benchmarks.site import ENTRY, envmgr, make_site
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 
 _BARE = """
 import asyncio, json, os, subprocess, sys
 import rattler
 cache, prefix, records, how = sys.argv[1:5]
-from envmgr.conda.worker import to_record
+from envmgr.backends.conda.worker import to_record
 chosen = [to_record(rattler, r, r["url"]) for r in json.load(open(records))["packages"]]
 more = {}
 if how == "same":

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import Claim
-from envmgr.files import remove_tree
-from envmgr.lmod import find_lmod
-from envmgr.modulefiles import ModulePolicies, render_tree
-from envmgr.modulespec import EnvOp, ModuleSpec
-from envmgr.resources import shipped
+from envmgr.modules.lmod import find_lmod
+from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.system.files import remove_tree
+from envmgr.system.resources import shipped
 
 
 def claims(count: int = 1000) -> list[Claim]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measure import Claim, alternate, seconds
 from benchmarks.site import ENTRY, envmgr, make_site
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 
 
 def claims(channel: str, runs: int) -> list[Claim]:

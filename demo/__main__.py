@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from demo.session import DemoError, LoginShell, Session, paths
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.standin.wheels import PYTHON, pins
 
 ROOT = Path(__file__).resolve().parent.parent

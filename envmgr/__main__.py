@@ -1,5 +1,5 @@
 """`python -m envmgr`."""
 
-from envmgr.cli import main
+from envmgr.cli.app import main
 
 main()

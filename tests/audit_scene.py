@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.nodesetup import SLURM_LINE
+from envmgr.modules.nodesetup import SLURM_LINE
 from tests.cluster import Cluster
 from tests.cluster.cluster import Share
 from tests.done import Done

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.done import Done
 from tests.standin.channel import Channel, cached_channel
 

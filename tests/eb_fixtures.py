@@ -11,7 +11,7 @@ import pytest
 @pytest.fixture
 def workshop() -> Iterator[Any]:
     """A site for EasyBuild in a folder that the build user can reach."""
-    from envmgr.files import remove_tree
+    from envmgr.system.files import remove_tree
     from tests.eb_scene import make_workshop
 
     box = make_workshop()

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from envmgr.easybuild.input import EASYBUILD
-from envmgr.files import remove_tree, sha256_bytes, sha256_file
+from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.system.files import remove_tree, sha256_bytes, sha256_file
 from tests.conftest import CACHE, Sandbox
 from tests.eb_sources import sourcepath
 
@@ -138,10 +138,10 @@ class Workshop(Sandbox):
 
 def easybuild_home() -> Path:
     """One EasyBuild for all tests, made by the product's own code at first use."""
-    from envmgr.console import PlainReporter
-    from envmgr.easybuild.tool import ensure_easybuild
-    from envmgr.run import Runner
-    from envmgr.site import load_site
+    from envmgr.backends.easybuild.tool import ensure_easybuild
+    from envmgr.catalog.site import load_site
+    from envmgr.cli.progress import PlainReporter
+    from envmgr.system.run import Runner
 
     home = CACHE / "xdg" / "envmgr" / "easybuild" / EASYBUILD
     environ = {**os.environ, "XDG_CACHE_HOME": str(CACHE / "xdg")}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from envmgr.easybuild.input import EASYBUILD
-from envmgr.files import remove_tree
+from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.system.files import remove_tree
 from tests.cluster import Cluster
 from tests.cluster.site import SITE
 from tests.done import Done

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envmgr.easybuild.lock import LOCK_NAME
-from envmgr.files import sha256_file
+from envmgr.backends.easybuild.lock import LOCK_NAME
+from envmgr.system.files import sha256_file
 from tests.done import Done
 from tests.eb_aftermath import nothing_left
 from tests.eb_scene import Workshop

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envmgr.audit.model import Check, Evidence, Fleet, Group, Plan, Published
+from envmgr.audit.model import Check, Evidence, Published
+from envmgr.catalog.recipe import Requires
+from envmgr.catalog.site import Site, SiteFile, _resolve
 from envmgr.finding import Finding
-from envmgr.generation import GenerationRecord
-from envmgr.modulespec import ModuleSpec
+from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply
-from envmgr.recipe import Requires
-from envmgr.site import Site, SiteFile, _resolve
+from envmgr.probe.model import Fleet, Group, Plan
+from envmgr.publish.record import GenerationRecord
 from tests.cluster import Cluster
 
 SHA = "0" * 64

@@ -6,9 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
-from envmgr.modulefiles import ModulePolicies, render_tree
-from envmgr.modulespec import ModuleSpec
-from envmgr.resources import shipped
+from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.spec import ModuleSpec
+from envmgr.system.resources import shipped
 
 GOLDEN = Path(__file__).parent / "golden"
 GENERATION = 42

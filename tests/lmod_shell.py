@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envmgr.lmod import find_lmod
-from envmgr.modulefiles import ModulePolicies, render_tree
-from envmgr.modulespec import EnvOp, ModuleSpec
-from envmgr.resources import shipped
-from envmgr.run import Completed, Runner, clean_env
+from envmgr.modules.lmod import find_lmod
+from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.system.resources import shipped
+from envmgr.system.run import Completed, Runner, clean_env
 
 LMOD = find_lmod(None, os.environ)
 TEMPLATES = shipped("modulefiles")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from envmgr.nodesetup import Action, NodeFiles, install_script, node_files
-from envmgr.site import Site, load_site
+from envmgr.catalog.site import Site, load_site
+from envmgr.modules.nodesetup import Action, NodeFiles, install_script, node_files
 
 USER = [] if os.geteuid() == 0 else ["--map-root-user"]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from envmgr.files import sha256_file
-from envmgr.manifest import differences, read_manifest
+from envmgr.store.manifest import differences, read_manifest
+from envmgr.system.files import sha256_file
 from tests.conftest import Sandbox
 from tests.done import Done
 

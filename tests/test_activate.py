@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from envmgr.conda.activate import capture_activation
-from envmgr.conda.activate_words import assigned_names, mentioned_names, work_names
+from envmgr.backends.conda.activate import capture_activation
+from envmgr.backends.conda.activate_words import assigned_names, mentioned_names, work_names
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.modulespec import EnvOp
-from envmgr.run import Runner
+from envmgr.modules.spec import EnvOp
+from envmgr.system.run import Runner
 
 SETS_ONLY = "a modulefile sets variables only: build without this package, or with a version whose script does the same"
 UNCLEAR = "a modulefile can set, unset, prepend, append, and set where nothing is set: build without this package"

@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.answers import Folding
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
-from envmgr.audit.checks.generation import attribute_cache, is_stale
-from envmgr.audit.contexts import CONTEXTS, choose_contexts
 from envmgr.audit.expect import choose_samples
 from envmgr.audit.folding import elements, joined
-from envmgr.audit.model import Evidence, Plan, Published
-from envmgr.audit.shell import join_probes, printable, read_answer
+from envmgr.audit.model import Evidence, Published
+from envmgr.catalog.recipe import Requires
 from envmgr.errors import InputError
 from envmgr.finding import Finding
-from envmgr.generation import PublishedEntry
 from envmgr.nodes import Reply
-from envmgr.recipe import Requires
+from envmgr.probe.answers import Folding
+from envmgr.probe.contexts import CONTEXTS, choose_contexts
+from envmgr.probe.model import Plan
+from envmgr.probe.prefix import attribute_cache, is_stale
+from envmgr.probe.shell import join_probes, printable, read_answer
+from envmgr.publish.record import PublishedEntry
 from tests.evidence import SHA, published, site, told
 from tests.evidence import evidence as hand_made
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.shell import NO_USER_HINT
+from envmgr.probe.shell import NO_USER_HINT
 from tests.audit_scene import Audited
 from tests.cluster import faults
 from tests.cluster.disguises import do, prefixed

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import fitness, libraries
-from envmgr.audit.checks.fitness import MatrixRow, matrix, node_facts, observed
+from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.audit.missing import missing_libraries
-from envmgr.audit.model import Plan
-from envmgr.audit.shell import join_probes, read_answer
-from envmgr.fitness import NodeFacts, level_flags
-from envmgr.recipe import Requires
+from envmgr.catalog.fitness import NodeFacts, level_flags
+from envmgr.catalog.recipe import Requires
+from envmgr.probe.model import Plan
+from envmgr.probe.shell import join_probes, read_answer
 from tests.cluster import Cluster, faults
 from tests.evidence import evidence, published_link, site, told
 
@@ -419,7 +419,7 @@ def test_facts_are_not_waited_for_on_a_hung_prefix(sshfs_cluster: Cluster) -> No
     code = """
 import sys, time
 sys.path.insert(0, {project!r})
-import envmgr.fitness as f
+import envmgr.catalog.fitness as f
 from tests.evidence import site
 start = time.monotonic()
 where = site().model_copy(update={{"prefix": f.Path({prefix!r}), "build_user": "rsw"}})

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit_formats import answer_text, show_answer
-from envmgr.audit_formats.prometheus import MOST_NODES, Metric, exposition
+from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
+from envmgr.cli.render import to_data
 from envmgr.commands.audit import Asked, AuditResult, ExplainResult
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.render import to_data
 from tests.conftest import Sandbox
 
 WELL = AuditResult(

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.contexts import CONTEXTS
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Account, Evidence, Fleet, Group, Plan, Published, ShellContext
-from envmgr.audit.shell import join_probes, read_answer
-from envmgr.generation import GenerationRecord
-from envmgr.lmod import Lmod, find_lmod
+from envmgr.audit.model import Evidence, Published
+from envmgr.catalog.site import Site, SiteFile, _resolve
+from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes import Reply
-from envmgr.site import Site, SiteFile, _resolve
+from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import Account, Fleet, Group, Plan, ShellContext
+from envmgr.probe.shell import join_probes, read_answer
+from envmgr.publish.record import GenerationRecord
 from tests.cluster import Cluster
 from tests.cluster.faults import other_lmod, shadowed_file
 from tests.evidence import line

@@ -11,9 +11,9 @@ from hypothesis import given as given_that
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import accounts, clock, munge, slurm, space
-from envmgr.audit.model import Plan
-from envmgr.audit.shell import join_probes, read_answer
 from envmgr.nodes import Reply
+from envmgr.probe.model import Plan
+from envmgr.probe.shell import join_probes, read_answer
 from tests.cluster import Cluster, faults
 from tests.evidence import evidence, published_link, site, told
 
@@ -276,7 +276,7 @@ def ask(cluster: Cluster, node: str, *checks: object) -> tuple[dict[str, str], d
 
 def unmunge(cluster: Cluster, credential: str) -> str:
     """On the login node, by the code that the controller runs."""
-    code = "import sys; from envmgr.audit.munge import unmunge; from envmgr.run import Runner; print(unmunge(sys.argv[1], Runner()))"
+    code = "import sys; from envmgr.audit.munge import unmunge; from envmgr.system.run import Runner; print(unmunge(sys.argv[1], Runner()))"
     done = cluster.exec(
         "login", [sys.executable, "-c", code, credential], env={"PYTHONPATH": str(Path(__file__).parent.parent)}
     )
@@ -338,7 +338,7 @@ def test_account_that_differs_on_a_node(cluster: Cluster) -> None:
 
 
 def test_slurm_states_of_a_real_cluster(cluster: Cluster) -> None:
-    code = "import json; from envmgr.nodes import node_states; from envmgr.run import Runner; print(json.dumps(node_states(Runner())))"
+    code = "import json; from envmgr.nodes import node_states; from envmgr.system.run import Runner; print(json.dumps(node_states(Runner())))"
     argv = [sys.executable, "-c", code]
     cluster.exec("login", ["scontrol", "update", "nodename=c2", "state=drain", "reason=broken disk"], check=True)
     try:

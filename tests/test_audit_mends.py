@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import munge, nodes, slurm
-from envmgr.audit.checks.fitness import MatrixRow, matrix
-from envmgr.audit.model import Evidence, Fleet
-from envmgr.audit_formats import answer_text, show_answer
+from envmgr.audit.matrix import MatrixRow, matrix
+from envmgr.audit.model import Evidence
+from envmgr.catalog.recipe import Requires
+from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.text_audit import _summary
 from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.nodes.batch import _program
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
-from envmgr.recipe import Requires
-from envmgr.render_audit import _summary
-from envmgr.run import Runner
+from envmgr.probe.model import Fleet
+from envmgr.system.run import Runner
 from tests.conftest import Sandbox
 from tests.evidence import evidence, site, told
 

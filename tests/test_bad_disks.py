@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from envmgr.conda.client import call_worker
+from envmgr.backends.conda.client import call_worker
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
-from envmgr.run import Completed, Runner
+from envmgr.system.run import Completed, Runner
 from tests.done import Done
 from tests.scenes import complete, error_of, finish, locked, parts, plain, rerun, wait_for
 from tests.small_disk import Small, small_in

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from envmgr.files import remove_tree
-from envmgr.resources import shipped as shipped_folder
+from envmgr.system.files import remove_tree
+from envmgr.system.resources import shipped as shipped_folder
 from tests.conftest import Sandbox
 from tests.scenes import error_of, locked, processes
 from tests.standin.channel import Channel

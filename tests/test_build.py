@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import envmgr
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.conftest import CACHE, PYTHON, Sandbox
 from tests.scenes import error_of, locked, plain, processes, snapshot
 from tests.standin.channel import Channel

@@ -9,14 +9,14 @@ from typing import cast
 import pytest
 
 from envmgr.backends import Backend, LoadedLock
-from envmgr.builds import Work, make_all, raise_first
+from envmgr.builds.install import Ensured
+from envmgr.builds.schedule import Work, make_all, raise_first
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
 from envmgr.errors import Bug, EnvmgrError
-from envmgr.manifest import InstallFacts
-from envmgr.names import Entry
-from envmgr.realise import Ensured
-from envmgr.recipe import Recipe
-from envmgr.run import Runner
-from envmgr.store import Item, Prefix
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Item, Prefix
+from envmgr.system.run import Runner
 
 
 def work(root: Path, name: str, *needs: Work) -> Work:

@@ -15,8 +15,8 @@ import pytest
 import typer
 
 import envmgr
-from envmgr.cli import app
-from envmgr.tree import scan_tree, tree_digest
+from envmgr.cli.app import app
+from envmgr.store.tree import scan_tree, tree_digest
 from tests.conftest import Sandbox
 
 ROOT = Path(__file__).parents[1]
@@ -65,7 +65,7 @@ def helps() -> dict[str, dict[str, Any]]:
     """verb -> exit status, text and heavy imports of `envmgr VERB --help`, all in one fresh interpreter."""
     code = (
         "import contextlib, io, json, sys\n"
-        "from envmgr.cli import main\n"
+        "from envmgr.cli.app import main\n"
         "found = {}\n"
         "for verb in json.loads(sys.argv[1]):\n"
         "    sys.argv = ['envmgr', *verb.split(), '--help']\n"
@@ -90,7 +90,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
     assert found["status"] == 0
     assert found["heavy"] == (["pydantic"] if verb and TYPER_NEEDS_PYDANTIC else [])
     assert found["ours"] == [
-        "envmgr.cli", "envmgr.cli_build", "envmgr.cli_nodes", "envmgr.cli_options", "envmgr.cli_run", "envmgr.errors",
+        "envmgr.cli.app", "envmgr.cli.build", "envmgr.cli.nodes", "envmgr.cli.options", "envmgr.cli.run", "envmgr.errors",
     ]  # fmt: skip
     assert found["text"].startswith(f"Usage: envmgr {verb}".rstrip())
 
@@ -105,7 +105,7 @@ def test_heavy_packages_are_imported_by_verbs_so_that_the_check_can_fail(tmp_pat
     (tmp_path / "site.yaml").write_text("prefix: /nowhere\n")
     code = (
         "import sys\n"
-        "from envmgr.cli import main\n"
+        "from envmgr.cli.app import main\n"
         "sys.argv = ['envmgr', 'history']\n"
         "try: main()\n"
         "finally: print('pydantic' in sys.modules, file=sys.stderr)\n"
@@ -224,13 +224,13 @@ def test_error_of_the_site_is_json_too(sandbox: Sandbox) -> None:
 
 BROKEN = """
 import sys
-import envmgr.site
-from envmgr.cli import main
+import envmgr.catalog.site
+from envmgr.cli.app import main
 
 def load_site(path, environ):
     {fault}
 
-envmgr.site.load_site = load_site
+envmgr.catalog.site.load_site = load_site
 sys.argv = ["envmgr", "list"]
 main()
 """
@@ -260,14 +260,14 @@ def test_site_object_without_what_is_needed_is_a_bug(tmp_path: Path) -> None:
 def test_signal_exits_130(tmp_path: Path, number: signal.Signals, fmt: str) -> None:
     code = f"""
 import os, sys, time
-import envmgr.catalog
-from envmgr.cli import main
+import envmgr.catalog.entries
+from envmgr.cli.app import main
 
 def entries(self):
     os.kill(os.getpid(), {int(number)})
     time.sleep(10)
 
-envmgr.catalog.Catalog.entries = entries
+envmgr.catalog.entries.Catalog.entries = entries
 sys.argv = ["envmgr", "catalog", "check", "--format", {fmt!r}]
 main()
 """
@@ -306,5 +306,5 @@ def test_broken_pipe_is_no_failure_of_a_verb(sandbox: Sandbox) -> None:
 
 def test_module_and_entry_point_are_the_same(sandbox: Sandbox) -> None:
     code = "from importlib.metadata import entry_points; (e,) = entry_points(group='console_scripts', name='envmgr'); print(e.value)"
-    assert python(code).stdout == "envmgr.cli:main\n"
+    assert python(code).stdout == "envmgr.cli.app:main\n"
     assert sandbox.run("--version").stdout == f"envmgr {envmgr.__version__}\n"

@@ -3,11 +3,11 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from envmgr.compose import compose_module
-from envmgr.manifest import InstallFacts
-from envmgr.modulespec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
-from envmgr.names import Entry
-from envmgr.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
+from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.publish.compose import compose_module
+from envmgr.store.manifest import InstallFacts
 
 ROOT = "/shared/envmgr/store/tool/1.2-abababab"
 CAPTURED = (EnvOp(kind="prepend", name="PATH", value=f"{ROOT}/bin"), EnvOp(kind="set", name="MODE", value="captured"))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr import console
-from envmgr.console import PlainReporter, amount, counted, make_reporter
+from envmgr.cli import progress as console
+from envmgr.cli.progress import PlainReporter, amount, counted, make_reporter
 from envmgr.report import SilentReporter
 
 ROOT = Path(__file__).parents[1]
@@ -139,7 +139,7 @@ def on_a_terminal(code: str) -> str:
 
 def test_live_reporter_shows_markup_of_others_as_text_and_ends_with_one_line_a_stage() -> None:
     text = on_a_terminal(
-        "from envmgr.console import make_reporter\n"
+        "from envmgr.cli.progress import make_reporter\n"
         "reporter = make_reporter(quiet=False)\n"
         "assert type(reporter).__name__ == 'LiveReporter'\n"
         "reporter.say('a [bold]b[/bold] [/x]')\n"
@@ -157,7 +157,7 @@ def test_live_reporter_shows_markup_of_others_as_text_and_ends_with_one_line_a_s
 def test_live_reporter_takes_stages_of_several_threads() -> None:
     text = on_a_terminal(
         "import threading\n"
-        "from envmgr.console import LiveReporter\n"
+        "from envmgr.cli.progress import LiveReporter\n"
         "reporter = LiveReporter()\n"
         "def work(name):\n"
         "    for n in range(5):\n"

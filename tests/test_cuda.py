@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.cuda import CUDA_PACKAGES, cuda_of, minimum_driver
+from envmgr.catalog.cuda import CUDA_PACKAGES, cuda_of, minimum_driver
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from envmgr.conda.solve import CondaInput
-from envmgr.easybuild.input import EasyBuildInput
-from envmgr.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
-from envmgr.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
+from envmgr.backends.conda.solve import CondaInput
+from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
+from envmgr.catalog.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

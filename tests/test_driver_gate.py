@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from envmgr.recipe import Requires
-from envmgr.run import Completed, Runner, clean_env
+from envmgr.catalog.recipe import Requires
+from envmgr.system.run import Completed, Runner, clean_env
 from tests.lmod_shell import Tree, make_tree, spec
 
 NVRM = "NVRM version: NVIDIA UNIX "

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.eb_aftermath import nothing_left
 from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop, make_workshop
 from tests.eb_slow import compiling, orphan_a_compiler, pids, release, rows, signs, slow, wait_until_it_compiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from envmgr.files import sha256_file
+from envmgr.system.files import sha256_file
 from tests.eb_scene import Workshop, real_sources
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from envmgr.files import sha256_file
+from envmgr.system.files import sha256_file
 from tests.eb_scene import Workshop
 from tests.eb_told import KEPT, building, logged, patched, told
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.easybuild.failures import missing_packages
-from envmgr.easybuild.input import EASYBUILD
-from envmgr.easybuild.lock import LOCK_NAME
-from envmgr.files import sha256_file
+from envmgr.backends.easybuild.failures import missing_packages
+from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.backends.easybuild.lock import LOCK_NAME
+from envmgr.system.files import sha256_file
 from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.eb_tar import write_tar
 from tests.eb_told import LOCK_AGAIN, building, locking, patched, told

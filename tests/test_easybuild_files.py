@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe
-from envmgr.files import sha256_file
+from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe
+from envmgr.system.files import sha256_file
 from tests.eb_scene import AM_ROOT, Workshop
 from tests.eb_told import patched, told
 from tests.scenes import plain

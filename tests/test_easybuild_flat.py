@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from envmgr.easybuild.flat import Shown, flatten, read_shown
+from envmgr.backends.easybuild.flat import Shown, flatten, read_shown
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree
-from envmgr.lmod import SHOWN_HOME, SHOWN_USER
-from envmgr.modulespec import EnvOp
+from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER
+from envmgr.modules.spec import EnvOp
+from envmgr.system.files import remove_tree
 from tests.eb_scene import Workshop, make_workshop
 
 # Reading what `module show` says

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from envmgr.easybuild.input import optarch
-from envmgr.target import CpuLevel
+from envmgr.backends.easybuild.input import optarch
+from envmgr.catalog.target import CpuLevel
 from tests.eb_scene import easybuild_home
 
 # What becomes of `--optarch` for every compiler, on a host with an Intel CPU and on one with an AMD CPU.

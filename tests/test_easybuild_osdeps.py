@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.easybuild.osdeps import installed
-from envmgr.run import Completed, Runner, clean_env
+from envmgr.backends.easybuild.osdeps import installed
+from envmgr.system.run import Completed, Runner, clean_env
 
 # rpm as it answers on Rocky 9: a name that is asked for as a package, and one that another package provides.
 RPM = """\

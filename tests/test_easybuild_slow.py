@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.resources import shipped
+from envmgr.system.resources import shipped
 from tests.cluster import Cluster
 from tests.cluster.needs import reason_to_skip
 from tests.eb_scene import Workshop, make_workshop, real_sources

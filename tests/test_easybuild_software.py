@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.files import sha256_file
-from envmgr.resources import shipped
+from envmgr.system.files import sha256_file
+from envmgr.system.resources import shipped
 from tests.eb_installers import add_standins
 from tests.eb_scene import Workshop, ordinary_python, real_sources
 from tests.eb_tar import write_tar

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from envmgr.buildjobs import requested_installs, sweep
-from envmgr.buildjobs.folder import BuildAnswer, ToldError, write_answer
+from envmgr.builds.slurm import requested_installs, sweep
+from envmgr.builds.slurm.folder import BuildAnswer, ToldError, write_answer
+from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree
-from envmgr.holds import held_installs, holding
-from envmgr.intact import Intact
 from envmgr.nodes import JobSeen
 from envmgr.report import SilentReporter
-from envmgr.run import Runner
-from envmgr.site import load_site
-from envmgr.store import Install, Item, Prefix
+from envmgr.store.holds import held_installs, holding
+from envmgr.store.prefix import Install, Item, Prefix
+from envmgr.store.verify import Intact
+from envmgr.system.files import remove_tree
+from envmgr.system.run import Runner
 from tests.eb_aftermath import nothing_left
 from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.eb_shop import GATED, Shop, leave, soon
@@ -124,7 +124,7 @@ def test_what_was_made_or_looked_at_in_this_run_is_not_looked_at_again(
         looked.append(install.relative)
         return [], (c.relative,) if install == b else ()
 
-    monkeypatch.setattr("envmgr.intact._look", look)
+    monkeypatch.setattr("envmgr.store.verify._look", look)
     intact = Intact()
     intact.made(a.relative)
     item = Item(prefix.install_at("store/d/1.0-01234567"), (a, b), (b,))
@@ -384,7 +384,7 @@ def request(box: Workshop, name: str, **row: object) -> Path:
 
 def seen_by_slurm(monkeypatch: pytest.MonkeyPatch, *jobs: JobSeen) -> None:
     monkeypatch.setattr(
-        "envmgr.buildjobs.desk.see_jobs",
+        "envmgr.builds.slurm.submit.see_jobs",
         lambda names, _site, _runner: {str(n): j for n, j in enumerate(jobs) if j.name in names},
     )
 

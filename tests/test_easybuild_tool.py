@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.easybuild.tool import ensure_easybuild, find_easybuild, own_home
+from envmgr.backends.easybuild.tool import ensure_easybuild, find_easybuild, own_home
+from envmgr.catalog.site import load_site
 from envmgr.report import SilentReporter
-from envmgr.run import Runner
-from envmgr.site import load_site
+from envmgr.system.run import Runner
 
 # Makes the environment that it is asked for, without a network, and writes down that it was asked.
 UV = """\

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.easybuild.input import accept_eula_for
-from envmgr.easybuild.licences import words_of
-from envmgr.easybuild.lock import LOCK_NAME, EasyBuildLock, read_lock
-from envmgr.easybuild.tool import own_home
-from envmgr.easybuild.trust import only_ours
-from envmgr.files import sha256_file
-from envmgr.run import RunAs, Runner
+from envmgr.backends.easybuild.input import accept_eula_for
+from envmgr.backends.easybuild.licences import words_of
+from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, read_lock
+from envmgr.backends.easybuild.tool import own_home
+from envmgr.backends.easybuild.trust import only_ours
+from envmgr.system.files import sha256_file
+from envmgr.system.run import RunAs, Runner
 from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.scenes import error_of
 
@@ -372,8 +372,8 @@ def test_source_beside_its_easyconfig_is_what_its_checksum_says(workshop: Worksh
 
 
 def test_source_beside_its_easyconfig_is_packed_for_a_job(workshop: Workshop, tmp_path: Path) -> None:
-    from envmgr.easybuild.easyconfigs import copy_easyconfigs
-    from envmgr.site import load_site
+    from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
+    from envmgr.catalog.site import load_site
 
     archive = beside(workshop)
     folder = workshop.locked("toy/1.0", "toy-1.0.eb")

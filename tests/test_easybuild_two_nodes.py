@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.easybuild.input import EASYBUILD
+from envmgr.backends.easybuild.input import EASYBUILD
 from tests.cluster import Cluster
 from tests.cluster.site import SITE
 from tests.eb_scene import TOY_MAKEFILE, Workshop, easybuild_home

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from envmgr.cuda import minimum_driver
-from envmgr.easybuild.input import EasyBuildInput
-from envmgr.recipe import Recipe, load_recipe, load_software
-from envmgr.resources import shipped
+from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.catalog.cuda import minimum_driver
+from envmgr.catalog.recipe import Recipe, load_recipe, load_software
+from envmgr.system.resources import shipped
 from tests.eb_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig
 from tests.eb_scene import easybuild_home
 from tests.eb_sources import SOURCES, SourceError, sourcepath

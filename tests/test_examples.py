@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.site import DEFAULT_CHANNELS, NodeGroup, Site, load_site
+from envmgr.catalog.site import DEFAULT_CHANNELS, NodeGroup, Site, load_site
 
 EXAMPLE = Path(__file__).parent.parent / "docs" / "examples" / "small-cluster" / "site.yaml"
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
+from envmgr.builds.leftovers import clean_leftovers
+from envmgr.catalog.site import Site, SiteFile, _resolve
 from envmgr.downloads import Fetched, read_given
+from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.files import sha256_file
-from envmgr.leftovers import clean_leftovers
 from envmgr.report import SilentReporter
-from envmgr.run import Runner
-from envmgr.site import Site, SiteFile, _resolve
-from envmgr.sources import SourceFile, cached_source, fetch_sources
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import sha256_file
+from envmgr.system.run import Runner
 from tests.conftest import Sandbox
 from tests.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot, wait_for
 from tests.standin.channel import Channel

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import (
+from envmgr.system.files import (
     atomic_write,
     canonical_json,
     explain_os_error,
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 HOLDER = """
 import sys
 from pathlib import Path
-from envmgr.files import file_lock
+from envmgr.system.files import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -112,7 +112,7 @@ def test_atomic_write_keeps_the_old_content_when_the_write_fails(tmp_path: Path)
     code = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from envmgr.files import atomic_write\n"
+        "from envmgr.system.files import atomic_write\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try:\n"

@@ -13,25 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr.catalog.fitness import NodeFacts, cpu_level, level_flags, older, unfit, without_gpu
+from envmgr.catalog.recipe import Requires
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import CPU_ORDER
 from envmgr.errors import EnvmgrError
-from envmgr.fitness import (
-    FleetFacts,
-    NodeFacts,
-    Seen,
-    cpu_level,
-    facts_file,
-    level_flags,
-    merge,
-    older,
-    read_node_facts,
-    save_node_facts,
-    unfit,
-    without_gpu,
-)
-from envmgr.recipe import Requires
-from envmgr.site import Site
-from envmgr.store import Prefix
-from envmgr.target import CPU_ORDER
+from envmgr.store.node_facts import FleetFacts, Seen, facts_file, merge, read_node_facts, save_node_facts
+from envmgr.store.prefix import Prefix
 from tests.evidence import site
 
 V3 = level_flags()["x86-64-v3"]

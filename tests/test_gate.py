@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from envmgr.catalog.fitness import NodeFacts
+from envmgr.catalog.recipe import Requires
 from envmgr.commands.gate import Unfit, choose_mode, common_denominator, unfit_nodes
-from envmgr.fitness import FleetFacts, NodeFacts, Seen, facts_file
-from envmgr.recipe import Requires
-from envmgr.store import Prefix
+from envmgr.store.node_facts import FleetFacts, Seen, facts_file
+from envmgr.store.prefix import Prefix
 from tests.conftest import Sandbox
 
 NEW = NodeFacts(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.files import remove_tree, sha256_file
+from envmgr.system.files import remove_tree, sha256_file
 from tests.conftest import PYTHON, Sandbox
 from tests.scenes import error_of, locked, plain, snapshot
 from tests.standin import package as standin

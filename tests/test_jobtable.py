@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from envmgr.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path
-from envmgr.names import Entry
-from envmgr.processes import runs_here
-from envmgr.store import Install, Prefix
+from envmgr.catalog.names import Entry
+from envmgr.store.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.processes import runs_here
 
 
 @pytest.fixture
@@ -80,12 +80,12 @@ def test_processes_are_known_by_their_folder_or_their_environment(tmp_path: Path
 def test_row_of_a_living_build_is_touched_and_a_dead_one_is_not(
     install: Install, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("envmgr.jobtable._WATCH", 5.0)
+    monkeypatch.setattr("envmgr.store.jobtable._WATCH", 5.0)
     assert not beats(install)
     with recorded(install, tmp_path):
         assert beats(install)
         text = row_path(install).read_text()
-    monkeypatch.setattr("envmgr.jobtable._WATCH", 1.0)
+    monkeypatch.setattr("envmgr.store.jobtable._WATCH", 1.0)
     row_path(install).write_text(text)  # as a kill leaves it
     assert lives_perhaps(install)
     assert not beats(install)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import EnvmgrError
-from envmgr.lmod import LOAD_FAILED, Lmod, find_lmod
-from envmgr.run import Runner, clean_env
+from envmgr.modules.lmod import LOAD_FAILED, Lmod, find_lmod
+from envmgr.system.run import Runner, clean_env
 from tests.lmod_shell import DIGEST, LMOD, make_tree, op, spec
 
 # --- finding it
@@ -51,7 +51,7 @@ def test_find_lmod_takes_the_newest_version_folder_when_there_is_no_link(monkeyp
         (tmp_path / version).mkdir()
         for part in ("init", "libexec"):
             (tmp_path / version / part).symlink_to(LMOD.package / part)
-    monkeypatch.setattr("envmgr.lmod.USUAL_FOLDERS", (tmp_path,))
+    monkeypatch.setattr("envmgr.modules.lmod.USUAL_FOLDERS", (tmp_path,))
     assert find_lmod(None, {}).package == tmp_path / "8.7.60"
 
 
@@ -71,7 +71,7 @@ def test_find_lmod_never_takes_another_than_the_site_names(tmp_path) -> None:
 
 
 def test_find_lmod_says_where_it_looked(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr("envmgr.lmod.USUAL_FOLDERS", (tmp_path / "share",))
+    monkeypatch.setattr("envmgr.modules.lmod.USUAL_FOLDERS", (tmp_path / "share",))
     with pytest.raises(EnvmgrError) as caught:
         find_lmod(None, {"LMOD_DIR": "/gone/libexec"})
     assert caught.value.message == "Lmod is not here"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from tests.conftest import Sandbox
 from tests.standin.channel import Channel
 

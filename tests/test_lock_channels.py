@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from tests.conftest import Sandbox
 from tests.standin.channel import Channel
 from tests.standin.server import serve

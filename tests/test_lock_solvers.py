@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from tests.conftest import Sandbox
 from tests.standin.channel import Channel
 from tests.standin.conda_shim import install_shim

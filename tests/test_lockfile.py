@@ -16,10 +16,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.conda.worker import canonical
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, _dependencies, lock_texts, read_lock
+from envmgr.backends.conda.worker import canonical
+from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.lock import ChannelSource, CondaLock, LockChange, LockedPackage, diff_packages
-from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME, _dependencies, lock_texts, read_lock
 
 URL = "https://example.org/channel"
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree, sha256_bytes
-from envmgr.manifest import InstallFacts, Manifest, differences, make_manifest, read_manifest, write_manifest
-from envmgr.modulespec import EnvOp
-from envmgr.store import recorded_digest
-from envmgr.tree import TreePath, make_read_only
+from envmgr.modules.spec import EnvOp
+from envmgr.store.manifest import InstallFacts, Manifest, differences, make_manifest, read_manifest, write_manifest
+from envmgr.store.prefix import recorded_digest
+from envmgr.store.tree import TreePath, make_read_only
+from envmgr.system.files import remove_tree, sha256_bytes
 
 DIGEST = "ab" * 32
 FACTS = InstallFacts(environment=(EnvOp(kind="prepend", name="PATH", value="/p/bin"),), python="3.12")

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.compose import compose_module
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe, Software
 from envmgr.errors import EnvmgrError
-from envmgr.manifest import InstallFacts
-from envmgr.modulefiles import ModulePolicies, fingerprint, operations
-from envmgr.modulespec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
-from envmgr.names import Entry
-from envmgr.recipe import Recipe, Software
-from envmgr.resources import shipped
-from envmgr.run import clean_env
+from envmgr.modules.render import ModulePolicies, fingerprint, operations
+from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.publish.compose import compose_module
+from envmgr.store.manifest import InstallFacts
+from envmgr.system.resources import shipped
+from envmgr.system.run import clean_env
 from tests import standin_conda
 from tests.lmod_shell import LMOD, Tree, make_tree, op, spec
 

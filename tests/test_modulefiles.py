@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
+from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
-from envmgr.lua import lua_quote
-from envmgr.modulefiles import (
+from envmgr.modules.lua import lua_quote
+from envmgr.modules.render import (
     DRIVER_GATE,
     MODULE,
     MODULERC,
@@ -25,10 +27,8 @@ from envmgr.modulefiles import (
     render_tree,
     templates_digest,
 )
-from envmgr.modulespec import ModuleSpec, ShellFunction, UnloadCommand
-from envmgr.recipe import Deprecated, Requires, SmokeTest
-from envmgr.run import Runner
-from envmgr.site import load_site
+from envmgr.modules.spec import ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.system.run import Runner
 from tests.golden_cases import cases, read_expected, render_case
 from tests.lmod_shell import LMOD, TEMPLATES, op, spec
 
@@ -215,7 +215,7 @@ def test_render_tree_refuses_two_specs_of_an_entry() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "context"),
     [
-        (MODULE, "{{ spec.nme }}\n", "'envmgr.modulespec.ModuleSpec object' has no attribute 'nme'"),
+        (MODULE, "{{ spec.nme }}\n", "'envmgr.modules.spec.ModuleSpec object' has no attribute 'nme'"),
         (MODULERC, "{{ defualt }}\n", "'defualt' is undefined"),
         (MODULE, "\n{% if %}\n", "line 2: Expected an expression, got 'end of statement block'"),
     ],

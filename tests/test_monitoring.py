@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.audit_formats import answer_text, show_answer
-from envmgr.audit_formats.prometheus import _HELP
+from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import Asked, AuditResult
 from envmgr.finding import Finding
 from tests.audit_scene import Audited

@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 import envmgr.nodes
+from envmgr.catalog.site import load_site
 from envmgr.commands import Context
 from envmgr.commands.node_setup import FileOutcome, NodeFailure, node_setup
+from envmgr.modules.nodesetup import node_files
 from envmgr.nodes import Reply
-from envmgr.nodesetup import node_files
 from envmgr.report import SilentReporter
-from envmgr.run import Runner
-from envmgr.site import load_site
+from envmgr.system.run import Runner
 from tests.conftest import Sandbox
 
 SLURM = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.nodesetup import BEGIN, END, install_script
+from envmgr.modules.nodesetup import BEGIN, END, install_script
 from tests.node_scene import Scene
 
 OURS = {"/etc/envmgr/node/settings", "/etc/envmgr/node/pin", "/etc/envmgr/node/task-prolog",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.node_scene import Scene
 
 PIN = "/etc/envmgr/node/pin"

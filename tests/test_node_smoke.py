@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.catalog.recipe import SmokeTest
+from envmgr.catalog.site import load_site
 from envmgr.nodes import Reply
-from envmgr.nodesmoke import Account, Missing, _Folding, choose_account
-from envmgr.nodesmoke.script import Job
-from envmgr.recipe import SmokeTest
-from envmgr.site import load_site
+from envmgr.smoke.nodes import Account, Missing, _Folding, choose_account
+from envmgr.smoke.script import Job
 from tests.cluster import Cluster
 from tests.cluster.disguises import do
 from tests.cluster.faults import dead_node, fake_driver, hung

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.nodes import NodeSets, fold, resolve_nodes
-from envmgr.run import Runner
-from envmgr.site import Site, load_site
+from envmgr.system.run import Runner
 
 GROUPS = {"gpu": {"nodes": "c[1-4]"}, "cpu": {"nodes": "n[09-11]"}, "both": {"nodes": "@gpu,@cpu"}}
 
@@ -131,8 +131,8 @@ def test_resolve_nodes_does_not_read_this_machines_clustershell_files(site: Site
 import sys
 from pathlib import Path
 from envmgr.nodes import fold, resolve_nodes
-from envmgr.run import Runner
-from envmgr.site import load_site
+from envmgr.system.run import Runner
+from envmgr.catalog.site import load_site
 print(*resolve_nodes("@gpu", load_site(Path(sys.argv[1]), {}), Runner()))
 print(fold(["r1c1", "r1c2", "r2c1", "r2c2"]))
 """

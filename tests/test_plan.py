@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from envmgr.generation import GenerationRecord, PublishedEntry
-from envmgr.names import Entry
-from envmgr.plan import Candidate, Plan, Step, make_plan, state_of
+from envmgr.catalog.names import Entry
+from envmgr.publish.plan import Candidate, Plan, Step, make_plan, state_of
+from envmgr.publish.record import GenerationRecord, PublishedEntry
 
 OLD, NEW = "a" * 64, "b" * 64
 ENTRY = Entry("pytorch", "2.1-cuda11.8")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.conftest import Sandbox
 
 AM_ROOT = os.geteuid() == 0

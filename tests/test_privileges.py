@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from envmgr.errors import InputError
-from envmgr.privileges import drop_to
+from envmgr.system.privileges import drop_to
 
 ROOT = Path(__file__).parents[1]
 AM_ROOT = os.geteuid() == 0
@@ -27,7 +27,7 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 BECOME = """
 import json, os, sys
 from pathlib import Path
-from envmgr import privileges
+from envmgr.system import privileges
 from envmgr.errors import EnvmgrError
 
 user, prefix, start_as = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])

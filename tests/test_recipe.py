@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from envmgr.errors import InputError
-from envmgr.recipe import (
+from envmgr.catalog.recipe import (
     Environment,
     Recipe,
     Requires,
@@ -24,6 +23,7 @@ from envmgr.recipe import (
     load_software,
     sort_key,
 )
+from envmgr.errors import InputError
 
 MINIMAL: dict[str, Any] = {"backend": "conda", "input": {}}
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.conda.solve import find_conda_lock
-from envmgr.lock import CondaLock, LockedPackage
-from envmgr.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
-from envmgr.recipe import Recipe, load_recipe
-from envmgr.resources import shipped
+from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
+from envmgr.backends.conda.solve import find_conda_lock
+from envmgr.catalog.recipe import Recipe, load_recipe
+from envmgr.system.resources import shipped
 from tests.conftest import Sandbox
 from tests.standin.conda_shim import install_shim
 from tests.standin.from_sidecars import channel_from_sidecars

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import envmgr.commands
-from envmgr import render_text
+from envmgr.catalog.locks import LockChange
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Deprecated, Recipe
+from envmgr.cli import text as render_text
+from envmgr.cli.render import print_error, print_json, table, to_data
 from envmgr.errors import CommandError, DriftError, EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
-from envmgr.generation import PublishedEntry
-from envmgr.lock import LockChange
-from envmgr.names import Entry
-from envmgr.recipe import Deprecated, Recipe
-from envmgr.render import print_error, print_json, table, to_data
+from envmgr.publish.record import PublishedEntry
 
 ROOT = Path(__file__).parents[1]
 
@@ -238,7 +238,7 @@ def test_table_without_rows_prints_nothing(capsys: pytest.CaptureFixture[str]) -
 
 def test_table_is_folded_to_a_terminal() -> None:
     controller, terminal = pty.openpty()
-    code = "from envmgr.render import table; table([['a', 'word ' * 20], ['b', '[bold]x']])"
+    code = "from envmgr.cli.render import table; table([['a', 'word ' * 20], ['b', '[bold]x']])"
     env = {**os.environ, "COLUMNS": "30", "TERM": "xterm"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=terminal, env=env, check=True, timeout=30)
     os.close(terminal)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr import run as run_module
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.run import Completed, Runner, clean_env
+from envmgr.system import run as run_module
+from envmgr.system.run import Completed, Runner, clean_env
 
 ROOT = Path(__file__).parents[1]
 SH = "/bin/sh"
@@ -315,7 +315,9 @@ def test_run_cancelled_stops_several_threads(cancelled_soon: tuple[Runner, Path]
 
 def test_run_dies_with_us_even_by_kill_9(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    code = f"from envmgr.run import Runner; Runner().run(['/bin/sh', '-c', 'echo $$ >{pid}; sleep 60; sleep 60'])"
+    code = (
+        f"from envmgr.system.run import Runner; Runner().run(['/bin/sh', '-c', 'echo $$ >{pid}; sleep 60; sleep 60'])"
+    )
     us = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     child = pid_in(pid)
     us.kill()
@@ -376,7 +378,7 @@ def test_stream_keeps_stdin_open_until_the_child_ends() -> None:
 
 def test_stream_lets_the_child_notice_our_death(tmp_path: Path) -> None:
     child = f"import os, sys; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}\\n'); sys.stdin.read(); open({str(tmp_path / 'told')!r}, 'w')"
-    code = f"import sys; from envmgr.run import Runner; Runner().stream([sys.executable, '-c', {child!r}], stdin='x', on_line=print)"
+    code = f"import sys; from envmgr.system.run import Runner; Runner().stream([sys.executable, '-c', {child!r}], stdin='x', on_line=print)"
     us = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     pid = pid_in(tmp_path / "pid")
     us.kill()

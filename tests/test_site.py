@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from envmgr import site as site_module
+from envmgr.catalog import site as site_module
+from envmgr.catalog.site import DEFAULT_CHANNELS, Channel, Site, SiteFile, embedded_prefix, find_site, load_site
 from envmgr.errors import InputError
-from envmgr.resources import shipped
-from envmgr.site import DEFAULT_CHANNELS, Channel, Site, SiteFile, embedded_prefix, find_site, load_site
+from envmgr.system.resources import shipped
 
 ROOT = Path(__file__).parents[1]
 NOBODY = 65534
@@ -153,7 +153,7 @@ def test_load_site_accepts_a_file_of_root_for_everybody() -> None:
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from envmgr.site import load_site\n"
+        "from envmgr.catalog.site import load_site\n"
         "if os.geteuid() == 0: os.setuid(65534)\n"
         "print(load_site(Path(sys.argv[1]), {}).prefix)\n"
     )

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr.catalog.names import Entry
+from envmgr.catalog.target import Target
 from envmgr.errors import EnvmgrError
-from envmgr.manifest import InstallFacts, Manifest, write_manifest
-from envmgr.names import Entry
-from envmgr.store import Install, Prefix, install_digest, installs
-from envmgr.target import Target
+from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
+from envmgr.store.prefix import Install, Prefix, install_digest, installs
 
 TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9", glibc="2.34")
 IDENTITY = [{"name": "zlib", "version": "1.3", "url": "https://example.org/zlib-1.3.conda", "sha256": "ab" * 32}]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree, sha256_bytes
-from envmgr.tree import TreePath, make_read_only, scan_tree, shown, tree_digest
+from envmgr.store.tree import TreePath, make_read_only, scan_tree, shown, tree_digest
+from envmgr.system.files import remove_tree, sha256_bytes
 
 NAMES = st.text("ab\n é\\\"'$\udcff", min_size=1, max_size=4)
 MODES = st.sampled_from([0o444, 0o555, 0o644, 0o755, 0o4755])

@@ -85,7 +85,7 @@ def test_wheel_holds_templates_and_recipes_byte_for_byte(installed: Path, source
 def test_wheel_has_the_entry_point_and_the_licence(wheel: Path) -> None:
     info = f"envmgr-{envmgr.__version__}.dist-info"
     with zipfile.ZipFile(wheel) as archive:
-        assert archive.read(f"{info}/entry_points.txt").decode() == "[console_scripts]\nenvmgr = envmgr.cli:main\n"
+        assert archive.read(f"{info}/entry_points.txt").decode() == "[console_scripts]\nenvmgr = envmgr.cli.app:main\n"
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         metadata = archive.read(f"{info}/METADATA").decode()
     assert re.search(r"^Requires-Python: >=3\.11$", metadata, re.MULTILINE)
@@ -111,7 +111,7 @@ def test_installed_wheel_lists_the_shipped_entries_from_anywhere(installed: Path
 
 
 def test_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
-    code = "import envmgr; from envmgr.resources import shipped; print(envmgr.__file__, shipped('recipes'), sep='\\n')"
+    code = "import envmgr; from envmgr.system.resources import shipped; print(envmgr.__file__, shipped('recipes'), sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         cwd=tmp_path,

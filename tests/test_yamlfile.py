@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from envmgr.errors import InputError
-from envmgr.yamlfile import load_model, parse_yaml, read_text
+from envmgr.system.yamlfile import load_model, parse_yaml, read_text
 
 
 class Part(BaseModel):

@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.lmod import find_lmod
-from envmgr.modulefiles import DRIVER_GATE, MODULE, MODULERC
-from envmgr.resources import shipped
+from envmgr.modules.lmod import find_lmod
+from envmgr.modules.render import DRIVER_GATE, MODULE, MODULERC
+from envmgr.system.resources import shipped
 from tests.golden_cases import GOLDEN, cases, render_case
 
 

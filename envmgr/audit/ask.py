@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.answers import Folding
-from envmgr.audit.checks.generation import attribute_cache, is_stale
-from envmgr.audit.model import Check, Fleet, Plan, Published, ShellContext
-from envmgr.audit.shell import join_probes
+from envmgr.audit.model import Published
+from envmgr.catalog.site import Site
 from envmgr.nodes import Reply
+from envmgr.probe.answers import Folding
+from envmgr.probe.model import Fleet, Plan, ProbePart, ShellContext
+from envmgr.probe.prefix import attribute_cache, is_stale
+from envmgr.probe.shell import join_probes
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
+from envmgr.system.run import Runner
 
 _LIMIT = 4 << 20  # bytes of one node's answer
 
@@ -28,7 +29,7 @@ class Asker:
     site: Site
     runner: Runner
     reporter: Reporter
-    parts: Sequence[Check]
+    parts: Sequence[ProbePart]
     end: float
 
     @property

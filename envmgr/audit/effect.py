@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.apart import run_apart
-from envmgr.run import Runner
+from envmgr.system.detached import run_apart
+from envmgr.system.run import Runner
 
 _SECONDS = 20.0  # for one entry; the prefix may begin to hang
 

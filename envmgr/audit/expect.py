@@ -5,33 +5,17 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from envmgr.apart import run_apart
-from envmgr.audit.checks import get_check
-from envmgr.audit.model import Check, Facts, Plan, Published
-from envmgr.audit.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.audit.model import Published
+from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.generation import RECORD, complete_numbers, published_spec, read_current, read_specs
-from envmgr.names import nearest
-from envmgr.run import Runner
-from envmgr.store import Prefix
+from envmgr.publish.record import RECORD, complete_numbers, published_spec, read_current, read_specs
+from envmgr.store.prefix import Prefix
+from envmgr.system.detached import run_apart
+from envmgr.system.run import Runner
 
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
-
-
-def look_here(plan: Plan, runner: Runner, seconds: float, parts: Sequence[Check] = ()) -> Facts:
-    """How this host has the prefix, by the same probe as on nodes, within `seconds`. `gate` is `ok` where it answers.
-
-    Without `parts` it is a short look, at the mount alone.
-    """
-    script = join_probes(parts or [get_check("mount")], replace(plan, contexts=()), stages=("node",))
-    done = run_apart(
-        ["/bin/sh", "-s"], stdin=script, seconds=min(GATE_SECONDS + 10, seconds), check=runner.raise_if_cancelled
-    )
-    facts, _, _ = read_answer(done.output)
-    return {"gate": "hung", **facts}
 
 
 # Copies what tells of the published generation, in one process that can be left behind; placeholders stand for the others.

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from envmgr.audit.model import Fleet
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
+from envmgr.probe.model import Fleet
 
 
 def drift(

@@ -15,23 +15,25 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.apart import run_apart
-from envmgr.audit.answers import Folding
 from envmgr.audit.ask import Asker
-from envmgr.audit.checks.generation import attribute_cache, newer_generations
-from envmgr.audit.contexts import choose_contexts
 from envmgr.audit.effect import expected_effects
-from envmgr.audit.expect import choose_samples, look_here, read_published
-from envmgr.audit.model import Account, Check, Evidence, Facts, Fleet, Plan, Published, ShellContext, Way
+from envmgr.audit.expect import choose_samples, read_published
+from envmgr.audit.model import Check, Evidence, Published
 from envmgr.audit.munge import Decoder
-from envmgr.audit.shell import GATE_SECONDS, join_probes
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.lmod import Lmod
+from envmgr.modules.lmod import Lmod
 from envmgr.nodes import UNCONFIGURED, NodeSets, Reply, slurm_here, states_or_reason
+from envmgr.probe.answers import Folding
+from envmgr.probe.contexts import choose_contexts
+from envmgr.probe.here import look_here
+from envmgr.probe.model import Account, Facts, Fleet, Plan, ShellContext, Way
+from envmgr.probe.prefix import MountFacts, attribute_cache, newer_generations
+from envmgr.probe.shell import GATE_SECONDS, join_probes
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.detached import run_apart
+from envmgr.system.run import Runner
 
 Via = Literal["ssh", "slurm", "both"]
 
@@ -63,7 +65,7 @@ def gather(
     user, accounts = _accounts(site)
     init = str(lmod.package / "init") if lmod else ""
     plan = Plan(site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts)
-    asker = Asker(site, runner, reporter, list(checks.values()), time.monotonic() + request.deadline)
+    asker = Asker(site, runner, reporter, [MountFacts(), *checks.values()], time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
     asking = _Asking(asker, sets, sets.resolve(request.nodes), ways, request.modules, lmod)
     controller = look_here(plan, runner, asker.left)

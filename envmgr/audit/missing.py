@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envmgr.audit.model import Facts
+from envmgr.probe.model import Facts
 
 # Come with NVIDIA's driver, never with an install. Source: NVIDIA, Linux driver's README, "Installed Components".
 _OF_THE_DRIVER = re.compile(

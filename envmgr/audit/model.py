@@ -4,112 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
+from envmgr.catalog.site import Site
 from envmgr.finding import Finding
-from envmgr.generation import GenerationRecord
-from envmgr.modulespec import ModuleSpec
-from envmgr.nodes import Reply
-from envmgr.site import Site
-
-Way = Literal["ssh", "slurm"]
-"""How a node was asked: over ssh, or by real batch jobs."""
-
-Stage = Literal["node", "prefix", "context", "login"]
-"""Where a part of the probe runs.
-
-`node`: first, as the connecting user; never touches the prefix, which may hang. `prefix`: once the prefix has answered.
-`context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once.
-"""
-
-Account = Literal["root", "user"]
-
-
-@dataclass(frozen=True, slots=True)
-class ShellContext:
-    """A way in which a user reaches software. `export` is what a batch job inherits; empty for ssh."""
-
-    name: str
-    way: Way
-    shell: Literal["bash", "bash-login", "sh", "csh"]
-    what: str
-    export: Literal["", "ALL", "NONE"] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the probe is made from. `contexts` and `accounts` are those of the script at hand.
-
-    `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here.
-    `init` is Lmod's folder of start-up files on the controller; `roots` maps an entry to its install's folder.
-    """
-
-    site: Site
-    user: str
-    number: int | None
-    samples: tuple[str, ...]
-    loads: Mapping[str, str]
-    init: str
-    contexts: tuple[ShellContext, ...] = ()
-    accounts: tuple[Account, ...] = ()
-    roots: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def prefix(self) -> str:
-        return str(self.site.prefix)
-
-    @property
-    def generation(self) -> str:
-        """The published generation's folder, empty where nothing is known to be published."""
-        return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""
-
-
-Facts = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Nodes that gave one and the same answer."""
-
-    facts: Facts
-    nodes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """All that nodes said one way. `own` holds what differs between healthy nodes (name, clock), never compared."""
-
-    groups: tuple[Group, ...]
-    own: Mapping[str, Facts]
-    replies: Mapping[str, Reply]
-    missing: tuple[Reply, ...]
-
-    @property
-    def sound(self) -> Fleet:
-        """Without nodes whose prefix does not answer: what else is wrong there has that one cause."""
-        return self.only(
-            lambda facts: facts.get("gate") == "ok" and not facts.get("prefix.end", "").startswith("no end")
-        )
-
-    def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
-        return Fleet(tuple(g for g in self.groups if wanted(g.facts)), self.own, self.replies, self.missing)
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(node for group in self.groups for node in group.nodes)
-
-    def by_value(self, key: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
-        """value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""
-        return self.by(lambda facts: facts.get(key, default))
-
-    def by(self, value: Callable[[Facts], str | None]) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {}
-        for group in self.groups:
-            of_group = value(group.facts)
-            if of_group is not None:
-                found.setdefault(of_group, []).extend(group.nodes)
-        ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-        return {key: tuple(nodes) for key, nodes in ordered}
+from envmgr.modules.spec import ModuleSpec
+from envmgr.probe.model import Account, Facts, Fleet, Plan, ProbePart, ShellContext
+from envmgr.publish.record import GenerationRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +78,10 @@ class Evidence:
         return replace(fleet, groups=(*fleet.groups, *self.here.sound.groups))
 
 
-class Check(Protocol):
+class Check(ProbePart, Protocol):
     """A module under `checks/`. Its docstring is what `audit --explain` prints."""
 
     __doc__: str | None
-    __name__: str
-
-    def probe(self, plan: Plan) -> Mapping[Stage, str]:
-        """POSIX shell text by stage; it tells facts by `put KEY VALUE`, `own KEY VALUE` and `lines KEY`."""
 
     def judge(self, evidence: Evidence) -> Iterable[Finding]:
         """What is wrong. Pure: no I/O."""

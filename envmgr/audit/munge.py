@@ -7,7 +7,7 @@ import shutil
 import time
 
 from envmgr.errors import CommandError
-from envmgr.run import Runner, clean_env
+from envmgr.system.run import Runner, clean_env
 
 _SECONDS = 5.0  # for one
 # They were made with our key: what clocks and time have to do with it is not munge's fault. Source: munge.h, munge_err_t.

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import InputError
-from envmgr.manifest import InstallFacts
-from envmgr.names import Entry
-from envmgr.recipe import Recipe
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Item
-from envmgr.target import Target
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Item
+from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)

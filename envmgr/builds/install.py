@@ -16,16 +16,16 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Backend, LoadedLock
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, sha256_file
-from envmgr.intact import Intact
-from envmgr.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
-from envmgr.privileges import user_name
-from envmgr.recipe import Recipe
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Install, Item, Prefix
+from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
+from envmgr.store.prefix import Install, Item, Prefix
+from envmgr.store.verify import Intact
+from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, sha256_file
+from envmgr.system.privileges import user_name
+from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.easybuild.leftovers import clear_kept_rows, clear_row
+from envmgr.backends.easybuild.leftovers import clear_kept_rows, clear_row
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree, try_file_lock
-from envmgr.holds import remove_dead_holds
-from envmgr.jobtable import left_row, lives_perhaps, read_row
-from envmgr.processes import runs_here
 from envmgr.report import Reporter
-from envmgr.store import Prefix
+from envmgr.store.holds import remove_dead_holds
+from envmgr.store.jobtable import left_row, lives_perhaps, read_row
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import remove_tree, try_file_lock
+from envmgr.system.processes import runs_here
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:

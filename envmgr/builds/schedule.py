@@ -8,11 +8,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from envmgr.backends import Backend, LoadedLock
+from envmgr.builds.install import Ensured
+from envmgr.catalog.recipe import Recipe
 from envmgr.errors import Bug, EnvmgrError
-from envmgr.realise import Ensured
-from envmgr.recipe import Recipe
-from envmgr.run import Runner
-from envmgr.store import Item
+from envmgr.store.prefix import Item
+from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)

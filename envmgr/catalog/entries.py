@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envmgr.catalog.names import Entry, fault_in_part, nearest, parse_entry
+from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software, sort_key
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.names import Entry, fault_in_part, nearest, parse_entry
-from envmgr.recipe import Recipe, Software, load_recipe, load_software, sort_key
-from envmgr.site import Site
 
 RECIPE_NAME = "recipe.yaml"
 SOFTWARE_NAME = "software.yaml"

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from envmgr.names import fault_in_part, parse_entry
-from envmgr.target import CpuLevel
-from envmgr.yamlfile import load_model
+from envmgr.catalog.names import fault_in_part, parse_entry
+from envmgr.catalog.target import CpuLevel
+from envmgr.system.yamlfile import load_model
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Invariant 7: these break other programs, or the user's own environment, as soon as a module sets them.

@@ -12,11 +12,11 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
-from envmgr.privileges import user_name
-from envmgr.resources import shipped
-from envmgr.target import CpuLevel
-from envmgr.yamlfile import load_model, reason_of
+from envmgr.system.privileges import user_name
+from envmgr.system.resources import shipped
+from envmgr.system.yamlfile import load_model, reason_of
 
 # The text that conda packages carry where their prefix goes is 255 characters long: no longer path fits.
 MAX_PREFIX = 255

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envmgr import __version__
-from envmgr.cli_build import build, build_item, fetch, lock, publish
-from envmgr.cli_nodes import audit, node_setup, shell_init, test
-from envmgr.cli_options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli_run import finish, run_verb
+from envmgr.cli.build import build, build_item, fetch, lock, publish
+from envmgr.cli.nodes import audit, node_setup, shell_init, test
+from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.run import finish, run_verb
 
 if TYPE_CHECKING:
     from envmgr.commands import Context
@@ -61,8 +61,8 @@ def init(
     """Make a site and an empty catalog."""
 
     def work() -> Any:
+        from envmgr.catalog.site import embedded_prefix
         from envmgr.commands.site import init_site
-        from envmgr.site import embedded_prefix
 
         return init_site(folder, prefix=prefix or embedded_prefix(os.environ), name=name, dry_run=dry_run)
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envmgr.cli_options import All, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli_run import run_job, run_verb
+from envmgr.cli.options import All, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.run import run_job, run_verb
 from envmgr.errors import InputError
 
 if TYPE_CHECKING:
     from envmgr.commands import Context
     from envmgr.report import Reporter
-    from envmgr.run import Runner
+    from envmgr.system.run import Runner
 
 
 def lock(

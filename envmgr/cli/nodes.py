@@ -1,6 +1,6 @@
 """The verbs for nodes and shells: test and audit what they get, and make them use the prefix.
 
-They are plain functions; `envmgr.cli` puts them among its other verbs, in the order of the help.
+They are plain functions; `envmgr.cli.app` puts them among its other verbs, in the order of the help.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envmgr.cli_options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli_run import finish, run_verb
+from envmgr.cli.options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.run import finish, run_verb
 from envmgr.errors import EnvmgrError, InputError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test(
 
 def _refuse_missing_folder(output: Path) -> None:
     """Before an audit of minutes, and not after it."""
-    from envmgr.audit_formats import refuse_missing_folder
+    from envmgr.cli.formats import refuse_missing_folder
 
     try:
         refuse_missing_folder(output)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from envmgr import __version__
-from envmgr.cli_options import AuditFormat, Format
+from envmgr.cli.options import AuditFormat, Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
+    from envmgr.catalog.site import Site
     from envmgr.commands import Context
     from envmgr.report import Reporter
-    from envmgr.run import Runner
-    from envmgr.site import Site
+    from envmgr.system.run import Runner
 
 
 def run_verb(
@@ -40,11 +40,11 @@ def run_verb(
     """
 
     def work() -> Any:
+        from envmgr.catalog.site import find_site, load_site
+        from envmgr.cli.progress import make_reporter
         from envmgr.commands import Context
-        from envmgr.console import make_reporter
-        from envmgr.privileges import drop_to
-        from envmgr.run import Runner
-        from envmgr.site import find_site, load_site
+        from envmgr.system.privileges import drop_to
+        from envmgr.system.run import Runner
 
         found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
         runner = Runner()
@@ -65,8 +65,8 @@ def run_job(work: Callable[[Runner, Reporter], Any]) -> NoReturn:
     """
 
     def run() -> Any:
-        from envmgr.console import PlainReporter
-        from envmgr.run import Runner
+        from envmgr.cli.progress import PlainReporter
+        from envmgr.system.run import Runner
 
         runner = Runner()
         _stop_by_signals(runner)
@@ -143,10 +143,10 @@ def _answer(work: Callable[[], Any]) -> Any:
 
 
 def _show(answer: Any, fmt: Format | AuditFormat, output: Path | None) -> None:
-    from envmgr.render import print_error, print_json, to_data
+    from envmgr.cli.render import print_error, print_json, to_data
 
     if output is not None or fmt.value in {"junit", "prometheus"}:
-        from envmgr.audit_formats import show_answer
+        from envmgr.cli.formats import show_answer
 
         show_answer(answer, fmt.value, output)
     elif isinstance(answer, EnvmgrError):
@@ -154,7 +154,7 @@ def _show(answer: Any, fmt: Format | AuditFormat, output: Path | None) -> None:
     elif fmt.value == "json":
         print_json(answer.schema, to_data(answer))
     else:
-        from envmgr.render_text import show
+        from envmgr.cli.text import show
 
         show(answer)
 

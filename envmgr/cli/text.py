@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from envmgr.console import counted
-from envmgr.render import table
+from envmgr.cli.progress import counted
+from envmgr.cli.render import table
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
-    from envmgr.builds import BuildJob
+    from envmgr.builds.schedule import BuildJob
+    from envmgr.catalog.locks import LockChange
     from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.commands.build import BuildResult
     from envmgr.commands.build_item import BuildItemResult
@@ -25,9 +26,8 @@ if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.commands.publish import PublishResult
     from envmgr.commands.shell_init import ShellInitResult
     from envmgr.commands.site import InitResult, SiteCheckResult
-    from envmgr.lock import LockChange
-    from envmgr.plan import Step
-    from envmgr.smoke import SmokeOutcome
+    from envmgr.publish.plan import Step
+    from envmgr.smoke.here import SmokeOutcome
 
 _MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
@@ -39,7 +39,7 @@ def show(result: Any) -> None:
 
 
 def show_AuditResult(result: AuditResult) -> None:  # noqa: N802
-    from envmgr.render_audit import show_audit
+    from envmgr.cli.text_audit import show_audit
 
     show_audit(result)
 

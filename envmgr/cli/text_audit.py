@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from envmgr.console import counted
+from envmgr.cli.progress import counted
+from envmgr.cli.render import table
 from envmgr.nodes import expand
-from envmgr.render import table
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult

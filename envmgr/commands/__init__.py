@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envmgr.catalog import Catalog, open_catalog
+from envmgr.catalog.entries import Catalog, open_catalog
+from envmgr.catalog.names import nearest
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.generation import GenerationRecord, read_current
-from envmgr.names import nearest
+from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import LoggedReporter, Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,16 @@ from typing import ClassVar
 
 from envmgr.audit import Request, Via, gather, judge
 from envmgr.audit.checks import all_checks, get_check
-from envmgr.audit.checks.fitness import MatrixRow, matrix, observed
-from envmgr.audit.model import Check, Evidence, Fleet
+from envmgr.audit.matrix import BY, MatrixRow, matrix, observed
+from envmgr.audit.model import Check, Evidence
+from envmgr.catalog.site import Site
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
-from envmgr.fitness import save_node_facts
-from envmgr.lmod import Lmod, find_lmod
+from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes import fold, slurm_here
-from envmgr.site import Site
+from envmgr.probe.model import Fleet
+from envmgr.store.node_facts import save_node_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def audit(
         _can_send_jobs(site)
     evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
     findings = judge(evidence, chosen)
-    if "fitness" in chosen:
+    if BY in chosen:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
     published = evidence.published
     return AuditResult(
@@ -109,7 +110,7 @@ def audit(
         accounts=_accounts(evidence),
         checks=tuple(chosen),
         findings=findings,
-        matrix=matrix(evidence) if "fitness" in chosen else (),
+        matrix=matrix(evidence) if BY in chosen else (),
         finished=time.time(),
         seconds=time.monotonic() - began,
     )

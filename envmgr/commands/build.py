@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.builds import BuildJob, Work, make_all, raise_first
+from envmgr.builds.install import Ensured, can_write, ensure_install, require_space
+from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.schedule import BuildJob, Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
 from envmgr.errors import InputError
-from envmgr.holds import holding
-from envmgr.intact import Intact
-from envmgr.leftovers import clean_leftovers
-from envmgr.lmod import find_lmod
-from envmgr.plan import Step
-from envmgr.realise import Ensured, can_write, ensure_install, require_space
-from envmgr.smoke import SmokeOutcome
+from envmgr.modules.lmod import find_lmod
+from envmgr.publish.plan import Step
+from envmgr.smoke.here import SmokeOutcome
+from envmgr.store.holds import holding
+from envmgr.store.verify import Intact
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
-    from envmgr.buildjobs import Desk
+    from envmgr.builds.slurm import Desk
     from envmgr.nodes import JobOptions
 
 
@@ -115,7 +115,7 @@ def build(
 
 
 def _sweep(ctx: Context) -> None:
-    from envmgr.buildjobs import sweep
+    from envmgr.builds.slurm import sweep
 
     sweep(ctx.site, ctx.runner)
 
@@ -147,7 +147,7 @@ def _ensure_all(
     if slurm is None:
         outcome = make_all(_missing(wanted), ctx.runner, jobs=jobs, make=make)
     else:
-        from envmgr.buildjobs import follow
+        from envmgr.builds.slurm import follow
 
         tickets = _desk(ctx, wanted, slurm).submit(_missing(wanted))
         outcome = follow(tickets, ctx.site, ctx.runner, ctx.reporter)
@@ -168,7 +168,7 @@ def _missing(wanted: Sequence[Wanted]) -> list[Work]:
 
 
 def _desk(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Desk:
-    from envmgr.buildjobs import Desk
+    from envmgr.builds.slurm import Desk
 
     return Desk(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
 

@@ -12,16 +12,16 @@ from typing import ClassVar
 
 import envmgr
 from envmgr.backends import get_backend
-from envmgr.buildjobs.folder import BuildAnswer, BuildRequest, ToldError, read_request, write_answer
+from envmgr.builds.install import ensure_install
+from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, ToldError, read_request, write_answer
+from envmgr.catalog.names import parse_entry
+from envmgr.catalog.target import read_target
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.holds import holding
-from envmgr.intact import Intact
-from envmgr.names import parse_entry
-from envmgr.realise import ensure_install
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.store import Item, Prefix
-from envmgr.target import read_target
+from envmgr.store.holds import holding
+from envmgr.store.prefix import Item, Prefix
+from envmgr.store.verify import Intact
+from envmgr.system.run import Runner
 
 _SEEN = 90.0  # seconds until what another node has built is seen here: longer than an NFS client's acdirmax
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import get_backend
-from envmgr.catalog import Catalog, CatalogEntry
+from envmgr.catalog.entries import Catalog, CatalogEntry
+from envmgr.catalog.names import parse_entry, variable_name
+from envmgr.catalog.recipe import Recipe, Requires
+from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import atomic_write, explain_os_error
 from envmgr.finding import Finding
-from envmgr.names import parse_entry, variable_name
-from envmgr.recipe import Recipe, Requires
-from envmgr.target import CPU_ORDER, Target, read_target
+from envmgr.system.files import atomic_write, explain_os_error
 
 
 @dataclass(frozen=True, slots=True)

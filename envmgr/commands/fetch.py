@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from envmgr.builds.install import can_write
+from envmgr.builds.leftovers import clean_leftovers
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_all, load_wanted
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.leftovers import clean_leftovers
-from envmgr.realise import can_write
 
 _SHOWN = 10  # missing files that an error lists
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from envmgr.catalog.fitness import NodeFacts, numbers, unfit, without_gpu
+from envmgr.catalog.recipe import Requires
+from envmgr.catalog.target import CPU_ORDER
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
-from envmgr.fitness import FleetFacts, NodeFacts, facts_file, numbers, read_node_facts, unfit, without_gpu
 from envmgr.nodes import fold
-from envmgr.recipe import Requires
-from envmgr.target import CPU_ORDER
+from envmgr.store.node_facts import FleetFacts, facts_file, read_node_facts
 
 Mode = Literal["off", "warn", "refuse"]
 

@@ -7,19 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.buildjobs import requested_installs, sweep
+from envmgr.builds.install import can_write
+from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.slurm import requested_installs, sweep
+from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import smoke_check
 from envmgr.errors import EnvmgrError
-from envmgr.files import file_lock, remove_tree
-from envmgr.generation import (
-    complete_numbers,
-    current_number,
-    published_spec,
-    read_record,
-    read_specs,
-)
-from envmgr.generations import (
+from envmgr.modules.lmod import find_lmod
+from envmgr.publish.change import Change, check_dependencies
+from envmgr.publish.generations import (
     flips,
     known_current,
     last_current,
@@ -28,14 +25,17 @@ from envmgr.generations import (
     remove_generations,
     rollback,
 )
-from envmgr.holds import held_installs
-from envmgr.leftovers import clean_leftovers
-from envmgr.lmod import find_lmod
-from envmgr.lock import LockChange, diff_packages
-from envmgr.realise import can_write
-from envmgr.rebase import Change, check_dependencies
-from envmgr.resources import shipped
-from envmgr.store import Install, installs
+from envmgr.publish.record import (
+    complete_numbers,
+    current_number,
+    published_spec,
+    read_record,
+    read_specs,
+)
+from envmgr.store.holds import held_installs
+from envmgr.store.prefix import Install, installs
+from envmgr.system.files import file_lock, remove_tree
+from envmgr.system.resources import shipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from envmgr.backends import get_backend
-from envmgr.catalog import CatalogEntry
+from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.commands.wanted import Wanted, load_one, plan_for
 from envmgr.errors import EnvmgrError
-from envmgr.generation import GenerationRecord, read_current
-from envmgr.plan import state_of
-from envmgr.recipe import Recipe
-from envmgr.target import read_target
+from envmgr.publish.plan import state_of
+from envmgr.publish.record import GenerationRecord, read_current
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from envmgr.backends import LockOptions, get_backend
-from envmgr.catalog import CatalogEntry
+from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.locks import LockChange, diff_packages
+from envmgr.catalog.site import Site
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.files import atomic_write, explain_os_error
-from envmgr.lock import LockChange, diff_packages
-from envmgr.site import Site
+from envmgr.system.files import atomic_write, explain_os_error
 
 Status = Literal["written", "unchanged", "would write", "fresh", "stale"]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from envmgr.commands import Context
 from envmgr.errors import CommandError, InputError
-from envmgr.files import atomic_write, explain_os_error
-from envmgr.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files, plain_files
+from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files, plain_files
+from envmgr.system.files import atomic_write, explain_os_error
 
 if TYPE_CHECKING:
     from envmgr.nodes import Reply

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from envmgr.builds.install import can_write
+from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
 from envmgr.errors import EnvmgrError
-from envmgr.generations import Check, Published, publish
-from envmgr.intact import require_intact
-from envmgr.lmod import Lmod, find_lmod
-from envmgr.manifest import InstallFacts, read_manifest
-from envmgr.modulespec import ModuleSpec
-from envmgr.plan import Plan, Step
-from envmgr.realise import can_write
-from envmgr.rebase import Change
-from envmgr.resources import shipped
-from envmgr.smoke import SmokeOutcome, raise_for_failures, run_smoke_tests
-from envmgr.store import Install, Prefix
-from envmgr.target import read_target
+from envmgr.modules.lmod import Lmod, find_lmod
+from envmgr.modules.spec import ModuleSpec
+from envmgr.publish.change import Change
+from envmgr.publish.generations import Check, Published, publish
+from envmgr.publish.plan import Plan, Step
+from envmgr.smoke.here import SmokeOutcome, raise_for_failures, run_smoke_tests
+from envmgr.store.manifest import InstallFacts, read_manifest
+from envmgr.store.prefix import Install, Prefix
+from envmgr.store.verify import require_intact
+from envmgr.system.resources import shipped
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
     from envmgr.nodes import JobOptions

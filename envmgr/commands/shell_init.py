@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from envmgr.commands import Context
 from envmgr.errors import InputError
-from envmgr.lmod import find_lmod
+from envmgr.modules.lmod import find_lmod
 
 SHELLS = ("bash", "zsh", "sh", "csh", "tcsh")
 

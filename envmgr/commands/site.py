@@ -13,13 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import ValidationError
 
+from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site, SiteFile
+from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import atomic_write, free_bytes, group_id
-from envmgr.lmod import find_lmod
-from envmgr.site import FILE_NAME, MAX_PREFIX, Site, SiteFile
-from envmgr.target import read_target
-from envmgr.yamlfile import reason_of
+from envmgr.modules.lmod import find_lmod
+from envmgr.system.files import atomic_write, free_bytes, group_id
+from envmgr.system.yamlfile import reason_of
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
 

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envmgr.backends import Backend, LoadedLock, get_backend
-from envmgr.catalog import CatalogEntry
+from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe, Software
+from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context
-from envmgr.compose import compose_module
 from envmgr.errors import EnvmgrError
-from envmgr.generation import GenerationRecord, published_spec, read_current, read_specs
-from envmgr.generations import render_digest
-from envmgr.manifest import InstallFacts, read_manifest
-from envmgr.modulefiles import ModulePolicies, fingerprint, templates_digest
-from envmgr.names import Entry
-from envmgr.plan import Candidate, Plan, make_plan
-from envmgr.rebase import NewModule
-from envmgr.recipe import Recipe, Software
-from envmgr.resources import shipped
-from envmgr.store import Install, Item
-from envmgr.target import Target, read_target
+from envmgr.modules.render import ModulePolicies, fingerprint, templates_digest
+from envmgr.publish.change import NewModule
+from envmgr.publish.compose import compose_module
+from envmgr.publish.generations import render_digest
+from envmgr.publish.plan import Candidate, Plan, make_plan
+from envmgr.publish.record import GenerationRecord, published_spec, read_current, read_specs
+from envmgr.store.manifest import InstallFacts, read_manifest
+from envmgr.store.prefix import Install, Item
+from envmgr.system.resources import shipped
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import envmgr
+from envmgr.catalog.site import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
 from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error
 from envmgr.report import Reporter, Stage
-from envmgr.run import Runner, clean_env
-from envmgr.site import Policies
+from envmgr.system.files import explain_os_error
+from envmgr.system.run import Runner, clean_env
 
 Event = dict[str, Any]
 Failure = Callable[[Event, Mapping[str, Any]], EnvmgrError]  # an `error` event and its request, in the house form

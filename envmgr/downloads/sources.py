@@ -10,15 +10,15 @@ from shlex import quote as quote_word
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given, has
 from envmgr.downloads.client import Event, bring
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error, sha256_file
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import explain_os_error, sha256_file
+from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.files import megabytes
+from envmgr.system.files import megabytes
 
 _HEAD_TIMEOUT = 2  # seconds
 

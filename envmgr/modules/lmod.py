@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.files import free_bytes, megabytes
-from envmgr.lua import lua_quote
-from envmgr.run import Runner, clean_env
+from envmgr.modules.lua import lua_quote
+from envmgr.system.files import free_bytes, megabytes
+from envmgr.system.run import Runner, clean_env
 
 # The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
 LOAD_FAILED = 97

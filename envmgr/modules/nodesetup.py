@@ -7,9 +7,9 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal
 
-from envmgr.lmod import USUAL_FOLDERS
-from envmgr.resources import shipped
-from envmgr.site import Site
+from envmgr.catalog.site import Site
+from envmgr.modules.lmod import USUAL_FOLDERS
+from envmgr.system.resources import shipped
 
 HOME = "/etc/envmgr/node"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh

@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from envmgr.catalog.names import variable_name
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.files import canonical_json, sha256_bytes, sha256_file
-from envmgr.lua import lua_quote
-from envmgr.modulespec import EnvOp, ModuleSpec
-from envmgr.names import variable_name
-from envmgr.site import Site
+from envmgr.modules.lua import lua_quote
+from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 
 MODULE, MODULERC, DRIVER_GATE = "module.lua.j2", "modulerc.lua.j2", "driver_gate.lua"
 GENERATION_VARIABLE = "ENVMGR_GENERATION"

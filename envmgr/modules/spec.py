@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from envmgr.recipe import Deprecated, Requires, SmokeTest
+from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 
 
 class _Model(BaseModel):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.nodes import slurm
 from envmgr.nodes.envelope import Answer, end_mark, marked, unwrap, wrap
@@ -20,8 +21,7 @@ from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import check_names
 from envmgr.nodes.tools import tool, tool_env
-from envmgr.run import Runner
-from envmgr.site import Site
+from envmgr.system.run import Runner
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client

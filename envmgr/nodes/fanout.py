@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import slurm, ssh
 from envmgr.nodes.envelope import Answer, begun, end_mark, size, unwrap, wrap
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import check_names
 from envmgr.nodes.tools import tool_env
-from envmgr.run import Runner
-from envmgr.site import Site
+from envmgr.system.run import Runner
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop

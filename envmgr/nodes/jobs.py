@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.nodes.slurm import ENDED, UNCONFIGURED, reason
 from envmgr.nodes.tools import tool, tool_env
-from envmgr.run import Completed, Runner
-from envmgr.site import Site
+from envmgr.system.run import Completed, Runner
 
 _ASK = 20.0  # seconds that squeue, scontrol and scancel may take
 _SEND = 120.0  # and sbatch, whose controller may be busy with others

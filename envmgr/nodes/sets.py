@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from envmgr.catalog.names import nearest
+from envmgr.catalog.site import NodeGroup, Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.names import nearest
 from envmgr.nodes.tools import tool, tool_env
-from envmgr.run import Runner
-from envmgr.site import NodeGroup, Site
+from envmgr.system.run import Runner
 
 _MOST = 100_000  # nodes: more is a slip of the pen
 _LISTING = 60.0  # seconds that sinfo or ansible-inventory may take

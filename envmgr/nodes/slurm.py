@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.nodes.reply import Status
 from envmgr.nodes.tools import tool, tool_env
-from envmgr.run import Runner
-from envmgr.site import Site
+from envmgr.system.run import Runner
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Client

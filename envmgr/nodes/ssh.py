@@ -9,8 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from envmgr.catalog.site import Transport
 from envmgr.nodes.tools import tool
-from envmgr.site import Transport
 
 _MOST_SOCKET = 104  # bytes of a Unix socket's path, less than sun_path everywhere
 _HASH = 1 + 40 + 17  # `/`, %C, and the suffix that ssh gives the socket while it makes it

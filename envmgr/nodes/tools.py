@@ -6,7 +6,7 @@ import os
 import shutil
 
 from envmgr.errors import EnvmgrError
-from envmgr.run import clean_env
+from envmgr.system.run import clean_env
 
 # What ssh and Slurm need of the caller: keys of an agent, Kerberos tickets, which cluster. Nothing that goes to a node:
 # no LANG or LC_* (Debian's ssh sends them on), and not the variables of a job that we may run in.

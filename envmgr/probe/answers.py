@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from envmgr.audit.model import Facts, Fleet, Group
-from envmgr.audit.shell import printable, read_lines, split_answer
 from envmgr.nodes import Reply
+from envmgr.probe.model import Facts, Fleet, Group
+from envmgr.probe.shell import printable, read_lines, split_answer
 
 
 class Folding:

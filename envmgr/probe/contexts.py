@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envmgr.audit.model import ShellContext
+from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
-from envmgr.names import nearest
+from envmgr.probe.model import ShellContext
 
 CONTEXTS = (
     ShellContext("bash-login", "ssh", "bash-login", "a login shell: `ssh NODE`, then a prompt"),

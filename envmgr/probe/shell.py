@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from envmgr.audit.model import Account, Check, Facts, Plan, ShellContext, Stage
+from envmgr.probe.model import Account, Facts, Plan, ProbePart, ShellContext, Stage
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
 NO_USER = "there is no user"  # how the end of a shell begins that could not be started for that
@@ -156,16 +156,16 @@ ENVMGR_END
 
 
 def join_probes(
-    checks: Iterable[Check], plan: Plan, *, stages: Sequence[Stage] = ("node", "prefix", "context", "login")
+    parts_of: Iterable[ProbePart], plan: Plan, *, stages: Sequence[Stage] = ("node", "prefix", "context", "login")
 ) -> str:
     """The script for the contexts and accounts of `plan`: the parts of all checks, each stage in a file of its own."""
     parts: dict[Stage, list[str]] = {stage: [] for stage in ("node", "prefix", "context", "login")}
     of_login: list[str] = []
-    for check in checks:
-        for stage, text in check.probe(plan).items():
+    for part in parts_of:
+        for stage, text in part.probe(plan).items():
             if stage in stages:
                 parts[stage].append(text)
-                of_login += [check.__name__.rpartition(".")[2]] if stage == "login" else []
+                of_login += [part.__name__.rpartition(".")[2]] if stage == "login" else []
     limit = max(2, int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS)
     out = [_LIBRARY, _JOBS, _settings(plan), _MAIN, _WHO]
     out.append(_file("gate", _GATE, plan))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.catalog.names import variable_name
 from envmgr.errors import EnvmgrError
-from envmgr.generation import GenerationRecord, PublishedEntry, PublishedSpec
-from envmgr.manifest import InstallFacts
-from envmgr.modulefiles import ModulePolicies, fingerprint, templates_digest
-from envmgr.modulespec import ModuleSpec
-from envmgr.names import variable_name
+from envmgr.modules.render import ModulePolicies, fingerprint, templates_digest
+from envmgr.modules.spec import ModuleSpec
+from envmgr.publish.record import GenerationRecord, PublishedEntry, PublishedSpec
+from envmgr.store.manifest import InstallFacts
 
 
 @dataclass(frozen=True, slots=True)

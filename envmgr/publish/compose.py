@@ -6,10 +6,10 @@ import string
 from collections.abc import Mapping
 from typing import Literal
 
-from envmgr.manifest import InstallFacts
-from envmgr.modulespec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
-from envmgr.names import Entry
-from envmgr.recipe import LOAD_NAMES, Recipe, ShellText, Software
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
+from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.store.manifest import InstallFacts
 
 Kind = Literal["set", "set-default", "prepend", "append"]
 

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import envmgr
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.files import (
-    atomic_write,
-    canonical_json,
-    explain_os_error,
-    file_lock,
-    flip_symlink,
-    pretty_json,
-    remove_tree,
-    sha256_bytes,
-    sha256_file,
-    sync_file_system,
-    sync_folder,
-)  # fmt: skip
-from envmgr.generation import (
+from envmgr.modules.lmod import Lmod
+from envmgr.modules.render import ModulePolicies, render_tree, templates_digest
+from envmgr.modules.spec import ModuleSpec
+from envmgr.publish.change import (
+    Change,
+    changed_entries,
+    check_dependencies,
+    check_names,
+    merge,
+    published_entries,
+    with_dependents,
+)
+from envmgr.publish.record import (
     ABANDONED,
     RECORD,
     SPECS,
@@ -40,23 +40,23 @@ from envmgr.generation import (
     read_record,
     read_specs,
 )  # fmt: skip
-from envmgr.lmod import Lmod
-from envmgr.modulefiles import ModulePolicies, render_tree, templates_digest
-from envmgr.modulespec import ModuleSpec
-from envmgr.rebase import (
-    Change,
-    changed_entries,
-    check_dependencies,
-    check_names,
-    merge,
-    published_entries,
-    with_dependents,
-)
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Prefix
-from envmgr.tree import make_read_only
+from envmgr.store.prefix import Prefix
+from envmgr.store.tree import make_read_only
+from envmgr.system.files import (
+    atomic_write,
+    canonical_json,
+    explain_os_error,
+    file_lock,
+    flip_symlink,
+    pretty_json,
+    remove_tree,
+    sha256_bytes,
+    sha256_file,
+    sync_file_system,
+    sync_folder,
+)  # fmt: skip
+from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)

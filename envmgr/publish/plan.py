@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from envmgr.generation import GenerationRecord
-from envmgr.names import Entry
+from envmgr.catalog.names import Entry
+from envmgr.publish.record import GenerationRecord
 
 Build = Literal["build", "reuse"]
 Publish = Literal["new", "changed", "module", "unchanged"]

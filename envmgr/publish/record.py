@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.errors import EnvmgrError
-from envmgr.manifest import InstallFacts
-from envmgr.modulespec import ModuleSpec
-from envmgr.store import Prefix
+from envmgr.modules.spec import ModuleSpec
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Prefix
 
 RECORD = "generation.json"
 SPECS = "modules.json"

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from envmgr.catalog.recipe import SmokeTest
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.files import explain_os_error
-from envmgr.lmod import Lmod
-from envmgr.modulespec import ModuleSpec
-from envmgr.recipe import SmokeTest
+from envmgr.modules.lmod import Lmod
+from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
-from envmgr.run import Runner, clean_env
+from envmgr.system.files import explain_os_error
+from envmgr.system.run import Runner, clean_env
 
 
 @dataclass(frozen=True, slots=True)

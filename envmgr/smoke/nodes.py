@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from envmgr.audit.expect import look_here
-from envmgr.audit.model import Evidence, Facts, Plan, Stage
-from envmgr.audit.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.finding import Finding
-from envmgr.lmod import Lmod
-from envmgr.modulespec import ModuleSpec
+from envmgr.modules.lmod import Lmod
+from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply, ask_nodes, fold
-from envmgr.nodesmoke.script import Job, jobs_of, node_script, seconds_of
+from envmgr.probe.here import look_here
+from envmgr.probe.model import Facts, Plan, Stage
+from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.smoke import SKIPS, SmokeOutcome, detail_of, ending, no_end
+from envmgr.smoke.here import SKIPS, SmokeOutcome, detail_of, ending, no_end
+from envmgr.smoke.script import Job, jobs_of, node_script, seconds_of
+from envmgr.system.run import Runner
 
 Way = Literal["ssh", "slurm"]
 
@@ -171,9 +170,6 @@ class _Part:
 
     def probe(self, _plan: Plan) -> Mapping[Stage, str]:
         return {"prefix": self.script}
-
-    def judge(self, _evidence: Evidence) -> Iterable[Finding]:
-        return ()
 
 
 @dataclass(slots=True)

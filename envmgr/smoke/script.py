@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.lmod import Lmod
-from envmgr.modulespec import ModuleSpec
-from envmgr.recipe import SmokeTest
-from envmgr.run import clean_env
-from envmgr.smoke import GPU_FILES, MARKS, SLURM_VARIABLES, script_of, tests_of
+from envmgr.catalog.recipe import SmokeTest
+from envmgr.modules.lmod import Lmod
+from envmgr.modules.spec import ModuleSpec
+from envmgr.smoke.here import GPU_FILES, MARKS, SLURM_VARIABLES, script_of, tests_of
+from envmgr.system.run import clean_env
 
 _TICKS = 20  # a second: the node looks every 0.05 s
 _TAIL = 8192  # bytes of a failed test's output that are kept: its end

@@ -13,12 +13,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from envmgr.files import file_lock, pretty_json
-from envmgr.jobtable import beat_lately, beating
-from envmgr.processes import Process, runs_here, this_process
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.store import Prefix
+from envmgr.store.jobtable import beat_lately, beating
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import file_lock, pretty_json
+from envmgr.system.processes import Process, runs_here, this_process
+from envmgr.system.run import Runner
 
 
 @contextmanager

@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import atomic_write, pretty_json
-from envmgr.processes import Process, all_processes, this_process
-from envmgr.store import Install
+from envmgr.store.prefix import Install
+from envmgr.system.files import atomic_write, pretty_json
+from envmgr.system.processes import Process, all_processes, this_process
 
 _BEAT = 2.0  # seconds between two touches of a row
 _WATCH = 10.0  # seconds to look for one

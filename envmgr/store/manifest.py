@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import atomic_write
-from envmgr.modulespec import EnvOp
-from envmgr.tree import TreePath, scan_tree, shown, tree_digest
+from envmgr.modules.spec import EnvOp
+from envmgr.store.tree import TreePath, scan_tree, shown, tree_digest
+from envmgr.system.files import atomic_write
 
 
 class InstallFacts(BaseModel):

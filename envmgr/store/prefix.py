@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.catalog.names import Entry
+from envmgr.catalog.site import MAX_PREFIX
+from envmgr.catalog.target import Target
 from envmgr.errors import EnvmgrError
-from envmgr.files import canonical_json, sha256_bytes
-from envmgr.names import Entry
-from envmgr.site import MAX_PREFIX
-from envmgr.target import Target
+from envmgr.system.files import canonical_json, sha256_bytes
 
 SHORT = 8  # hex digits of a digest that name an install
 

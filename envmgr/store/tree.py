@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import canonical_json, sha256_bytes, sha256_file
+from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 
 
 @dataclass(frozen=True, slots=True)

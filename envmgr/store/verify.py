@@ -6,11 +6,11 @@ import threading
 from dataclasses import dataclass, field
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import sha256_file
-from envmgr.manifest import Manifest, differences, read_manifest
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.store import Install, Item
+from envmgr.store.manifest import Manifest, differences, read_manifest
+from envmgr.store.prefix import Install, Item
+from envmgr.system.files import sha256_file
+from envmgr.system.run import Runner
 
 
 def verify_install(install: Install, reporter: Reporter) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.run import clean_env
+from envmgr.system.run import clean_env
 
 _POLL = 0.005  # seconds
 _GRACE = 0.5

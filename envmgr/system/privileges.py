@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import explain_os_error
+from envmgr.system.files import explain_os_error
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:

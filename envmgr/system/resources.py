@@ -8,7 +8,7 @@ from pathlib import Path
 
 def shipped(name: str) -> Path:
     """The folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     in_wheel = package / "data" / name
     with suppress(PermissionError):  # who reads it will say so
         if in_wheel.is_dir():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.processes import group_runs
+from envmgr.system.processes import group_runs
 
 _POLL = 0.1  # seconds between looks at the cancel flag
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent

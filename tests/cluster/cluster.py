@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from envmgr.files import remove_tree
+from envmgr.system.files import remove_tree
 from tests.cluster import config, site
 from tests.done import Done
 

@@ -7,8 +7,8 @@ import pkgutil
 from typing import cast
 
 from envmgr.audit.model import Check
+from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
-from envmgr.names import nearest
 
 
 def check_names() -> list[str]:

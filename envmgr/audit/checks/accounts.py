@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence, Plan, Stage
-from envmgr.audit.shell_apart import APART
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.apart import APART
+from envmgr.probe.model import Plan, Stage
 
 # A directory service that is gone makes `id` wait for long.
 _NODE = r"""

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Published, Stage
+from envmgr.audit.model import Evidence, Published
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Plan, Stage
 
 # Lmod compares whole seconds. Source: Lmod's src/Cache.lua, l_readCacheFile.
 _PREFIX = r"""

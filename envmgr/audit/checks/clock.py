@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import Reply, fold
+from envmgr.probe.model import Plan, Stage
 
 _LATER = r"""
 own clock.later "$(date +%s.%N)"

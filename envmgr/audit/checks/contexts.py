@@ -15,10 +15,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, joined, short
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, ShellContext, Stage
-from envmgr.audit.shell import NO_USER, NO_USER_HINT, context_key
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Plan, ShellContext, Stage
+from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 
 _CONTEXT = r"""
 put modulepath "${MODULEPATH-}"

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from envmgr.audit.folding import joined, short
-from envmgr.audit.missing import missing_libraries
-from envmgr.audit.model import Evidence, Facts, Fleet, Group, Plan, Stage
-from envmgr.audit.shell_apart import APART
-from envmgr.cuda import MINIMUM_DRIVER
+from envmgr.audit.matrix import observed, required
+from envmgr.audit.model import Evidence
+from envmgr.catalog.cuda import MINIMUM_DRIVER
+from envmgr.catalog.fitness import NodeFacts, level_flags, unfit, without_gpu
+from envmgr.catalog.recipe import Requires
+from envmgr.catalog.target import CPU_ORDER
 from envmgr.finding import Finding
-from envmgr.fitness import NodeFacts, cpu_level, level_flags, unfit, without_gpu
 from envmgr.nodes import fold
-from envmgr.recipe import Requires
-from envmgr.target import CPU_ORDER
+from envmgr.probe.apart import APART
+from envmgr.probe.model import Fleet, Group, Plan, Stage
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
@@ -79,112 +79,9 @@ put fitness.os "$( (. /etc/os-release && printf '%s %s' "${ID-}" "${VERSION_ID-}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixRow:
-    """One entry on nodes (folded) that are alike for it.
-
-    Where it does not fit, `reasons` say why; where it does, they say what it lacks there: `without GPU`.
-    """
-
-    entry: str
-    nodes: str
-    fit: bool
-    reasons: tuple[str, ...] = ()
-
-
 def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
     return {"node": APART + _NODE.replace("@SECONDS@", str(SMI_SECONDS)).replace("@FLAGS@", "|".join(flags))}
-
-
-def node_facts(facts: Facts) -> NodeFacts | None:
-    """What a node's answer says; None when it was not asked, or did not come so far."""
-    if "fitness.arch" not in facts:
-        return None
-    pairs = (
-        line.rpartition(",") if "," in line else (line, "", "") for line in facts.get("fitness.gpus", "").splitlines()
-    )
-    devices = facts.get("fitness.devices", "0")
-    os_id, _, os_version = facts.get("fitness.os", "").partition(" ")
-    arch = facts["fitness.arch"]
-    return NodeFacts(
-        driver=facts.get("fitness.driver", ""),
-        gpus=tuple(sorted((name.strip(), _capability(capability)) for name, _, capability in pairs)),
-        devices=int(devices) if devices.isdecimal() else 0,
-        glibc=facts.get("fitness.glibc", ""),
-        arch=arch,
-        cpu_level=cpu_level(arch, facts.get("fitness.flags", "").split()),
-        os_id=os_id,
-        os_version=os_version,
-    )
-
-
-def _capability(text: str) -> str:
-    return text.strip() if text.strip().replace(".", "").isdecimal() else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What some nodes said: `facts` read from it are None where it holds none."""
-
-    raw: Facts
-    facts: NodeFacts | None
-    nodes: tuple[str, ...]
-
-
-def _told(evidence: Evidence) -> list[_Told]:
-    return [_Told(group.facts, node_facts(group.facts), group.nodes) for group in evidence.fleet.groups]
-
-
-def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
-    """facts -> the nodes that have them, for `save_node_facts`."""
-    found: dict[NodeFacts, tuple[str, ...]] = {}
-    for told in _told(evidence):
-        if told.facts is not None:
-            found[told.facts] = (*found.get(told.facts, ()), *told.nodes)
-    return found
-
-
-_Outcome = tuple[bool, tuple[str, ...]]
-
-
-def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
-    """Every published entry on every node that was asked; nodes with the same outcome together, the most first."""
-    told = _told(evidence)
-    bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
-    missing = [reply.node for reply in evidence.fleet.missing]
-    rows = []
-    for entry, requires in _entries(evidence):
-        found: dict[_Outcome, list[str]] = {}
-        for each in told:
-            outcome = _outcome(entry, requires, each)
-            for node in each.nodes:
-                found.setdefault(_NO_PREFIX if node in bare else outcome, []).append(node)
-        for node in missing:  # a node without the prefix gets no job
-            found.setdefault(_NO_PREFIX if node in bare else _UNKNOWN, []).append(node)
-        ordered = sorted(found.items(), key=lambda item: (-len(item[1]), not item[0][0], item[0]))
-        rows += [MatrixRow(entry, fold(nodes), fit, reasons) for (fit, reasons), nodes in ordered]
-    return tuple(rows)
-
-
-_UNKNOWN: _Outcome = (False, ("no answer",))
-_NO_PREFIX: _Outcome = (False, ("the prefix is not there",))
-
-
-def _entries(evidence: Evidence) -> list[tuple[str, Requires]]:
-    published = evidence.published
-    return [(entry, published.specs[entry].requires) for entry in sorted(published.specs)] if published else []
-
-
-def _outcome(entry: str, requires: Requires, told: _Told) -> _Outcome:
-    if told.facts is None:
-        return _UNKNOWN
-    reasons = unfit(requires, told.facts)
-    if libraries := missing_libraries(entry, told.raw):
-        reasons = (*reasons, f"no {', '.join(sorted(libraries))}")
-    if reasons:
-        return False, reasons
-    return True, (("without GPU",) if without_gpu(requires, told.facts) else ())
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -206,7 +103,7 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
     """Without missing libraries: those are told by the check of them."""
     facts = observed(evidence)
     places = _places(evidence)
-    for entry, requires in _entries(evidence):
+    for entry, requires in required(evidence):
         wrong: dict[str, list[str]] = {}
         right: list[str] = []
         for of_nodes, nodes in facts.items():
@@ -337,6 +234,3 @@ def _said(key: str, value: str) -> str:
     if key == "driver":
         return f"driver {value}" if value else "no NVIDIA driver"
     return f"{key} {value or 'unknown'}"
-
-
-__all__ = ["MatrixRow", "judge", "matrix", "node_facts", "observed", "probe"]

@@ -7,50 +7,21 @@ generation is compared by its sha256: an old copy of the prefix may well have a 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Plan, Stage
+from envmgr.probe.prefix import generation_number, newer_generations
 
 _PREFIX = r"""
 put generation.record "$(sum <"$prefix/current/generation.json" 2>/dev/null)"
 """
 
-# Seconds after which a mount shows changes of others. Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
-_DEFAULTS = {"nfs": 60.0, "nfs4": 60.0, "fuse.sshfs": 20.0, "cifs": 1.0, "smb3": 1.0}
-_OTHER_NETWORK = 5.0
-
 
 def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
     return {"prefix": _PREFIX}
-
-
-def attribute_cache(facts: Facts, override: float | None) -> float:
-    """Seconds until this node must see a publish."""
-    if override is not None:
-        return override
-    options = facts.get("mount.super", "").split(",")
-    for name in ("actimeo", "acdirmax"):
-        for option in options:
-            if match := re.fullmatch(rf"{name}=([0-9.]+)", option):
-                return float(match[1])
-    if "noac" in options:
-        return 0.0
-    kind, source = facts.get("mount.type", ""), facts.get("mount.source", "")
-    return _DEFAULTS.get(kind, _OTHER_NETWORK if ":" in source else 0.0)
-
-
-def is_stale(facts: Facts, number: int) -> bool:
-    """Whether a node that answers sees another generation than the published one."""
-    return facts.get("gate") == "ok" and facts.get("current") != f"generations/{number:04d}"
-
-
-def newer_generations(fleet: Fleet, number: int) -> dict[int, tuple[str, ...]]:
-    """Generations after `number` that nodes name, with these nodes."""
-    named = {_number(target): nodes for target, nodes in fleet.sound.by_value("current").items()}
-    return {n: nodes for n, nodes in named.items() if n is not None and n > number}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -85,11 +56,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _number(target: str) -> int | None:
-    match = re.fullmatch(r"generations/([0-9]{4,})", target)
-    return int(match[1]) if match else None
-
-
 def _shown(target: str) -> str:
-    number = _number(target)
+    number = generation_number(target)
     return f"generation {number}" if number is not None else target or "nothing"

@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import short
 from envmgr.audit.missing import missing_libraries
-from envmgr.audit.model import Evidence, Plan, Stage
-from envmgr.audit.shell import GATE_SECONDS
-from envmgr.audit.shell_apart import APART
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.apart import APART
+from envmgr.probe.model import Plan, Stage
+from envmgr.probe.shell import GATE_SECONDS
 
 _LINES = 40  # of an entry's missing libraries that are told
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import drift, short
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Plan, Stage
 
 # Left out of the settings: what belongs to the machine, the terminal or the home, and what is told on its own.
 _LOGIN = (

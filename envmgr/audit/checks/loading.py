@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.effect import EFFECT
 from envmgr.audit.folding import short
-from envmgr.audit.model import Evidence, Fleet, Plan, Stage
-from envmgr.audit.shell import printable
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Fleet, Plan, Stage
+from envmgr.probe.shell import printable
 
 _LOGIN = (
     EFFECT

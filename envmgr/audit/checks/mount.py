@@ -1,6 +1,6 @@
 """The prefix is there on every node: mounted, from the right server, answering in time, writable only where it should be.
 
-How a node has the prefix is read from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
+How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
 answered. The right server and options are what `mount:` in site.yaml says, else what most nodes have. A local folder where
 the others have a network mount is an unmounted prefix, or a copy that somebody left there.
@@ -11,32 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import drift
-from envmgr.audit.model import Evidence, Facts, Fleet, Group, Plan, Stage
-from envmgr.audit.shell import GATE_SECONDS
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Group, Plan, Stage
+from envmgr.probe.shell import GATE_SECONDS
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
-
-_NODE = r"""
-awk -v prefix="${ENVMGR_REAL:-$prefix}" '
-  $5 == "/" || index(prefix "/", $5 "/") == 1 {
-    if (length($5) >= length(best)) { best = $5; line = $0 }
-  }
-  END { print line }
-' /proc/self/mountinfo >"$0.mount"
-read -r line <"$0.mount"
-set -f
-set -- $line
-put mount.root "$4"
-put mount.point "$5"
-put mount.options "$(printf '%s' "$6" | tr , '\n' | grep -v -E '^(no|rel|strict)atime$' | LC_ALL=C sort | paste -sd, -)"
-while [ "$1" != - ]; do shift; done
-put mount.type "$2"
-put mount.source "$3"
-put mount.super "$(printf '%s' "$4" | tr , '\n' | grep -v -E '^(clientaddr|addr|mountaddr|port|mountport|fd|context|seclabel|lowerdir|upperdir|workdir)(=|$)' | LC_ALL=C sort | paste -sd, -)"
-set +f
-"""
 
 _PREFIX = r"""
 mount_before=$(date +%s%N)
@@ -51,7 +32,7 @@ fi
 
 
 def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": _NODE, "prefix": _PREFIX}
+    return {"prefix": _PREFIX}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

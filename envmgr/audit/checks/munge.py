@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import short
-from envmgr.audit.model import Evidence, Plan, Stage
-from envmgr.audit.shell_apart import APART
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.apart import APART
+from envmgr.probe.model import Plan, Stage
 
 # The credential is the node's own; that there is none is compared. 3600 s is the longest life that munged gives.
 _NODE = r"""

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Plan, Stage
 
 # Lines `SHA256 PATH`, in the order in which Lmod reads them.
 _LOGIN = (

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, short
-from envmgr.audit.model import Evidence, Facts, Fleet, Plan, Stage
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Plan, Stage
 
 _LOGIN = r"""
 ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null; }

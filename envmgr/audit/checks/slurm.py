@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence, Plan, Stage
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold, slurm_names
+from envmgr.probe.model import Plan, Stage
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence, Plan, Stage
-from envmgr.files import megabytes
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+from envmgr.probe.model import Plan, Stage
+from envmgr.system.files import megabytes
 
 # POSIX: one line for the file system with -P; counted from its end, as a source can hold spaces.
 _PREFIX = r"""

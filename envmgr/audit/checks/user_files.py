@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, Plan, Stage
-from envmgr.audit.shell import context_key
+from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
+from envmgr.probe.model import Plan, Stage
+from envmgr.probe.shell import context_key
 
 # Lines `KIND FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. A cache in use is one
 # that Lmod takes (l_readCacheFile of its src/Cache.lua): younger than LMOD_ANCIENT_TIME, and newer than a system cache of the

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from envmgr.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
-from envmgr.conda.activate_words import assigned_names, mentioned_names, tells_time, work_names
+from envmgr.backends.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
+from envmgr.backends.conda.activate_words import assigned_names, mentioned_names, tells_time, work_names
 from envmgr.errors import EnvmgrError
-from envmgr.files import explain_os_error
-from envmgr.modulespec import EnvOp
-from envmgr.run import Runner
+from envmgr.modules.spec import EnvOp
+from envmgr.system.files import explain_os_error
+from envmgr.system.run import Runner
 
 _FORBIDDEN = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"})  # DESIGN, invariant 7
 _SEPARATORS = ": ;,"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.run import Runner, clean_env
+from envmgr.system.run import Runner, clean_env
 
 BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_SHLVL"})
 _IGNORED = re.compile(r"_|SHLVL|PWD|OLDPWD|IFS|OPTIND|SHELLOPTS|POSIXLY_CORRECT|BASH.*|__envmgr.*")

@@ -9,20 +9,20 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
-from envmgr.conda.solve import SOLVERS, CondaInput, solve
-from envmgr.cuda import cuda_of, driver_faults
+from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, describe
+from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
+from envmgr.backends.conda.solve import SOLVERS, CondaInput, solve
+from envmgr.catalog.cuda import cuda_of, driver_faults
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.lock import UNPACKED, CondaLock, LockedPackage, describe
-from envmgr.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
-from envmgr.names import Entry
-from envmgr.recipe import Recipe
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Item, Prefix, install_digest
-from envmgr.target import Target
-from envmgr.yamlfile import reason_of
+from envmgr.store.prefix import Item, Prefix, install_digest
+from envmgr.system.run import Runner
+from envmgr.system.yamlfile import reason_of
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
@@ -125,7 +125,7 @@ def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:  # noqa: ARG001 - 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
     from importlib.metadata import version
 
-    from envmgr.conda.install import install_lock
+    from envmgr.backends.conda.install import install_lock
 
     assert isinstance(lock.data, CondaLock)
     facts, expected = install_lock(lock.data, item.install, site, runner, reporter, jobs=jobs)
@@ -135,7 +135,7 @@ def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: 
 def fetch(
     lock: LoadedLock, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
 ) -> Fetched:
-    from envmgr.conda.install import fetch_archives
+    from envmgr.backends.conda.install import fetch_archives
 
     assert isinstance(lock.data, CondaLock)
     return fetch_archives(lock.data, str(lock.entry), site, runner, reporter, given=given, dry_run=dry_run)

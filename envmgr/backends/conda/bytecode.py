@@ -49,7 +49,7 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     Raises ChildProcessError when Python itself cannot run, or a file could not be written whole; files that do not compile
     (templates, Python 2) are normal.
     """
-    from envmgr.run import Runner, clean_env
+    from envmgr.system.run import Runner, clean_env
 
     python = staging / "bin" / "python"
     folders = sorted(p for p in (staging / "lib").glob("python3.*") if p.is_dir())
@@ -89,7 +89,7 @@ def prove_whole(python: Path, staging: Path, folders: list[Path], jobs: int) -> 
     Raises ChildProcessError, with the files below `staging`.
     Source: CPython 3.11, `importlib._bootstrap_external._write_atomic`, which does not look at how much was written.
     """
-    from envmgr.run import Runner, clean_env
+    from envmgr.system.run import Runner, clean_env
 
     argv: list[str | Path] = [python, "-I", "-S", "-B", "-X", "pycache_prefix=/dev/null", "-c", _PROVE, str(jobs)]
     end = Runner().run([*argv, staging, *folders], env=clean_env(), check=False, new_group=False)

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from envmgr.conda.failures import failure
+from envmgr.backends.conda.failures import failure
 from envmgr.downloads import client
 from envmgr.downloads.client import Event
 from envmgr.report import Reporter
-from envmgr.run import Runner
+from envmgr.system.run import Runner
 
 
 def call_worker(
@@ -23,5 +23,5 @@ def call_worker(
 ) -> Event:
     """Run one request to its end and return the `solved` event, or `done`. Raises EnvmgrError: see `failure`."""
     return client.call_worker(
-        "envmgr.conda.worker", request, runner, reporter, failure=failure, on_event=on_event, environ=environ
+        "envmgr.backends.conda.worker", request, runner, reporter, failure=failure, on_event=on_event, environ=environ
     )

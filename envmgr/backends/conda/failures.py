@@ -9,7 +9,7 @@ from typing import Any
 
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
-from envmgr.files import free_bytes, megabytes
+from envmgr.system.files import free_bytes, megabytes
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"

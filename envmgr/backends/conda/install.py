@@ -5,21 +5,21 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from envmgr.conda.activate import capture_activation
-from envmgr.conda.client import call_worker
-from envmgr.conda.failures import failure
-from envmgr.conda.meta import promised_files
+from envmgr.backends.conda.activate import capture_activation
+from envmgr.backends.conda.client import call_worker
+from envmgr.backends.conda.failures import failure
+from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.meta import promised_files
+from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
 from envmgr.downloads.client import DownloadBar, Event, bring
-from envmgr.files import explain_os_error, group_id, remove_tree, sync_folder
-from envmgr.lock import UNPACKED, CondaLock, LockedPackage
-from envmgr.manifest import InstallFacts
-from envmgr.modulespec import EnvOp
+from envmgr.modules.spec import EnvOp
 from envmgr.report import Reporter, Stage
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Install, Prefix
-from envmgr.tree import make_read_only
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Install, Prefix
+from envmgr.store.tree import make_read_only
+from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
+from envmgr.system.run import Runner
 
 # Folder of an install -> the list it belongs on. Never LD_LIBRARY_PATH, PYTHONPATH, PYTHONHOME (invariant 7): packages
 # find their own libraries by RPATH.

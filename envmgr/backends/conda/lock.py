@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from envmgr.files import canonical_json, sha256_bytes
-
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
 
@@ -89,29 +87,6 @@ class CondaLock:
         return [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
 
 
-@dataclass(frozen=True, slots=True)
-class LockChange:
-    """One difference of two locks; `old` or `new` is empty for an added or removed package."""
-
-    name: str
-    old: str
-    new: str
-
-
-def recipe_digest(backend: str, recipe_input: Mapping[str, Any]) -> str:
-    """sha256 over the versioned canonical form of what a lock answers: the backend and its input, nothing else."""
-    return sha256_bytes(canonical_json({"schema": 1, "backend": backend, "input": recipe_input}))
-
-
 def describe(packages: Iterable[LockedPackage]) -> dict[str, str]:
     """name -> `version build`, as diffs, generations and plans show a package."""
     return {p.name: f"{p.version} {p.build}" for p in packages}
-
-
-def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockChange, ...]:
-    """What changed between two `describe` results, sorted by name."""
-    return tuple(
-        LockChange(name, old.get(name, ""), new.get(name, ""))
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    )

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import pretty_json, sha256_bytes
-from envmgr.lock import ChannelSource, CondaLock, LockedPackage
-from envmgr.yamlfile import dump_yaml, parse_yaml, read_text
+from envmgr.system.files import pretty_json, sha256_bytes
+from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from envmgr.files import pretty_json
+from envmgr.system.files import pretty_json
 
 # What of a record comes from the package's own info/index.json, and so from its bytes. A lock without its sidecar knows less
 # of them than one with it, and the channel may correct them later: neither may change an install.

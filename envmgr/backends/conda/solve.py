@@ -14,13 +14,14 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from envmgr.conda.client import call_worker
+from envmgr.backends.conda.client import call_worker
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.catalog.locks import recipe_digest
+from envmgr.catalog.site import Channel, Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.files import pretty_json
-from envmgr.lock import ChannelSource, CondaLock, LockedPackage, recipe_digest
 from envmgr.report import Reporter
-from envmgr.run import Runner, clean_env
-from envmgr.site import Channel, Site
+from envmgr.system.files import pretty_json
+from envmgr.system.run import Runner, clean_env
 
 # What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
 DEFAULT_VIRTUAL_PACKAGES = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
@@ -177,7 +178,7 @@ def _conda_lock_urls(
     """Run `conda-lock lock` and return the chosen canonical URLs."""
     import yaml
 
-    from envmgr.conda.worker import canonical  # costs asyncio
+    from envmgr.backends.conda.worker import canonical  # costs asyncio
 
     tool, conda = find_conda_lock(), find_conda(site)
     sources = list(channels)

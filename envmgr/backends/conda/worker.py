@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.conda.bytecode import compile_python
+from envmgr.backends.conda.bytecode import compile_python
 from envmgr.downloads.child import cancel_on_sigterm, emit, serve
 
 _BUSY = 0.1  # share of one core from which a solve counts as computing
@@ -166,7 +166,7 @@ async def install(request: dict[str, Any]) -> None:
     """
     import rattler
 
-    from envmgr.conda.meta import normalise_meta
+    from envmgr.backends.conda.meta import normalise_meta
     from envmgr.downloads.download import fetch_all, make_client
     from envmgr.downloads.space import require_space
 

@@ -9,22 +9,22 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
-from envmgr.cuda import driver_faults
+from envmgr.backends.easybuild.easyconfigs import changed_since
+from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.backends.easybuild.items import closure_of, items_of, module_names
+from envmgr.backends.easybuild.licences import words_of
+from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
+from envmgr.catalog.cuda import driver_faults
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import Target, read_target
 from envmgr.downloads import Fetched, Given
-from envmgr.easybuild.easyconfigs import changed_since
-from envmgr.easybuild.input import EasyBuildInput
-from envmgr.easybuild.items import closure_of, items_of, module_names
-from envmgr.easybuild.licences import words_of
-from envmgr.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.names import Entry
-from envmgr.recipe import Recipe
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Item
-from envmgr.target import Target, read_target
-from envmgr.yamlfile import reason_of
+from envmgr.store.prefix import Item
+from envmgr.system.run import Runner
+from envmgr.system.yamlfile import reason_of
 
 
 def faults(recipe: Recipe, site: Site) -> list[str]:
@@ -39,7 +39,7 @@ def faults(recipe: Recipe, site: Site) -> list[str]:
 def lock(
     entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
 ) -> LockResult:
-    from envmgr.easybuild.locking import make_lock
+    from envmgr.backends.easybuild.locking import make_lock
 
     if options.solver is not None:
         raise InputError("unknown-solver", "EasyBuild resolves its easyconfigs itself: --solver is for conda entries")
@@ -80,8 +80,8 @@ def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedL
 def fetch(
     lock: LoadedLock, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
 ) -> Fetched:
-    from envmgr.easybuild.sourcing import source_files
-    from envmgr.sources import fetch_sources
+    from envmgr.backends.easybuild.sourcing import source_files
+    from envmgr.downloads.sources import fetch_sources
 
     files = [file for item in _data(lock).items for file in source_files(item)]
     return fetch_sources(files, site, runner, reporter, label=str(lock.entry), given=given, dry_run=dry_run)
@@ -106,7 +106,7 @@ def read_packages(folder: Path) -> Mapping[str, str]:
 
 def may_build() -> None:
     """Not as root: EasyBuild refuses that."""
-    from envmgr.easybuild.failures import root_refused
+    from envmgr.backends.easybuild.failures import root_refused
 
     if os.geteuid() == 0:
         raise root_refused()
@@ -116,9 +116,9 @@ def prepare(
     lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
 ) -> None:
     """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
-    from envmgr.easybuild.osdeps import require_packages
-    from envmgr.easybuild.sourcing import collect_all
-    from envmgr.easybuild.tool import ensure_easybuild, site_home
+    from envmgr.backends.easybuild.osdeps import require_packages
+    from envmgr.backends.easybuild.sourcing import collect_all
+    from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
 
     data, locked = _data(lock), [item.data for item in items]
     if not elsewhere:  # the host that builds looks for itself
@@ -129,19 +129,19 @@ def prepare(
 
 
 def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:
-    from envmgr.easybuild.easyconfigs import copy_easyconfigs
+    from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
 
     copy_easyconfigs(_data(lock).items, site, folder / "easyconfigs")
     return site.model_copy(update={"easyconfigs": (folder / "easyconfigs",)})
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
-    from envmgr.easybuild.build import build_item
-    from envmgr.easybuild.layout import Order
-    from envmgr.easybuild.osdeps import require_packages
-    from envmgr.easybuild.sourcing import collect_sources
-    from envmgr.easybuild.tool import ensure_easybuild, site_home
-    from envmgr.lmod import find_lmod
+    from envmgr.backends.easybuild.build import build_item
+    from envmgr.backends.easybuild.layout import Order
+    from envmgr.backends.easybuild.osdeps import require_packages
+    from envmgr.backends.easybuild.sourcing import collect_sources
+    from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
+    from envmgr.modules.lmod import find_lmod
 
     data, locked = _data(lock), item.data
     assert isinstance(locked, LockedItem)

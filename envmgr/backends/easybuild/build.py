@@ -8,17 +8,17 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.easybuild.events import Events
-from envmgr.easybuild.failures import explain
-from envmgr.easybuild.flat import flat_facts
-from envmgr.easybuild.layout import Order, lay_out, private_folder, work_folder
-from envmgr.easybuild.leftovers import clear, end_daemons, lock_folder, remove_half, remove_lock
-from envmgr.files import explain_os_error, group_id, remove_tree, sync_file_system
-from envmgr.jobtable import recorded
-from envmgr.manifest import InstallFacts
+from envmgr.backends.easybuild.events import Events
+from envmgr.backends.easybuild.failures import explain
+from envmgr.backends.easybuild.flat import flat_facts
+from envmgr.backends.easybuild.layout import Order, lay_out, private_folder, work_folder
+from envmgr.backends.easybuild.leftovers import clear, end_daemons, lock_folder, remove_half, remove_lock
 from envmgr.report import Reporter
-from envmgr.run import Completed, Runner
-from envmgr.tree import make_read_only
+from envmgr.store.jobtable import recorded
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.tree import make_read_only
+from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_file_system
+from envmgr.system.run import Completed, Runner
 
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead
 

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.easybuild.lock import LockedFile, LockedItem
-from envmgr.files import sha256_file
-from envmgr.site import Site
+from envmgr.backends.easybuild.lock import LockedFile, LockedItem
+from envmgr.catalog.site import Site
+from envmgr.system.files import sha256_file
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:

@@ -7,11 +7,11 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.easybuild.excerpt import meaningful, without_colour
-from envmgr.easybuild.lock import LockedItem
+from envmgr.backends.easybuild.excerpt import meaningful, without_colour
+from envmgr.backends.easybuild.lock import LockedItem
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.run import Completed
-from envmgr.store import Install
+from envmgr.store.prefix import Install
+from envmgr.system.run import Completed
 
 _STEP_NAMES = {"sanity": "sanity check", "finish": "post-processing"}
 _FULL = re.compile(
@@ -111,7 +111,7 @@ def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, l
 
 def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], log: str = "") -> InputError:
     """`needing` is what was locked or built, `software` whose agreement it needs."""
-    from envmgr.easybuild.input import eula_word
+    from envmgr.backends.easybuild.input import eula_word
 
     return InputError(
         "eula-not-accepted", f"{needing} needs {software}, whose licence agreement is not accepted",

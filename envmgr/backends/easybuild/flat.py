@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.errors import EnvmgrError
-from envmgr.lmod import SHOWN_HOME, SHOWN_USER, Lmod
-from envmgr.manifest import InstallFacts
-from envmgr.modulespec import EnvOp
-from envmgr.store import Install, Prefix
+from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER, Lmod
+from envmgr.modules.spec import EnvOp
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Install, Prefix
 
 # What a module says about itself; it changes nothing of the environment.
 _TALK = frozenset({"help", "whatis", "conflict", "extensions", "family", "add_property", "remove_property", "prereq"})

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from envmgr.lock import recipe_digest
-from envmgr.target import CpuLevel
+from envmgr.catalog.locks import recipe_digest
+from envmgr.catalog.target import CpuLevel
 
 EASYBUILD = "5.4.1"
 """The version that a recipe is locked with when it names none. Source: the release that all of this was tried with."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envmgr.easybuild.input import configuration
-from envmgr.easybuild.lock import EasyBuildLock, LockedItem
-from envmgr.names import Entry
-from envmgr.site import Site
-from envmgr.store import Install, Item, Prefix, install_digest
-from envmgr.target import Target
+from envmgr.backends.easybuild.input import configuration
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.catalog.names import Entry
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import Target
+from envmgr.store.prefix import Install, Item, Prefix, install_digest
 
 
 def items_of(lock: EasyBuildLock, site: Site, target: Target) -> tuple[Item, ...]:

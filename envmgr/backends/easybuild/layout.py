@@ -11,16 +11,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.easybuild.easyconfigs import local_easyconfig, local_file
-from envmgr.easybuild.input import accept_eula_for, configuration
-from envmgr.easybuild.leftovers import lock_folder
-from envmgr.easybuild.lock import EasyBuildLock, LockedItem
-from envmgr.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.easyconfigs import local_easyconfig, local_file
+from envmgr.backends.easybuild.input import accept_eula_for, configuration
+from envmgr.backends.easybuild.leftovers import lock_folder
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.catalog.site import Site, is_plain_path
 from envmgr.errors import EnvmgrError
-from envmgr.files import atomic_write, explain_os_error, pretty_json, remove_tree, sha256_file
-from envmgr.lmod import Lmod
-from envmgr.site import Site, is_plain_path
-from envmgr.store import Install, Item
+from envmgr.modules.lmod import Lmod
+from envmgr.store.prefix import Install, Item
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree, sha256_file
 
 
 @dataclass(frozen=True, slots=True)

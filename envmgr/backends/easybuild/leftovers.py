@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.files import remove_tree, try_file_lock
-from envmgr.jobtable import Job, beats, end_processes_in, kept_row, left_row, read_row, row_path
-from envmgr.processes import runs_here
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.store import Install, Prefix
+from envmgr.store.jobtable import Job, beats, end_processes_in, kept_row, left_row, read_row, row_path
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.files import remove_tree, try_file_lock
+from envmgr.system.processes import runs_here
+from envmgr.system.run import Runner
 
 _KEEP = 30 * 86400.0  # seconds that a row of another host is kept
 

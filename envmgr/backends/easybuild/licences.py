@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from envmgr.easybuild.input import eula_word
-from envmgr.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.input import eula_word
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 
 _ANACONDA = "anaconda-terms"
 _ANACONDA_NAMES = re.compile(r"(ana|mini)conda[0-9]*", re.IGNORECASE)

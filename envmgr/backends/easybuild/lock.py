@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import sha256_bytes
-from envmgr.yamlfile import dump_yaml, parse_yaml, read_text, reason_of
+from envmgr.system.files import sha256_bytes
+from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text, reason_of
 
 LOCK_NAME = "easybuild-lock.yml"
 _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"

@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from envmgr.easybuild.input import EasyBuildInput
-from envmgr.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.catalog.names import Entry, parse_entry
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.names import Entry, parse_entry
-from envmgr.privileges import Account
 from envmgr.report import Reporter, SilentReporter
-from envmgr.run import RunAs, Runner, clean_env
-from envmgr.site import Site
+from envmgr.system.privileges import Account
+from envmgr.system.run import RunAs, Runner, clean_env
 
 # What EasyBuild's environment is made with, and where Lmod is; nothing else of root's shell passes.
 _PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT")  # fmt: skip
@@ -61,7 +61,7 @@ def make_lock_as(
     env.pop("TMPDIR", None)  # root's
     with reporter.stage(f"{entry} resolve"):
         done = runner.run(
-            [sys.executable, "-s", "-P", "-m", "envmgr.easybuild.lock_as_user"], env=env, cwd=Path("/"), check=False,
+            [sys.executable, "-s", "-P", "-m", "envmgr.backends.easybuild.lock_as_user"], env=env, cwd=Path("/"), check=False,
             stdin=request.model_dump_json(by_alias=True), run_as=RunAs(account.uid, account.gid, account.groups),
         )  # fmt: skip
     try:
@@ -90,7 +90,7 @@ def _again(*, exit_code: int, reference: str, message: str, context: list[str], 
 
 def main() -> None:
     """One request on stdin, one answer on stdout."""
-    from envmgr.easybuild.locking import make_lock
+    from envmgr.backends.easybuild.locking import make_lock
 
     request = _Request.model_validate_json(sys.stdin.read())
     os.umask(request.site.policies.mask)

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envmgr.easybuild.input import EasyBuildInput
-from envmgr.easybuild.lock import EasyBuildLock
-from envmgr.easybuild.lock_as_user import make_lock_as
-from envmgr.easybuild.resolve import resolve
-from envmgr.easybuild.tool import ensure_easybuild, find_easybuild, own_home, site_home
-from envmgr.easybuild.trust import require_own_easyconfigs
+from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.lock_as_user import make_lock_as
+from envmgr.backends.easybuild.resolve import resolve
+from envmgr.backends.easybuild.tool import ensure_easybuild, find_easybuild, own_home, site_home
+from envmgr.backends.easybuild.trust import require_own_easyconfigs
+from envmgr.catalog.names import Entry
+from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.files import sha256_file
-from envmgr.names import Entry
-from envmgr.privileges import runs_for_root
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import sha256_file
+from envmgr.system.privileges import runs_for_root
+from envmgr.system.run import Runner
 
 
 def make_lock(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Sequence
 
-from envmgr.easybuild.failures import missing_packages
-from envmgr.easybuild.lock import LockedItem
-from envmgr.run import Runner
+from envmgr.backends.easybuild.failures import missing_packages
+from envmgr.backends.easybuild.lock import LockedItem
+from envmgr.system.run import Runner
 
 
 def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:

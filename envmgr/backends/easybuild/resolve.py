@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envmgr.easybuild.failures import eula_not_accepted
-from envmgr.easybuild.input import EasyBuildInput, accept_eula_for
-from envmgr.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
-from envmgr.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.failures import eula_not_accepted
+from envmgr.backends.easybuild.input import EasyBuildInput, accept_eula_for
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
+from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.catalog.names import nearest
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.files import sha256_file
-from envmgr.names import nearest
-from envmgr.run import Runner
-from envmgr.site import Site
+from envmgr.system.files import sha256_file
+from envmgr.system.run import Runner
 
 Choose = Callable[[str, str, Sequence[str]], str]
 """Gets a source's folder and name, and its accepted sha256; returns the sha256 to lock."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.easybuild.lock import LockedItem
+from envmgr.backends.easybuild.lock import LockedItem
+from envmgr.catalog.site import Site
+from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.sources import SourceFile, cached_source, fetch_sources
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
 
 
 def source_files(item: LockedItem) -> list[SourceFile]:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.easybuild.trust import only_ours
+from envmgr.backends.easybuild.trust import only_ours
+from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.files import atomic_write, explain_os_error, file_lock, pretty_json, remove_tree
-from envmgr.lmod import find_lmod
+from envmgr.modules.lmod import find_lmod
 from envmgr.report import Reporter
-from envmgr.run import Runner, clean_env
-from envmgr.site import Site
-from envmgr.store import Prefix
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import atomic_write, explain_os_error, file_lock, pretty_json, remove_tree
+from envmgr.system.run import Runner, clean_env
 
 _MARKER = "envmgr.json"  # written last: an environment without it is not complete
 _INSIDE = Path(__file__).resolve().parent / "inside"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from envmgr.buildjobs.desk import Desk, Ticket, sweep
-from envmgr.buildjobs.folder import requested_installs
-from envmgr.buildjobs.watch import follow
+from envmgr.builds.slurm.folder import requested_installs
+from envmgr.builds.slurm.follow import follow
+from envmgr.builds.slurm.submit import Desk, Ticket, sweep
 
 __all__ = ["Desk", "Ticket", "follow", "requested_installs", "sweep"]

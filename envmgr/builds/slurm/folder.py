@@ -15,14 +15,14 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from envmgr.builds import Work
-from envmgr.catalog import RECIPE_NAME
+from envmgr.builds.schedule import Work
+from envmgr.catalog.entries import RECIPE_NAME
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import Target, read_target
 from envmgr.errors import EnvmgrError
-from envmgr.files import atomic_write, explain_os_error, pretty_json, remove_tree
-from envmgr.recipe import Recipe
-from envmgr.site import Site
-from envmgr.store import Install, Prefix
-from envmgr.target import Target, read_target
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
 
 
 class _Model(BaseModel):

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.buildjobs.desk import Ticket, detached
-from envmgr.buildjobs.folder import BuildAnswer
-from envmgr.builds import Outcome
+from envmgr.builds.install import Ensured
+from envmgr.builds.schedule import Outcome
+from envmgr.builds.slurm.folder import BuildAnswer
+from envmgr.builds.slurm.submit import Ticket, detached
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.manifest import read_manifest
 from envmgr.nodes import end_jobs, job_facts, see_jobs
-from envmgr.realise import Ensured
 from envmgr.report import Reporter, Stage
-from envmgr.run import Runner
-from envmgr.site import Site
+from envmgr.store.manifest import read_manifest
+from envmgr.system.run import Runner
 
 _FIRST, _SLOWEST = 1.0, 3.0  # seconds between two looks at the queue: at first, and after a while
 _BACK_OFF = 15.0  # and at most, when nobody answers

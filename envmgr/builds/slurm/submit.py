@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import envmgr
-from envmgr.buildjobs.folder import JobFolder, JobRow, read_row
-from envmgr.builds import BuildJob, Work
+from envmgr.builds.schedule import BuildJob, Work
+from envmgr.builds.slurm.folder import JobFolder, JobRow, read_row
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.files import file_lock, remove_tree, try_file_lock
-from envmgr.holds import held_installs
 from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
-from envmgr.run import Runner
-from envmgr.site import Site
-from envmgr.store import Install, Prefix
+from envmgr.store.holds import held_installs
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.files import file_lock, remove_tree, try_file_lock
+from envmgr.system.run import Runner
 
 _KEPT = 86400.0  # seconds
 # -I: nothing of the user's own Python settings. The program is looked for first: else sh says only `not found`.

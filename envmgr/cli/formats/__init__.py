@@ -9,9 +9,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envmgr.cli.render import print_error, print_json, to_data
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.files import atomic_write
-from envmgr.render import print_error, print_json, to_data
+from envmgr.system.files import atomic_write
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult, ExplainResult
@@ -51,7 +51,7 @@ def refuse_missing_folder(output: Path) -> None:
 
 def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:
     """The whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
-    from envmgr.audit_formats import junit, prometheus
+    from envmgr.cli.formats import junit, prometheus
     from envmgr.commands.audit import AuditResult
 
     if fmt == "prometheus" and isinstance(answer, Interrupted):
@@ -65,7 +65,7 @@ def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, 
         return tell(answer, now=now) if tell else None
     if fmt == "json":
         return _printed(print_json, answer.schema, to_data(answer))
-    from envmgr.render_text import show
+    from envmgr.cli.text import show
 
     return _printed(show, answer)
 

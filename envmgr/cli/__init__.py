@@ -1,0 +1,1 @@
+"""The command line: verbs, options, and the faces of results and progress."""

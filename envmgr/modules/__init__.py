@@ -1,0 +1,1 @@
+"""What a modulefile says, and what only Lmod knows."""

@@ -1,0 +1,1 @@
+"""The prefix as paths; installs, their manifests, and who uses them."""

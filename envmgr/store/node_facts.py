@@ -1,0 +1,145 @@
+"""`<prefix>/var/audit/nodes.json`: what the last audits saw of the nodes, for the gate of a build."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from envmgr.catalog.fitness import NodeFacts
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.store.prefix import Prefix
+from envmgr.system.detached import run_apart
+from envmgr.system.files import pretty_json
+
+_SECONDS = 20.0  # that the prefix may take to read and write one small file
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Seen(_Model):
+    """Nodes with the same facts; `time` is when the audit saw them, seconds since the epoch."""
+
+    nodes: tuple[str, ...]
+    time: float
+    facts: NodeFacts
+
+
+class FleetFacts(_Model):
+    """`<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has seen."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    groups: dict[str, tuple[str, ...]] = {}
+    seen: tuple[Seen, ...] = ()
+
+    def by_node(self) -> dict[str, NodeFacts]:
+        return {node: seen.facts for seen in self.seen for node in seen.nodes}
+
+
+def facts_file(prefix: Prefix) -> Path:
+    return prefix.root / "var" / "audit" / "nodes.json"
+
+
+def read_node_facts(prefix: Prefix) -> FleetFacts | None:
+    """None before the first audit. Only for a prefix that was seen to answer. Raises EnvmgrError `node-facts-damaged`."""
+    path = facts_file(prefix)
+    try:
+        return FleetFacts.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise EnvmgrError(
+            "node-facts-damaged", f"{path} cannot be read", context=str(error).splitlines()[:3],
+            hint="`envmgr audit` writes it anew",
+        ) from None  # fmt: skip
+
+
+# Reads the old file, or writes the new one: all that touches the prefix, in one process that can be left behind.
+_READ = 'if [ -e "$1/nodes.json" ]; then exec cat "$1/nodes.json"; fi'
+_WRITE = """\
+umask "$2"
+mkdir -p "$1" || exit 1
+find "$1" -name ".nodes.json.*.tmp" -mmin +60 -exec rm -f {} + 2>/dev/null
+new="$1/.nodes.json.$(uname -n).$$.tmp"
+{ cat >"$new" && sync "$new" && mv -f "$new" "$1/nodes.json"; } || { rm -f "$new"; exit 1; }
+"""
+
+
+def save_node_facts(
+    site: Site,
+    observed: Mapping[NodeFacts, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
+    now: float,
+    *,
+    seconds: float = _SECONDS,
+    check: Callable[[], None] = lambda: None,
+) -> str:
+    """Write what an audit saw into the prefix, as the build user when we are root; returns why it could not be, or "".
+
+    Nodes that were not seen this time keep what was known, unless they are in no group any more. Never raises, and
+    ends within `seconds` (at most 20), whatever the prefix does; `check` is called in between and may raise.
+    """
+    become = _become(site.build_user)
+    if isinstance(become, str):
+        return become
+    folder = str(facts_file(Prefix(site.prefix)).parent)
+    seconds = min(seconds, _SECONDS)
+    end = time.monotonic() + seconds
+    before = run_apart([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
+    if before.returncode is None:
+        return f"{site.prefix} does not answer"
+    merged = merge(_parse(before.output), observed, groups, now)
+    text = pretty_json(merged.model_dump(mode="json", by_alias=True))
+    argv = [*become, "/bin/sh", "-c", _WRITE, "sh", folder, site.policies.umask]
+    done = run_apart(argv, seconds=end - time.monotonic(), stdin=text, check=check)
+    if done.returncode is None:
+        return f"{site.prefix} does not answer"
+    said = [line.strip() for line in done.error.splitlines() if line.strip()]
+    return "" if done.returncode == 0 else (said or [f"exit status {done.returncode}"])[0]
+
+
+def merge(
+    before: FleetFacts | None,
+    observed: Mapping[NodeFacts, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
+    now: float,
+) -> FleetFacts:
+    """What is known now: new facts over old ones."""
+    new = {node for nodes in observed.values() for node in nodes}
+    grouped = {node for nodes in groups.values() for node in nodes}
+    rows = [
+        Seen(nodes=tuple(sorted(nodes)), time=round(now, 3), facts=facts) for facts, nodes in observed.items() if nodes
+    ]
+    for old in before.seen if before else ():
+        kept = tuple(n for n in old.nodes if n not in new and (not groups or n in grouped))
+        if kept:
+            rows.append(old.model_copy(update={"nodes": kept}))
+    rows.sort(key=lambda row: (row.nodes, row.time))
+    return FleetFacts(groups={name: tuple(nodes) for name, nodes in sorted(groups.items())}, seen=tuple(rows))
+
+
+def _parse(text: str) -> FleetFacts | None:
+    """None for what is not there or damaged: the new file replaces it."""
+    try:
+        return FleetFacts.model_validate_json(text) if text.strip() else None
+    except ValueError:
+        return None
+
+
+def _become(user: str | None) -> list[str] | str:
+    """What to put before a command so that the build user runs it, or why that cannot be."""
+    if user is None or os.geteuid() != 0:
+        return []
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        return f"the build user `{user}` does not exist here"
+    return ["setpriv", "--reuid", str(account.pw_uid), "--regid", str(account.pw_gid), "--init-groups"]

@@ -1,0 +1,1 @@
+"""Processes, files, users, YAML: the only effects."""

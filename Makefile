@@ -48,7 +48,7 @@ check: venv lmod  ## format, lint, types, layers, templates
 	@$(BIN)/python -m tools.check_templates
 
 golden: venv  ## rewrite the golden files; read the diff before you commit it
-	@$(BIN)/python -m tests.golden_cases
+	@$(BIN)/python -m tests.helpers.golden_cases
 	@git --no-pager diff --stat -- tests/golden
 
 bench: venv lmod  ## every claim on speed, both sides in one run
@@ -56,15 +56,15 @@ bench: venv lmod  ## every claim on speed, both sides in one run
 
 cluster-up: venv lmod  ## a real cluster in namespaces of this machine, until cluster-down (N=3 SHARE=bind|sshfs|nfs)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
-	@$(BIN)/python -m tests.cluster up --nodes $(N) --share $(SHARE)
+	@$(BIN)/python -m tests.helpers.cluster up --nodes $(N) --share $(SHARE)
 
 cluster-shell:  ## a login shell in it (NODE=c1 AS=alice)
-	@$(BIN)/python -m tests.cluster shell --node $(NODE) --user $(AS)
+	@$(BIN)/python -m tests.helpers.cluster shell --node $(NODE) --user $(AS)
 
 cluster-down:  ## end it, with everything in it
-	@$(BIN)/python -m tests.cluster down
+	@$(BIN)/python -m tests.helpers.cluster down
 
 clean:  ## remove .venv and all caches
-	@[ ! -e tests/.cache/cluster ] || $(BIN)/python -m tests.cluster down
+	@[ ! -e tests/.cache/cluster ] || $(BIN)/python -m tests.helpers.cluster down
 	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist tests/.cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from benchmarks import audit, easybuild, install, modules, startup
-from tests.standin.channel import cached_channel
-from tests.standin.server import serve
+from tests.helpers.standin.channel import cached_channel
+from tests.helpers.standin.server import serve
 
 
 def main() -> int:

@@ -27,10 +27,10 @@ from benchmarks.measure import Claim, alternate
 from envmgr.catalog.site import Transport
 from envmgr.nodes import expand, ssh
 from envmgr.system.files import remove_tree
-from tests.cluster import Cluster
-from tests.cluster.config import NETWORK
-from tests.cluster.needs import reason_to_skip
-from tests.cluster.site import SITE
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.config import NETWORK
+from tests.helpers.cluster.needs import reason_to_skip
+from tests.helpers.cluster.site import SITE
 
 THREE = "c[1-3]"
 THOUSAND = "127.0.[1-4].[1-250]"

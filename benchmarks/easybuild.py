@@ -30,10 +30,10 @@ from envmgr.modules.render import ModulePolicies, render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
-from tests.cluster import Cluster
-from tests.cluster.needs import reason_to_skip
-from tests.cluster.site import PREFIX
-from tests.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.needs import reason_to_skip
+from tests.helpers.cluster.site import PREFIX
+from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
 
 CORES = 2
 DEPTH, GROMACS, PYTORCH, OTHERS = 10, 4, 8, 300  # levels; modules on one, in two closures; other modules

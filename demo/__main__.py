@@ -16,7 +16,7 @@ from pathlib import Path
 
 from demo.session import DemoError, LoginShell, Session, paths
 from envmgr.system.files import remove_tree
-from tests.standin.wheels import PYTHON, pins
+from tests.helpers.standin.wheels import PYTHON, pins
 
 ROOT = Path(__file__).resolve().parent.parent
 ENTRY = "pydata/1.0"
@@ -95,8 +95,16 @@ def make_site(session: Session, numpy: str) -> Path:
     session.note("a small conda channel: this machine's python, and real wheels from PyPI")
     packages = [word for name in ("python", "numpy", *OTHERS) for word in ("--package", name)]
     wheels = ROOT / "tests" / ".cache" / "wheels"
-    command = [sys.executable, "-m", "tests.standin", str(session.work / "channel"), "--wheels", str(wheels), *packages]
-    session.type(command, shown="python -m tests.standin channel", cwd=ROOT, env=dict(os.environ))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.helpers.standin",
+        str(session.work / "channel"),
+        "--wheels",
+        str(wheels),
+        *packages,
+    ]
+    session.type(command, shown="python -m tests.helpers.standin channel", cwd=ROOT, env=dict(os.environ))
     session.envmgr("init", "site", "--prefix", str(session.work / "prefix"), "--name", "demo")
     session.write("site/site.yaml", CHANNEL.format(folder="../channel"), append=True)
     session.write("site/recipes/pydata/software.yaml", SOFTWARE)

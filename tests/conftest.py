@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from envmgr.system.files import remove_tree
-from tests.done import Done
-from tests.standin.channel import Channel, cached_channel
+from tests.helpers.done import Done
+from tests.helpers.places import CACHE
+from tests.helpers.standin.channel import Channel, cached_channel
 
-pytest_plugins = ["tests.cluster.fixtures", "tests.audit_scene", "tests.eb_fixtures"]
+pytest_plugins = ["tests.helpers.cluster.fixtures", "tests.helpers.audit_scene", "tests.helpers.eb_fixtures"]
 
-CACHE = Path(__file__).parent / ".cache"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 

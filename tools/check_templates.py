@@ -11,7 +11,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import DRIVER_GATE, MODULE, MODULERC
 from envmgr.system.resources import shipped
-from tests.golden_cases import GOLDEN, cases, render_case
+from tests.helpers.golden_cases import GOLDEN, cases, render_case
 
 
 def main() -> int:

@@ -1,5 +1,0 @@
-"""A real miniature cluster in namespaces of this machine: login, fs1, c1…cN with sshd, munge, Slurm, Lmod and a shared prefix."""
-
-from tests.cluster.cluster import Cluster, ClusterError
-
-__all__ = ["Cluster", "ClusterError"]

@@ -1,0 +1,176 @@
+"""What looks well and is not: nothing that was not seen to work is taken for well, and nothing that a user prints for a fact."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.audit.test_faults import Path, file_on
+from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster import faults
+from tests.helpers.cluster.disguises import do, prefixed
+
+PREFIX = "/cluster/sw"
+CONTEXTS = ("--check", "contexts", "--context", "bash-login", "--context", "bash-ssh")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _green_again(audited: Audited) -> Iterator[None]:
+    yield
+    assert audited.findings("--via", "ssh") == []
+
+
+def test_shell_that_ends_early_is_no_agreement(audited: Audited) -> None:
+    """`exit` in a file of profile.d: the shell ends well, and has said nothing."""
+    early = "the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
+    with file_on(audited, "c3", "/etc/profile.d/aa-exit.sh", "exit 0\n"):
+        found = audited.findings(code=1)
+    assert found == [
+        ("error", "contexts", "c3", "bash-login (root, alice)", f"cannot be probed: {early}"),
+        ("error", "nodes", "c3", "ssh", f"asking Lmod in a login shell: {early}"),
+    ]
+
+
+def test_bashrc_that_leaves_non_interactive_shells(audited: Audited) -> None:
+    line = "case $- in *i*) ;; *) exit ;; esac\n"
+    with file_on(audited, "c1", "/home/alice/.bashrc", line):  # /home is shared
+        found = audited.findings(*CONTEXTS, code=1)
+    early = "cannot be probed: the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
+    assert found == [("error", "contexts", "c[1-3]", f"{name} (alice)", early) for name in ("bash-login", "bash-ssh")]
+
+
+def test_module_of_another_program(audited: Audited) -> None:
+    """Environment Modules on one node, whose function is defined before ours is looked for."""
+    function = "module() { echo 'ERROR: Unable to locate a modulefile' >&2; return 1; }\n"
+    with prefixed(audited.cluster, "c2", Path("/etc/bash.bashrc"), function):
+        found = audited.findings(*CONTEXTS, code=1)
+    assert found == [("error", "contexts", "c2", "bash-ssh (root, alice)", "`module` is another program's")]
+
+
+def test_nothing_stays_in_tmp(audited: Audited) -> None:
+    nodes = ("login", "c1", "c3")
+    before = {node: do(audited.cluster, node, "ls -A /tmp") for node in nodes}
+    left = "/tmp/envmgr-audit.killed"  # by a node that was switched off in an audit, days ago
+    do(audited.cluster, "c1", f"mkdir {left}; touch -d '2 days ago' {left}")
+    audited.audit("--via", "both", code=0)
+    assert {node: do(audited.cluster, node, "ls -A /tmp") for node in nodes} == before
+
+
+def test_user_cannot_forge_facts(audited: Audited) -> None:
+    lines = "echo @gate=hung; echo @fitness.glibc=1.0; echo @~host=c9; echo @resolution.avail=x\n"
+    with file_on(audited, "c1", "/home/alice/.bash_profile", lines):
+        found = audited.findings(code=0)
+    said = 'a start-up file prints "@gate=hung"'
+    assert found == [("note", "contexts", "c[1-3]", "bash-login (alice)", said)]
+
+
+def test_what_a_node_prints_does_nothing_in_a_terminal(audited: Audited) -> None:
+    with file_on(audited, "c2", "/etc/profile.d/zz.sh", "printf '\\033[2J\\033]0;pwned\\007\\r\\n'\n"):
+        done = audited.cluster.envmgr(["audit", *CONTEXTS])
+    assert "\\x1b[2J\\x1b]0;pwned\\x07\\x0d" in done.stdout
+    assert not set("\x1b\x07\r") & set(done.stdout)
+
+
+def test_what_start_up_files_write_is_bounded_on_the_node(audited: Audited) -> None:
+    """Not to the end of the disk: the shell that would is ended, and that is told."""
+    with file_on(audited, "c2", "/etc/profile.d/zz.sh", "head -c 200000000 /dev/zero | tr '\\0' x\n"):
+        found = audited.findings("--check", "contexts", "--context", "bash-login", code=1)
+    told = "cannot be probed: its start-up files print more than 8 MB"
+    assert [f for f in found if f[0] == "error"] == [("error", "contexts", "c2", "bash-login (root, alice)", told)]
+
+
+def test_full_tmp_is_named(audited: Audited) -> None:
+    do(audited.cluster, "c2", "mount -t tmpfs -o ro tmpfs /tmp; mount -t tmpfs -o ro tmpfs /dev/shm")
+    try:
+        assert audited.findings("--check", "mount", code=0) == [], "a third place is tried"
+    finally:
+        do(audited.cluster, "c2", "umount -l /tmp /dev/shm")
+
+
+def test_hung_prefix_is_found_while_its_names_are_cached(audited: Audited) -> None:
+    """A kernel's attribute cache answers for a minute; the first thing that reads would hang."""
+    remount = "sed -i \"s/^MOUNT_OPTIONS=.*/MOUNT_OPTIONS='{}'/\" /etc/cluster-share && cluster-share remount"
+    for node in ("login", "c2"):
+        do(audited.cluster, node, remount.format("-A 60 -E 60 -L"))
+        do(audited.cluster, node, f"ls -d {PREFIX}; readlink {PREFIX}/current; ls {PREFIX}/current/")
+    try:
+        with faults.hung(audited.cluster, "c2"):
+            assert audited.findings("--deadline", "15", code=1) == [
+                ("error", "mount", "c2", PREFIX, "does not answer (fuse.nfs3 fs1:/export/sw)")
+            ]
+        with faults.hung(audited.cluster, "login"):
+            began = time.monotonic()
+            found = audited.findings("--deadline", "15", code=3)
+            assert time.monotonic() - began < 20
+        assert found[0] == (
+            "error", "generation", "", PREFIX, "this host cannot read the published generation: does not answer"
+        )  # fmt: skip
+    finally:
+        for node in ("login", "c2"):
+            do(audited.cluster, node, remount.format(""))
+
+
+def test_two_names_of_one_host(audited: Audited) -> None:
+    """A wrong line in /etc/hosts, and host keys that were cloned with the image: ssh is content."""
+    cluster = audited.cluster
+    hosts = do(cluster, "login", "cat /etc/hosts")
+    c1 = next(line.split()[0] for line in hosts.splitlines() if line.split()[1:] == ["c1"])
+    wrong = "\n".join(f"{c1} c2" if line.split()[1:] == ["c2"] else line for line in hosts.splitlines()) + "\n"
+    known = do(cluster, "login", "cat /etc/ssh/ssh_known_hosts")
+    key = next(line.split(" ", 1)[1] for line in known.splitlines() if line.startswith("c1"))
+    with (
+        faults.shadowed_file(cluster, "login", "/etc/hosts", wrong),
+        faults.shadowed_file(cluster, "login", "/etc/ssh/ssh_known_hosts", f"{known}c2,{c1} {key}\n"),
+    ):
+        found = audited.findings("--check", "mount", code=1)
+    assert found == [("error", "nodes", "c2", "ssh", "answers as c1, as c1 does")]
+
+
+def test_options_are_compared_where_the_site_says_who_may_write(audited: Audited) -> None:
+    options = do(audited.cluster, "c2", f"grep ' {PREFIX} ' /proc/self/mountinfo | cut -d' ' -f6").strip()
+    audited.cluster.write_site(mount={"writable": "@compute"})
+    do(audited.cluster, "c2", f"mount -o remount,bind,{options},noexec {PREFIX}")
+    try:
+        found = audited.findings("--check", "mount", code=1)
+    finally:
+        do(audited.cluster, "c2", f"mount -o remount,bind,{options},exec {PREFIX}")
+        audited.cluster.write_site()
+    assert found == [("warning", "mount", "c2", f"{PREFIX} options", "nodev,noexec,nosuid")]
+
+
+def test_file_server_among_the_nodes_has_its_own_disk(audited: Audited) -> None:
+    audited.set_up("fs1")
+    found = audited.findings("--check", "mount", "--nodes", "fs1,c[1-3]", code=0)
+    audited.cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "fs1"])
+    assert found == []
+
+
+def test_prefix_that_is_a_link(audited: Audited) -> None:
+    cluster = audited.cluster
+    for node in ("login", *cluster.compute):
+        do(cluster, node, "ln -s /cluster/sw /srv/lnk")
+    cluster.write_site(prefix="/srv/lnk", mount={"source": "fs1:/export/sw"})
+    try:
+        assert audited.findings("--check", "mount", "--check", "generation", code=0) == []
+    finally:
+        cluster.write_site()
+        for node in ("login", *cluster.compute):
+            do(cluster, node, "rm /srv/lnk")
+
+
+def test_nothing_published_is_said_once(audited: Audited) -> None:
+    cluster = audited.cluster
+    for node in ("login", *cluster.compute):
+        do(cluster, node, "mkdir /srv/np")
+    cluster.write_site(prefix="/srv/np")
+    try:
+        found = audited.findings("--check", "mount", code=3)
+    finally:
+        cluster.write_site()
+        for node in ("login", *cluster.compute):
+            do(cluster, node, "rm -r /srv/np")
+    assert found == [
+        ("error", "generation", "", "/srv/np", "nothing is published there: no link /srv/np/current"),
+    ]

@@ -1,0 +1,331 @@
+"""Bad days on a real cluster over NFS: every fault is found by name, on its nodes alone, and is gone once mended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from envmgr.probe.shell import NO_USER_HINT
+from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster import faults
+from tests.helpers.cluster.disguises import do, prefixed
+
+pytestmark = pytest.mark.xdist_group("audited")
+PREFIX = "/cluster/sw"
+SOURCE = "fs1:/export/sw"
+LIMIT = 11  # seconds that a node waits for a shell that does not end: node_timeout x 0.8 - 5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _green_again(audited: Audited) -> Iterator[None]:
+    """Every fault is gone when it is mended: tests compare all findings, and none is left at the end."""
+    yield
+    assert audited.findings("--via", "ssh") == []
+
+
+@contextmanager
+def file_on(audited: Audited, node: str, path: str, text: str) -> Iterator[None]:
+    """A file that was not there."""
+    audited.cluster.write(node, path, text)
+    try:
+        yield
+    finally:
+        audited.cluster.exec(node, ["rm", "-f", path], check=True)
+
+
+@contextmanager
+def login_node_too(audited: Audited) -> Iterator[None]:
+    """The shells of the host that audits are compared with those of the nodes."""
+    audited.cluster.write_site(login_nodes="login")
+    try:
+        yield
+    finally:
+        audited.cluster.write_site()
+
+
+def test_healthy_cluster_has_no_findings_and_exits_0(audited: Audited) -> None:
+    with login_node_too(audited):
+        result = audited.audit("--via", "ssh", code=0)
+    assert result["findings"] == []
+    assert result["asked"] == [{"way": "ssh", "answered": "c[1-3]", "silent": "", "unreachable": ""}]
+
+
+# -- the prefix ---------------------------------------------------------------------------------------------------------
+
+
+def test_unmounted_prefix(audited: Audited) -> None:
+    with faults.unmounted(audited.cluster, "c2"):
+        result = audited.audit(code=1)
+    assert result["findings"] == [
+        {
+            "check": "mount",
+            "severity": "error",
+            "where": PREFIX,
+            "found": "not mounted: a folder on / (overlay)",
+            "expected": f"mounted from {SOURCE}",
+            "hint": f"on the node: `mount {PREFIX}`",
+            "nodes": "c2",
+        }
+    ]
+
+
+def test_hung_prefix_does_not_hang_the_audit(audited: Audited) -> None:
+    with faults.hung(audited.cluster, "c2"):
+        began = time.monotonic()
+        found = audited.findings("--deadline", "15", code=1)
+        assert time.monotonic() - began < 20
+        assert found == [("error", "mount", "c2", PREFIX, f"does not answer (fuse.nfs3 {SOURCE})")]
+
+
+def test_hung_server_is_told_for_every_node_and_for_this_host(audited: Audited) -> None:
+    with faults.server_hung(audited.cluster):
+        began = time.monotonic()
+        found = audited.findings("--deadline", "15", code=3)
+        assert time.monotonic() - began < 20
+        assert found == [
+            ("error", "generation", "", PREFIX, "this host cannot read the published generation: does not answer"),
+            ("error", "mount", "c[1-3]", PREFIX, f"does not answer (fuse.nfs3 {SOURCE})"),
+        ]
+
+
+def test_old_copy_of_the_prefix(audited: Audited) -> None:
+    before = audited.generation
+    with faults.old_copy(audited.cluster, "c2"):
+        audited.envmgr("remove", "hello/1.0")
+        found = audited.findings(code=1)
+        audited.envmgr("publish", "hello/1.0")
+    assert found == [
+        ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}"),
+        ("error", "mount", "c2", PREFIX, f"a local tmpfs is mounted on {PREFIX}"),
+    ]
+
+
+def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audited) -> None:
+    """What an attribute cache does, for longer than the test bed's: the old tree for some seconds after the publish."""
+    audited.cluster.write_site(mount={"attribute_cache": 12})
+    late = ExitStack()
+    late.enter_context(faults.old_copy(audited.cluster, "c1"))
+    try:
+        audited.envmgr("remove", "hello/1.0")
+        shown = threading.Timer(4, late.close)
+        shown.start()
+        result = audited.audit("--via", "ssh", code=0)
+        assert result["generation"] == audited.generation
+        assert result["seconds"] > 6
+        shown.join()
+    finally:
+        late.close()
+        audited.cluster.write_site()
+        audited.envmgr("publish", "hello/1.0")
+
+
+def test_read_only_mount(audited: Audited) -> None:
+    with faults.read_only(audited.cluster, "c2"):
+        assert audited.findings(code=1) == [("warning", "mount", "c2", f"{PREFIX} options", "nodev,nosuid,ro")]
+
+
+def test_mount_that_must_be_read_only_by_the_site(audited: Audited) -> None:
+    audited.cluster.write_site(mount={"source": SOURCE, "writable": "c3"})
+    try:
+        assert audited.findings(code=1) == [("error", "mount", "c[1-2]", PREFIX, "mounted rw")]
+    finally:
+        audited.cluster.write_site()
+
+
+def test_mount_from_another_server_than_the_site_says(audited: Audited) -> None:
+    audited.cluster.write_site(mount={"source": "fs2:/export/sw"})
+    try:
+        assert audited.findings(code=1) == [("error", "mount", "c[1-3]", PREFIX, f"mounted from {SOURCE}")]
+    finally:
+        audited.cluster.write_site()
+
+
+def test_prefix_that_an_ordinary_user_can_write(audited: Audited) -> None:
+    folder = f"{PREFIX}/generations"
+    audited.cluster.exec("login", ["chmod", "o+w", folder], check=True)
+    time.sleep(3.5)  # attribute cache
+    found = audited.findings(code=1)
+    audited.cluster.exec("login", ["chmod", "o-w", folder], check=True)
+    time.sleep(3.5)
+    assert found == [("error", "mount", "c[1-3]", PREFIX, f"alice can write {folder}")]
+
+
+def test_slow_link(audited: Audited) -> None:
+    with faults.slow_link(audited.cluster, "c2", "100kbit"):
+        (finding,) = audited.audit("--check", "mount", code=1)["findings"]
+    assert (finding["severity"], finding["check"], finding["nodes"]) == ("warning", "mount", "c2")
+    assert finding["found"].startswith("the generation's record and cache are read in ")
+
+
+# -- the node and the way to it -----------------------------------------------------------------------------------------
+
+
+def test_dead_node(audited: Audited) -> None:
+    with faults.dead_node(audited.cluster, "c3"):
+        result = audited.audit("--via", "ssh", code=1)
+    audited.set_up("c3")  # it came back with a fresh system disk
+    audited.task_prolog()
+    assert result["findings"] == [
+        {
+            "check": "nodes",
+            "severity": "error",
+            "where": "ssh",
+            "found": "unreachable: Connection timed out",
+            "expected": "an answer",
+            "hint": "is c3 on, and on the network? `ping c3`",
+            "nodes": "c3",
+        }
+    ]
+    assert result["asked"] == [{"way": "ssh", "answered": "c[1-2]", "silent": "", "unreachable": "c3"}]
+
+
+def test_frozen_node(audited: Audited) -> None:
+    with faults.frozen_node(audited.cluster, "c3"):
+        assert audited.findings(code=1) == [
+            ("error", "nodes", "c3", "ssh", "unreachable: Connection timed out during banner exchange")
+        ]
+
+
+def test_stopped_sshd(audited: Audited) -> None:
+    with faults.sshd_stopped(audited.cluster, "c2"):
+        assert audited.findings(code=1) == [("error", "nodes", "c2", "ssh", "unreachable: Connection refused")]
+
+
+def test_changed_host_key(audited: Audited) -> None:
+    with faults.changed_host_key(audited.cluster, "c2"):
+        assert audited.findings(code=1) == [
+            ("error", "nodes", "c2", "ssh", "unreachable: Host key verification failed")
+        ]
+
+
+def test_banner_does_not_hurt_and_is_told(audited: Audited) -> None:
+    said = 'a start-up file prints "Welcome to the cluster!"'
+    with faults.banner(audited.cluster, "c2"):
+        assert audited.findings(code=1) == [
+            ("warning", "contexts", "c2", "bash-ssh, csh (root, alice)", said),
+            ("note", "contexts", "c2", "bash-login (root, alice)", said),
+        ]
+
+
+# -- what shells and Lmod find ------------------------------------------------------------------------------------------
+
+
+def test_other_content_under_the_same_path(audited: Audited) -> None:
+    path = f"{PREFIX}/generations/{audited.generation:04d}/modules/hello/1.0.lua"
+    with faults.shadowed_file(audited.cluster, "c3", path, 'setenv("HELLO", "another")\n'):
+        loading, resolution = audited.findings(code=1)
+    assert loading[:4] == ("error", "loading", "c3", "hello/1.0")
+    assert "gives another environment: HELLO=another; PATH=" in loading[4]
+    assert resolution == ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)")
+
+
+def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_variant(audited: Audited) -> None:
+    """As a well-known cluster toolkit installs it."""
+    profile = '[ "$(id -u)" = 0 ] || export MODULEPATH=/opt/site/modules\n'
+    with (
+        file_on(audited, "c1", "/etc/profile.d/zzz-site.sh", profile),
+        prefixed(audited.cluster, "c1", Path("/etc/csh.cshrc"), "setenv MODULEPATH /opt/site/modules\nif (\n"),
+    ):
+        assert audited.findings(code=1) == [
+            (
+                "error",
+                "contexts",
+                "c1",
+                "bash-login (alice); csh (root, alice)",
+                f"MODULEPATH has no modules of {PREFIX}: /opt/site/modules",
+            ),
+            ("error", "contexts", "c1", "csh (root, alice)", "no `module` command"),
+        ]
+
+
+def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> None:
+    """A folder that was never exported: `module load` works at the prompt and fails in every job."""
+    module = "/opt/site/modules/foo/1.0.lua"
+    with (
+        login_node_too(audited),
+        file_on(audited, "login", module, 'setenv("FOO", "1")\n'),
+        file_on(audited, "login", "/etc/profile.d/site.sh", "export MODULEPATH=$MODULEPATH:/opt/site/modules\n"),
+    ):
+        assert audited.findings(code=1) == [
+            ("warning", "contexts", "login", "bash-login (root, alice)", "MODULEPATH also has /opt/site/modules")
+        ]
+
+
+def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> None:
+    with file_on(audited, "c2", "/etc/lmod/modules/old/3.1.lua", ""):
+        assert audited.findings(code=1) == [
+            ("warning", "resolution", "c2", "/etc/lmod/modules", "old/3.1 is listed here only")
+        ]
+
+
+def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
+    with (
+        file_on(audited, "c2", "/opt/first/hello/1.0.lua", ""),
+        file_on(audited, "c2", "/etc/profile.d/zzz.sh", "export MODULEPATH=/opt/first:$MODULEPATH\n"),
+    ):
+        found = audited.findings("--check", "resolution", code=1)
+    assert ("error", "resolution", "c2", "hello/1.0", "taken from /opt/first") in found
+    assert ("error", "resolution", "c2", "hello/1.0", "resolves to /opt/first/hello/1.0.lua") in found
+
+
+def test_node_without_node_setup(audited: Audited) -> None:
+    audited.cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "c2"])
+    try:
+        found = audited.findings(code=1)
+    finally:
+        audited.set_up("c2")
+    usual = "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles/"
+    assert found == [
+        ("error", "contexts", "c2", "bash-login (root, alice)", f"MODULEPATH has no modules of {PREFIX}: {usual}"),
+        (
+            "error",
+            "contexts",
+            "c2",
+            "bash-ssh, csh (root, alice)",
+            f"MODULEPATH has no modules of {PREFIX}: it is empty",
+        ),
+        ("error", "contexts", "c2", "bash-ssh, csh (root, alice)", "no `module` command"),
+    ]
+
+
+def test_user_that_a_node_does_not_know(audited: Audited) -> None:
+    accounts = do(audited.cluster, "c2", "grep -v ^alice: /etc/passwd")
+    with faults.shadowed_file(audited.cluster, "c2", "/etc/passwd", accounts):
+        result = audited.audit("--via", "ssh", code=1)
+        (alone,) = audited.audit("--check", "resolution", code=1)["findings"]
+    (finding,) = result["findings"]
+    assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
+        "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
+    )  # fmt: skip
+    assert result["seconds"] < LIMIT
+    assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
+        "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"
+    )  # fmt: skip
+    assert alone["hint"] == finding["hint"] == NO_USER_HINT
+
+
+def test_node_without_csh_is_not_waited_for(audited: Audited) -> None:
+    paths = do(audited.cluster, "c2", "type -P csh tcsh").split()
+    do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f $f-away; done")
+    try:
+        result = audited.audit("--via", "ssh", code=0)
+    finally:
+        do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f-away $f; done")
+    assert result["findings"] == []
+    assert result["seconds"] < LIMIT
+
+
+def test_entries_hidden_by_an_rc_file_of_every_node(audited: Audited) -> None:
+    """Nothing differs between nodes, and `module avail` says nothing."""
+    with ExitStack() as stack:
+        for node in audited.cluster.compute:
+            stack.enter_context(file_on(audited, node, "/etc/lmod/hide.lua", 'hide_version("hello/1.0")\n'))
+            line = "export LMOD_MODULERCFILE=/etc/lmod/hide.lua\n"
+            stack.enter_context(file_on(audited, node, "/etc/profile.d/hide.sh", line))
+        found = audited.findings("--check", "resolution", code=1)
+    assert found == [("error", "resolution", "c[1-3]", "hello/1.0", "it is hidden")]

@@ -1,0 +1,242 @@
+"""Builds as Slurm jobs, on the real cluster: real Slurm, real EasyBuild, an ordinary build user, easyconfigs that nodes do not see."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from envmgr.nodes import JobOptions
+from tests.conftest import Sandbox
+from tests.helpers.cluster import faults
+from tests.helpers.cluster.disguises import shadowed_file
+from tests.helpers.done import Done
+from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave, soon
+
+TIMES = "minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12"
+
+
+def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
+    cluster = shop.cluster
+    shop.toy("base", GATED)
+    shop.toy("left", dependencies=[("base", "1.0")])
+    shop.toy("right", dependencies=[("base", "1.0")])
+    shop.lock("left", "right")
+    options = ["--partition", "small", "--account", "physics", "--cpus", "2", "--time", "20"]
+    plan = shop.build("left right", *options, "--dry-run")
+    lines = [re.sub(r"-[0-9a-f]{8}", "", line).split() for line in plan.stdout.splitlines() if line.startswith("  job")]
+    assert [" ".join(words) for words in lines] == [
+        "job base/1.0 would be submitted",
+        "job left/1.0 would be submitted after base/1.0",
+        "job right/1.0 would be submitted after base/1.0",
+    ]
+    assert shop.table() == []
+    shop.shut("base")
+    first, second = shop.start("left right", *options), shop.start("left right", *options)
+    assert soon(lambda: shop.runs("base") and shop.logs_with("base/1.0-.*is under way already")), shop.jobs()
+    seen = shop.jobs("%T|%P|%a|%c|%l|%E")
+    base = seen.pop("base")
+    assert base == "RUNNING|small|physics|2|20:00|(null)"
+    number = shop.jobs("%i")["base"]
+    waits = f"PENDING|small|physics|2|20:00|afterok:{number}(unfulfilled)"
+    assert seen == {"left": waits, "right": waits}
+    assert shop.table() == ["base", "left", "right"]
+    assert len(cluster.exec("login", ["squeue", "-h"]).stdout.splitlines()) == 3  # of both together
+    left = leave(cluster, first, "INT")
+    assert (left.code, ended(second).code) == (130, 130)
+    said = message(left)
+    assert said[0] == "error[interrupted]: detached: 3 Slurm jobs go on"
+    assert said[1].startswith(f"  {number} base/1.0-")
+    assert said[1].endswith(", running on c1")
+    assert said[-1].startswith("hint: the same command comes back to them, and publishes at the end; `scancel ")
+    numbers = shop.jobs("%i")
+    assert len(numbers) == 3
+    # Two come back at once, while nobody answers them for a while.
+    both = [shop.start("left right", "--format", "json"), shop.start("left right")]
+    time.sleep(3)
+    with faults.slurmctld_stopped(cluster):
+        shop.open("base")
+        assert soon(lambda: "base" in shop.store() and len(shop.logs_with("slurm: Slurm does not answer")) == 2)
+    done = [ended(process) for process in both]
+    assert [d.code for d in done] == [0, 0], [d.stderr for d in done]
+    assert "slurm: Slurm answers again" in done[1].stderr
+    assert {j["item"].split("/")[1]: (j["job"], j["attached"]) for j in done[0].data["jobs"]} == {
+        name: (number, True) for name, number in numbers.items()
+    }
+    assert shop.store() >= {"base", "left", "right"}
+    assert shop.table() == []
+    record = json.loads((cluster.host_prefix / "current/generation.json").read_text())
+    assert sorted(record["entries"]) == ["left/1.0", "right/1.0"]
+
+
+def message(done: Done) -> list[str]:
+    return done.stderr[done.stderr.index("error[") :].splitlines()
+
+
+def test_failed_job_ends_what_stands_on_it_keeps_the_rest_and_says_what_a_local_build_says(shop: Shop) -> None:
+    shop.toy("broken", BROKEN)
+    shop.toy("upper", dependencies=[("broken", "1.0")])
+    shop.cluster.recipe("fine/1.0", ["hello-prefix"])  # of conda: a job like others
+    shop.lock("upper")
+    assert shop.cluster.envmgr(["lock", "fine/1.0"]).code == 0
+    before = (shop.cluster.host_prefix / "current").readlink()
+    done = shop.build("upper fine")
+    error = message(done)
+    assert done.code == 3
+    assert "  not tried, because it stands on that: upper/1.0" in error
+    assert "  built and kept for the next run: fine/1.0" in error
+    assert "fine" in shop.store()
+    assert soon(lambda: not shop.jobs())
+    assert (shop.cluster.host_prefix / "current").readlink() == before
+    log = next(line for line in error if line.startswith("  log: ")).removeprefix("  log: /cluster/sw/")
+    assert log.startswith("var/log/easybuild/")
+    assert "no such luck" in (shop.cluster.host_prefix / log).read_text()
+
+    def same(lines: list[str]) -> list[str]:
+        return [line for line in lines if not line.startswith(("  log: ", "  built "))]
+
+    assert same(error) == same(message(shop.cluster.envmgr(["build", "upper/1.0", "--jobs", "1"])))
+    assert any(line.startswith("  built by Slurm job ") for line in error)
+
+    # A failure that nobody saw is told once, to whoever comes back; then it is built anew.
+    shop.shut("broken")
+    first = shop.start("upper")
+    assert soon(lambda: shop.runs("broken"))
+    assert leave(shop.cluster, first, "TERM").code == 130
+    shop.open("broken")
+    assert soon(lambda: not shop.jobs())
+    late = shop.build("upper")
+    assert late.code == 3
+    assert "  that was before this command began: the same command again builds it anew" in message(late)
+    assert set(same(error)) - {"  built and kept for the next run: fine/1.0"} <= set(message(late))
+    assert "would be submitted" in shop.build("upper", "--dry-run").stdout
+
+
+def test_job_that_ends_without_a_word_is_told_with_what_slurm_knows(shop: Shop) -> None:
+    cluster, names = shop.cluster, ["cancelled", "late", "orphan"]
+    for name in names:
+        shop.toy(name, GATED)
+    shop.lock(*names)
+    shop.shut(*names)
+    began = {
+        name: shop.start(name, "--format", "json", "--partition", "far" if name == "orphan" else "small")
+        for name in names
+    }
+    assert soon(lambda: all(shop.runs(name) for name in names)), shop.jobs()
+    numbers = shop.jobs("%i")
+    cluster.exec("login", ["scontrol", "update", f"jobid={numbers['late']}", "EndTime=now"], check=True)
+    cluster.exec("login", ["scancel", numbers["cancelled"]], check=True)
+    with faults.dead_node(cluster, "c3"):
+        cluster.exec("login", ["scontrol", "update", "nodename=c3", "state=down", "reason=fire"], check=True)
+        found = {name: ended(began[name]).data for name in ("cancelled", "orphan")}
+        # What the node left half built is cleared away by the next one, on another node.
+        shop.open("cancelled", "orphan")
+        again = ended(shop.start("orphan", "--partition", "small"))
+        found["late"] = ended(began["late"]).data
+    shop.open("late")
+    assert again.code == 0, again.stderr
+    assert "orphan" in shop.store()
+    assert "orphan" not in shop.table()
+    for name in names:
+        assert found[name]["reference"] == "job-failed"
+        assert found[name]["message"] == f"the Slurm job of {name}/1.0 ended before it was built"
+        assert found[name]["log"].startswith(f"/cluster/sw/var/log/slurm/{name}-1.0-")
+        assert found[name]["log"].endswith(f"-{numbers[name]}.log")
+    told = {name: re.sub(r", exit code \d+:\d+", "", data["context"][0]) for name, data in found.items()}
+    assert told == {
+        "cancelled": f"job {numbers['cancelled']}, Slurm: CANCELLED, on c1",
+        "late": f"job {numbers['late']}, Slurm: TIMEOUT, reason TimeLimit, on c1",
+        "orphan": f"job {numbers['orphan']}, Slurm: NODE_FAIL, reason NodeDown, on c3",
+    }
+    same = "the same command builds it again; what is finished is kept"
+    assert found["cancelled"]["hint"] == f"somebody cancelled it: {same}"
+    assert found["late"]["hint"].startswith("give it more time with --time (it had ")
+    assert found["orphan"]["hint"] == f"the node failed: {same}"
+
+
+def test_job_that_does_not_start_by_itself_is_told(shop: Shop) -> None:
+    shop.toy("long")
+    shop.lock("long")
+    process = shop.start("long", "--time", "2-0")  # the partition gives 30 minutes
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if "does not start by itself" in line)
+    number = shop.jobs("%i")["long"]
+    assert f"job {number} does not start by itself: PartitionTimeLimit; `scancel {number}`, then" in said
+    left = leave(shop.cluster, process, "INT")
+    assert left.code == 130
+    shop.cluster.exec("login", ["scancel", number], check=True)
+    done = shop.build("long", "--time", "20")
+    assert done.code == 0, done.stderr
+
+
+def test_submission_that_slurm_does_not_take_leaves_nothing(shop: Shop) -> None:
+    shop.toy("solo")
+    shop.lock("solo")
+    refused = shop.build("solo", "--partition", "nope")
+    assert refused.code == 3
+    assert message(refused)[0] == "error[job-refused]: Slurm does not take the job: invalid partition specified: nope"
+    with faults.slurmctld_stopped(shop.cluster):
+        down = shop.build("solo")
+    assert (down.code, message(down)[0].partition(":")[0]) == (3, "error[slurm-unavailable]")
+    shop.write_site(build_user=None)
+    as_root = shop.build("solo")
+    local = shop.cluster.envmgr(["build", "solo/1.0"])
+    shop.write_site()
+    assert (as_root.code, message(as_root)[0]) == (local.code, message(local)[0])
+    assert message(as_root)[0].startswith("error[root-refused]: ")
+    assert "solo" not in shop.table()
+    assert shop.jobs() == {}
+
+
+def test_node_of_another_system_builds_nothing(shop: Shop) -> None:
+    shop.cluster.recipe("abroad/1.0", ["hello-prefix"])
+    assert shop.cluster.envmgr(["lock", "abroad/1.0"]).code == 0
+    with shadowed_file(shop.cluster, "c3", Path("/etc/os-release"), "ID=rocky\nVERSION_ID=9.4\n"):
+        done = shop.build("abroad", "--partition", "far")
+    error = message(done)
+    assert (done.code, error[0].partition(":")[0]) == (3, "error[target-differs]")
+    assert error[0].startswith("error[target-differs]: c3 would not build store/abroad/1.0-")
+    assert error[1].startswith("  os_id: ")
+    assert error[1].endswith(" where it was submitted, rocky here")
+    assert "abroad" not in shop.store()
+
+
+def test_smoke_test_runs_where_the_build_was_told_to_run(shop: Shop) -> None:
+    """The options before the site's, in the test's own job after the builds have ended."""
+    run = """said=$(srun sh -c 'echo "$SLURM_JOB_PARTITION $SLURM_JOB_ACCOUNT"'); [ "$said" = "small hpc" ] || { echo "$said"; exit 1; }"""
+    tests = [{"name": "where", "run": run, "needs": ["slurm"], "timeout": 30}]
+    shop.cluster.recipe("where/1.0", ["hello-prefix"], tests=tests)
+    assert shop.cluster.envmgr(["lock", "where/1.0"]).code == 0
+    transport = {"via": "ssh", "slurm_options": ["--partition=far", "--account=hpc"]}
+    shop.write_site(transport=transport)
+    try:
+        elsewhere = shop.build("where")
+        assert (elsewhere.code, "    far hpc" in elsewhere.stderr.splitlines()) == (3, True), elsewhere.stderr
+        done = shop.build("where", "--partition", "small", "--format", "json")
+    finally:
+        shop.write_site()
+    assert done.code == 0, done.stderr
+    assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("passed", "")]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--cpus", "4"], "--cpus is for Slurm jobs\n\nhint: add `--via slurm`"),
+        (["--via", "local", "--account", "x"], "--account is for Slurm jobs\n\nhint: add `--via slurm`"),
+        (["--via", "slurm", "-j", "4"], "--jobs is for builds on this host\n\nhint: --cpus is what each job gets"),
+        (["--via", "slurm", "--time", "2h"], f"--time `2h` is not a time as Slurm writes it\n\nhint: {TIMES}"),
+        (["--via", "slurm", "--partition", "-x"], "--partition `-x` is not a name that Slurm could know"),
+    ],
+)  # fmt: skip
+def test_options_of_jobs_are_checked_first(sandbox: Sandbox, options: list[str], text: str) -> None:
+    done = sandbox.run("build", "none/1.0", *options)
+    assert (done.code, done.stdout, done.stderr) == (2, "", f"error[bad-job-option]: {text}\n")
+
+
+@pytest.mark.parametrize("time", ["90", "90:00", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED"])
+def test_times_of_slurm_are_taken(time: str) -> None:
+    JobOptions(time=time).check()

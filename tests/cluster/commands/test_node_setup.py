@@ -1,0 +1,153 @@
+"""node-setup on the real cluster: put on, used in every context, with a prefix that hangs, and taken away again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.faults import dead_node, hung, unmounted
+
+CONF = "/etc/slurm/slurm.conf"
+SNAPSHOT = "cd /etc && find . -type f -exec sha256sum {} + | sort; find . -printf '%p %m %U %l\\n' | sort"
+LOAD = 'module load hello; echo "$HELLO $ENVMGR_PIN $MODULEPATH"'
+
+
+@contextmanager
+def set_up(cluster: Cluster) -> Iterator[str]:
+    """The nodes with node-setup's files, a module, and the line in slurm.conf; the text that a shell is to print."""
+    nodes = ["login", *cluster.compute]
+    folded = f"login,c[1-{len(cluster.compute)}]"
+    cluster.empty_prefix()
+    cluster.write_site()
+    module = "generations/0001/modules/hello/1.0.lua"
+    cluster.sh("fs1", f"""set -e; cd /export/sw; mkdir -p {module.rpartition("/")[0]}; ln -s generations/0001 current
+echo 'setenv("HELLO", "yes")' >{module}; echo 'scDescriptT = {{}}' >generations/0001/lmodrc.lua""", check=True)  # fmt: skip
+    before = {node: cluster.sh(node, SNAPSHOT).stdout for node in nodes}
+    try:
+        done = cluster.envmgr(["node-setup", "--apply", "--nodes", folded])
+        assert done.code == 0, done.stdout + done.stderr
+        for node in nodes:
+            cluster.sh(node, f"echo TaskProlog=/etc/envmgr/node/task-prolog >>{CONF}", check=True)
+        cluster.exec("login", ["scontrol", "reconfigure"], check=True)
+        pin = f"{cluster.prefix}/generations/0001"
+        yield f"yes {pin} {pin}/modules:/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles"
+    finally:
+        for node in nodes:
+            cluster.sh(node, f"sed '/^TaskProlog/d' {CONF} >/tmp/conf && cat /tmp/conf >{CONF}; rm /tmp/conf")
+        cluster.exec("login", ["scontrol", "reconfigure"])
+        done = cluster.envmgr(["node-setup", "--apply", "--undo", "--nodes", folded])
+        cluster.empty_prefix()
+    assert done.code == 0, done.stdout + done.stderr
+    assert {node: cluster.sh(node, SNAPSHOT).stdout for node in nodes} == before
+
+
+IN_QUOTES = f"'{LOAD}'"
+SSH = {  # what ssh is given, which the user's shell on the node reads
+    "bash over ssh": LOAD,
+    "login bash": f"bash -lc {IN_QUOTES}",
+    "login sh": f"sh -lc {IN_QUOTES}",
+    "zsh": f"zsh -c {IN_QUOTES}",
+    "csh": f"csh -c {IN_QUOTES}",
+}
+SRUN = {
+    "srun": f"/bin/bash -c {IN_QUOTES}",
+    "srun without environment": f"--export=NONE /bin/bash -c {IN_QUOTES}",
+    "srun sh": f"--export=NONE /bin/sh -c '. \"$LMOD_PKG/init/sh\"; '{IN_QUOTES}",
+}
+
+
+@pytest.mark.parametrize("user", ["root", "alice"])
+def test_module_loads_in_every_context(cluster: Cluster, user: str) -> None:
+    with set_up(cluster) as wanted:
+        done = {name: cluster.exec("login", ["ssh", "c1", command], user=user) for name, command in SSH.items()}
+        done |= {name: cluster.sh("login", f"srun -w c2 {command}", user) for name, command in SRUN.items()}
+    assert {name: d.stdout.strip() or d.stderr for name, d in done.items()} == dict.fromkeys(SSH | SRUN, wanted)
+
+
+def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
+    heads = {
+        "sh": '#!/bin/sh\n. "$LMOD_PKG/init/sh"',
+        "bash": "#!/bin/bash",
+        "login": "#!/bin/bash -l",
+        "csh": "#!/bin/csh",
+    }
+    with set_up(cluster) as wanted:
+        for name, head in heads.items():
+            cluster.write("login", f"/home/alice/{name}.job", f"{head}\n{LOAD}\n", 0o755)
+        plain = "cd; " + "".join(
+            f"env -i PATH=$PATH HOME=$HOME sbatch -Q {option} -o {name}{option}.out {name}.job & "
+            for name in heads for option in ("", "--export=NONE")
+        )  # fmt: skip
+        cluster.sh("login", plain + 'wait; until [ -z "$(squeue -h)" ]; do sleep 0.1; done', "alice", check=True)
+        said = cluster.sh("login", "cd; grep -h . *.out", "alice").stdout.splitlines()
+        cluster.sh("login", "cd; rm -f *.job *.out", "alice")
+        assert said == [wanted] * 8
+
+
+def test_job_keeps_the_generation_it_was_submitted_with(cluster: Cluster) -> None:
+    with set_up(cluster) as wanted:
+        flip = "cd /export/sw && cp -a generations/0001 generations/0002 && ln -sfn generations/0002 current"
+        old = "ENVMGR_PIN=/cluster/sw/generations/0001"
+        cluster.sh("fs1", flip, check=True)
+        said = cluster.sh("login", f"{old} srun -w c3 /bin/bash -c '{LOAD}'; srun -w c3 /bin/bash -c '{LOAD}'", "alice")
+        assert said.stdout.splitlines() == [wanted, wanted.replace("0001", "0002")]
+
+
+def test_dead_node_is_in_the_result_and_the_others_are_done(cluster: Cluster) -> None:
+    with set_up(cluster):
+        with dead_node(cluster, "c2"):
+            done = cluster.envmgr(["node-setup", "--apply", "--nodes", "c[1-3]", "--format", "json"])
+        assert done.code == 3
+        assert {(o["status"], o["nodes"]) for o in done.data["outcomes"]} == {("same", "c[1,3]")}
+        assert [(f["nodes"], f["status"]) for f in done.data["failures"]] == [("c2", "unreachable")]
+        cluster.wait_idle()
+
+
+def test_slurm_is_a_way_too_and_undo_asks_for_the_line_first(cluster: Cluster) -> None:
+    with set_up(cluster):
+        done = cluster.envmgr(["node-setup", "--undo", "--nodes", "c[1-3]", "--via", "slurm"])
+        assert done.code == 3
+        assert f"failed        /etc/envmgr/node/task-prolog  c[1-3]  stays: {CONF} names it" in done.stdout
+        assert done.stdout.splitlines()[-1] == (
+            f"Slurm: take `TaskProlog=/etc/envmgr/node/task-prolog` out of {CONF} on c[1-3], then `scontrol reconfigure`"
+        )
+        assert cluster.sh("login", "ssh c1 'echo $ENVMGR_PIN'", "alice").stdout != "\n"  # nothing was done
+
+
+def test_ordinary_user_is_told_that_root_is_needed(cluster: Cluster) -> None:
+    cluster.write_site(transport={"via": "ssh", "user": "alice", "connect_timeout": 3})
+    done = cluster.envmgr(["node-setup", "--apply", "--nodes", "c1"])
+    cluster.write_site()
+    assert done.code == 3
+    assert done.stdout.splitlines() == [
+        "not-root: c1: the script ran there as alice, and only root can write to /etc",
+        "in site.yaml: `transport: {user: root}`, or a user who may use sudo and `transport: {become: sudo -n}`",
+    ]
+
+
+def test_hung_prefix_hangs_no_login_and_drains_no_node(sshfs_cluster: Cluster) -> None:
+    cluster = sshfs_cluster
+    with set_up(cluster) as wanted:
+        with hung(cluster, "c1"):
+            start = time.monotonic()
+            done = cluster.exec("login", ["ssh", "c1", "bash -lc 'echo on $ENVMGR_AWAY'"], user="alice")
+            assert time.monotonic() - start < 4
+            assert (done.stdout.split()[::3], done.stderr) == (["on", "hung"], "")
+            done = cluster.sh("login", "srun -w c1 /bin/bash -c 'echo on $ENVMGR_AWAY'", "alice")
+            assert done.stdout.split()[::3] == ["on", "hung"]
+        cluster.wait_idle()
+        assert cluster.sh("login", f"ssh c1 '{LOAD}'", "alice").stdout.strip() == wanted
+
+
+def test_unmounted_prefix_costs_nothing(cluster: Cluster) -> None:
+    with set_up(cluster) as wanted:
+        with unmounted(cluster, "c1"):
+            start = time.monotonic()
+            done = cluster.sh("login", "ssh c1 'echo on $ENVMGR_AWAY'", "alice")
+            assert time.monotonic() - start < 1.5
+            assert (done.stdout.split()[::3], done.stderr) == (["on", "gone"], "")
+        assert cluster.sh("login", f"ssh c1 '{LOAD}'", "alice").stdout.strip() == wanted

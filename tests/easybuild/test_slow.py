@@ -1,0 +1,163 @@
+"""Python, MPICH and Open MPI from real source, to jobs of two ranks. Minutes: `make test-slow`.
+
+The prefix is always the same folder, and stays: an install whose digest has not changed is not built again on this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from envmgr.system.resources import shipped
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.needs import reason_to_skip
+from tests.helpers.eb_scene import Workshop, make_workshop, real_sources
+from tests.helpers.places import TESTS
+
+pytestmark = pytest.mark.slow
+
+PREFIX = Path(f"/var/tmp/envmgr-test-slow-{os.geteuid()}")
+TWINS = TESTS / "easyconfigs"
+# Entry -> the easyconfig that stands for the shipped one where only Debian's tarball can be had.
+ENTRIES = {"python/3.11": None, "mpich/4.3": "MPICH-4.0.2.eb", "openmpi/4.1": "OpenMPI-4.1.4.eb"}
+
+SUM = r"""
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int rank, size, sum;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  char name[MPI_MAX_PROCESSOR_NAME];
+  int length;
+  MPI_Get_processor_name(name, &length);
+  printf("%d of %d on %s, sum %d\n", rank, size, name, sum);
+  MPI_Finalize();
+  return 0;
+}
+"""
+
+
+class Lasting(Workshop):
+    """A site whose prefix outlives it."""
+
+    @property
+    def prefix(self) -> Path:
+        return PREFIX
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Lasting]:
+    """All three, built (or found), tested and published."""
+    if PREFIX.exists() and PREFIX.is_symlink():
+        pytest.fail(f"{PREFIX} is a link")
+    real_sources("Python", "MPICH", "OpenMPI")
+    made = make_workshop()
+    box = Lasting(
+        made.root, "", settings={"build_dir": "/tmp"}
+    )  # paths of a build get into what is built: the same ones
+    box.write_site()
+    shutil.copytree(TWINS, box.root / "easyconfigs", dirs_exist_ok=True)
+    for entry, twin in ENTRIES.items():
+        source, target = shipped("recipes") / entry, box.root / "recipes" / entry
+        target.parent.mkdir(parents=True)
+        shutil.copytree(source, target)
+        shutil.copy(source.parent / "software.yaml", target.parent)
+        if twin:
+            recipe = yaml.safe_load((target / "recipe.yaml").read_text())
+            recipe["input"]["easyconfig"] = twin
+            (target / "recipe.yaml").write_text(json.dumps(recipe))
+    box.provide_easybuild()
+    box.ok("lock", *ENTRIES)
+    done = box.run("build", *ENTRIES, timeout=3000)
+    assert done.code == 0, done.stdout + done.stderr
+    yield box
+    shutil.rmtree(box.root)
+
+
+def test_a_second_run_does_nothing(slow: Lasting) -> None:
+    assert "nothing to do" in slow.ok("build", *ENTRIES).stdout
+
+
+def test_every_install_is_what_its_manifest_says(slow: Lasting) -> None:
+    assert slow.ok("verify", *ENTRIES, "--format", "json").data["findings"] == []
+
+
+def test_python_has_its_libraries(slow: Lasting) -> None:
+    done = slow.shell(
+        """
+        module load python/3.11
+        python -c 'import ssl, sqlite3, ctypes, sys; print(sys.version_info[:3], sys.prefix, ssl.OPENSSL_VERSION_INFO[0])'
+        """
+    )
+    record = json.loads((PREFIX / "current/generation.json").read_text())
+    install = PREFIX / record["entries"]["python/3.11"]["path"]  # others of earlier digests may lie beside it
+    assert done.stdout.splitlines() == [f"(3, 11, 2) {install} 3"], done.stderr
+
+
+@pytest.mark.parametrize(("entry", "options"), [("mpich/4.3", ""), ("openmpi/4.1", "--oversubscribe")])
+def test_a_new_login_shell_compiles_and_runs_mpi(slow: Lasting, entry: str, options: str) -> None:
+    done = slow.shell(
+        f"""
+        module load {entry}
+        cat >sum.c <<'END'\n{SUM}\nEND
+        mpicc -o sum sum.c
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+        mpirun {options} -n 2 ./sum
+        """
+    )
+    said = sorted(line.partition(" on ")[0] + line.partition(",")[2] for line in done.stdout.splitlines())
+    assert said == ["0 of 2 sum 1", "1 of 2 sum 1"], done.stdout + done.stderr
+
+
+def test_two_of_a_family_are_not_loaded_together(slow: Lasting) -> None:
+    done = slow.shell("module load mpich/4.3; module load openmpi/4.1; module -t list 2>&1; type -P mpicc")
+    assert "mpich" not in done.stdout
+    assert "/store/OpenMPI/4.1.4-" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def nodes(slow: Lasting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two compute nodes that see the prefix at its own path."""
+    if reason := reason_to_skip():
+        pytest.skip(reason)
+    cluster = Cluster(tmp_path_factory.mktemp("slow") / "lab", nodes=2)
+    cluster.up()
+    cluster.wait_idle()
+    yield cluster
+    cluster.down()
+
+
+@pytest.mark.parametrize(("entry", "way"), [("mpich/4.3", "pmi2"), ("openmpi/4.1", "pmix")])
+def test_mpi_under_srun_on_two_nodes(slow: Lasting, nodes: Cluster, entry: str, way: str) -> None:
+    init = slow.ok("shell-init", "bash").stdout
+    folder = f"/home/alice/{entry.replace('/', '-')}"
+    nodes.write("login", f"{folder}/sum.c", SUM)
+    script = f"{init}\nmodule load {entry}\ncd {folder}\nmpicc -o sum sum.c && srun --mpi={way} -N 2 -n 2 ./sum\n"
+    nodes.write("login", f"{folder}/run.sh", script)
+    nodes.sh("login", f"chown -R alice {folder}", check=True)
+    done = nodes.sh("login", f"bash {folder}/run.sh", user="alice")
+    assert sorted(done.stdout.splitlines()) == ["0 of 2 on c1, sum 1", "1 of 2 on c2, sum 1"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("entry", "way"), [("mpich/4.3", "mpirun"), ("openmpi/4.1", "mpirun")])
+def test_mpi_under_mpirun_in_a_job(slow: Lasting, nodes: Cluster, entry: str, way: str) -> None:
+    init = slow.ok("shell-init", "bash").stdout
+    folder = f"/home/alice/job-{entry.replace('/', '-')}"
+    job = f"#!/bin/bash\n{init}\nmodule load {entry}\ncd {folder}\nmpicc -o sum sum.c && {way} -n 2 ./sum\n"
+    nodes.write("login", f"{folder}/sum.c", SUM)
+    nodes.write("login", f"{folder}/job.sh", job)
+    nodes.sh("login", f"chown -R alice {folder}", check=True)
+    done = nodes.sh(
+        "login", f"cd {folder} && sbatch --wait -N 2 --ntasks-per-node=1 -o out job.sh; cat out", user="alice"
+    )
+    found = [line for line in done.stdout.splitlines() if " of 2 on c" in line]
+    assert sorted(found) == ["0 of 2 on c1, sum 1", "1 of 2 on c2, sum 1"], done.stdout + done.stderr

@@ -1,0 +1,181 @@
+"""The shipped software, as far as it is had in seconds: real zlib, and CUDA and Anaconda from small stand-in installers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from envmgr.system.files import sha256_file
+from envmgr.system.resources import shipped
+from tests.helpers.eb_installers import add_standins
+from tests.helpers.eb_scene import Workshop, ordinary_python, real_sources
+from tests.helpers.eb_tar import write_tar
+from tests.helpers.places import TESTS
+
+TWINS = TESTS / "easyconfigs"
+
+
+def take(box: Workshop, entry: str, *, easyconfig: str | None = None) -> None:
+    """The shipped recipe into the site's own catalog, for `easyconfig` in place of its own; with its lock made here."""
+    target = box.root / "recipes" / entry
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(shipped("recipes") / entry, target, ignore=shutil.ignore_patterns("*-lock.yml"))
+    shutil.copy(shipped("recipes") / entry.split("/", maxsplit=1)[0] / "software.yaml", target.parent)
+    if easyconfig:
+        recipe = yaml.safe_load((target / "recipe.yaml").read_text())
+        recipe["input"]["easyconfig"] = easyconfig
+        (target / "recipe.yaml").write_text(json.dumps(recipe))
+    box.provide_easybuild()
+    box.ok("lock", entry)
+
+
+def accept(box: Workshop, *licences: str) -> None:
+    box.policies["licences"] = list(licences)
+    box.write_site()
+
+
+def test_zlib_from_its_source_under_its_shipped_recipe(workshop: Workshop) -> None:
+    real_sources("zlib")
+    shutil.copytree(TWINS / "z", workshop.root / "easyconfigs/z")
+    take(workshop, "zlib/1.3", easyconfig="zlib-1.2.13.eb")
+    done = workshop.ok("build", "zlib/1.3", "--format", "json").data
+    assert [(t["test"], t["status"]) for t in done["tests"]] == [("round-trip", "passed")]
+
+
+def test_two_builds_of_one_lock_have_the_same_bytes(workshop: Workshop) -> None:
+    real_sources("bzip2")
+    take(workshop, "bzip2/1.0")
+    trees = []
+    for _ in range(2):
+        trees.append(workshop.ok("build", "--no-publish", "bzip2/1.0", "--format", "json").data["trees"]["bzip2/1.0"])
+        next(workshop.prefix.glob("store/bzip2/*.manifest.json")).unlink()
+    assert trees[0] == trees[1]
+
+
+def test_cuda_by_its_easyblock_once_its_licence_is_acknowledged(workshop: Workshop) -> None:
+    add_standins(workshop.root / "easyconfigs", workshop.root / "mirror", "CUDA-11.8.0.eb")
+    take(workshop, "cuda/11.8")
+    refused = workshop.run("build", "cuda/11.8")
+    assert (refused.code, "licence-not-acknowledged" in refused.stderr, "cuda-eula" in refused.stderr) == (
+        3,
+        True,
+        True,
+    )
+    accept(workshop, "cuda-eula")
+    done = workshop.ok("build", "cuda/11.8", "--format", "json").data
+    assert {t["test"]: t["status"] for t in done["tests"]} | {"gpu": ""} == {
+        "nvcc": "passed",
+        "compile": "passed",
+        "gpu": "",
+    }
+    said = workshop.shell(
+        "module load cuda/11.8; nvcc --version | tail -1; echo $CUDA_HOME; module purge; type -P nvcc || echo gone"
+    )
+    (home,) = workshop.prefix.glob("store/CUDA/11.8.0-????????")
+    assert said.stdout.splitlines() == ["Cuda compilation tools, release 11.8, V11.8.0", str(home), "gone"]
+
+
+def test_a_missing_installer_is_told_with_its_place_and_sha256(workshop: Workshop) -> None:
+    add_standins(workshop.root / "easyconfigs", workshop.root / "mirror", "CUDA-11.8.0.eb")
+    accept(workshop, "cuda-eula")
+    take(workshop, "cuda/11.8")
+    (installer,) = (workshop.root / "mirror").rglob("*.run")
+    installer.rename(workshop.root / "downloaded.run")
+    refused = workshop.run("build", "cuda/11.8")
+    assert refused.code == 3
+    for part in (
+        "source-missing",
+        installer.name,
+        "sha256 ",
+        f"--file /path/to/{installer.name}",
+        f"c/CUDA/{installer.name}",
+    ):
+        assert part in refused.stderr
+    workshop.ok("fetch", "cuda/11.8", "--file", str(workshop.root / "downloaded.run"))
+    workshop.ok("build", "cuda/11.8")
+
+
+@pytest.mark.parametrize("entry", ["anaconda/2023.09", "anaconda/2025.06"])
+def test_anaconda_by_its_easyblock_with_environments_of_users_own(workshop: Workshop, entry: str) -> None:
+    name = next(p.name for p in shipped("easyconfigs").glob(f"a/Anaconda3/*-{entry.split('/')[1]}*.eb"))
+    add_standins(workshop.root / "easyconfigs", workshop.root / "mirror", name)
+    take(workshop, entry)
+    assert "anaconda-terms" in workshop.run("build", entry).stderr
+    accept(workshop, "anaconda-terms")
+    done = workshop.ok("build", entry, "--format", "json").data
+    assert {t["status"] for t in done["tests"]} == {"passed"}
+    said = workshop.shell(
+        f"""
+        before=$(env | grep -v -e ^_ -e ENVMGR -e LMOD -e MODULE -e LMFILES | sort)
+        module load {entry}
+        echo $PYTHONNOUSERSITE
+        conda create --yes --name mine >/dev/null
+        conda activate mine
+        echo $CONDA_PREFIX
+        conda deactivate
+        conda activate mine
+        module unload anaconda
+        type conda 2>&1
+        test "$before" = "$(env | grep -v -e ^_ -e ENVMGR -e LMOD -e MODULE -e LMFILES | sort)" && echo as before
+        """
+    )
+    assert said.stdout.splitlines()[:2] == ["1", str(workshop.root / ".conda/envs/mine")], said.stderr
+    assert "as before" in said.stdout, said.stdout + said.stderr
+    assert workshop.ok("verify", entry, "--format", "json").data["findings"] == []
+
+
+# Builds a wheel of `tiny.py` with nothing but Python's own library.
+BACKEND = """\
+import zipfile
+
+WHEEL = "Wheel-Version: 1.0\\nGenerator: tests\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "tiny-1.0-py3-none-any.whl"
+    files = {
+        "tiny.py": open("tiny.py").read(),
+        "tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1.0\\n",
+        "tiny-1.0.dist-info/WHEEL": WHEEL,
+    }
+    files["tiny-1.0.dist-info/RECORD"] = "".join(f"{n},,\\n" for n in [*files, "tiny-1.0.dist-info/RECORD"])
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return name
+"""
+
+
+def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop) -> None:
+    """PythonBundle, with an extension's source from the mirror; the Python is a virtual environment, which takes a second."""
+    python = ordinary_python().resolve()
+    said = subprocess.run(
+        [python, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True, check=True
+    )
+    version = f"{said.stdout.strip()}.0"
+    workshop.easyconfig(
+        "Python", version, easyblock="Bundle", postinstallcmds=[f"{python} -m venv %(installdir)s"],
+        sanity_check_paths={"files": ["bin/python", "bin/pip"], "dirs": []},
+    )  # fmt: skip
+    pyproject = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    files = {"pyproject.toml": pyproject, "backend.py": BACKEND, "tiny.py": "answer = 42\n", "PKG-INFO": "Name: tiny\n"}
+    archive = write_tar(workshop.root / "mirror/p/pylib/tiny-1.0.tar.gz", "tiny-1.0", files)
+    workshop.easyconfig(
+        "pylib", "1.0", easyblock="PythonBundle", dependencies=[("Python", version)],
+        exts_list=[("tiny", "1.0", {"checksums": [sha256_file(archive)]})],
+    )  # fmt: skip
+    workshop.locked(
+        "pylib/1.0",
+        "pylib-1.0.eb",
+        tests=[{"name": "import", "run": "python -c 'import tiny; assert tiny.answer == 42'"}],
+    )
+    lock = yaml.safe_load((workshop.root / "recipes/pylib/1.0/easybuild-lock.yml").read_text())
+    assert [s["name"] for i in lock["items"] for s in i.get("sources", ())] == ["tiny-1.0.tar.gz"]
+    done = workshop.ok("build", "pylib/1.0", "--format", "json").data
+    assert [t["status"] for t in done["tests"]] == ["passed"]
+    text = (workshop.prefix / "current/modules/pylib/1.0.lua").read_text()
+    assert 'extensions("tiny/1.0")' in text
+    assert 'pushenv("PYTHONNOUSERSITE", "1")' in text

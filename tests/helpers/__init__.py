@@ -1,0 +1,1 @@
+"""What several tests share: scenes, stand-ins, the cluster in namespaces."""

@@ -1,0 +1,122 @@
+"""A node that pretends: another content of one file, another Lmod, a driver and a processor that it does not have.
+
+Everything is covered by a mount and nothing overwritten, so that undoing cannot miss anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.helpers.cluster.cluster import Cluster
+
+count = itertools.count()
+
+# Flags of the x86-64 levels after the first. Source: System V ABI, AMD64 supplement, micro-architecture levels.
+V2_FLAGS = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
+V3_FLAGS = frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"})
+V4_FLAGS = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
+
+
+def do(cluster: Cluster, node: str, script: str) -> str:
+    """Run a script as root on a node; it must succeed. Returns its stdout."""
+    return cluster.exec(node, ["bash", "-euc", script], check=True).stdout
+
+
+@contextmanager
+def shadowed_file(cluster: Cluster, node: str, path: str | Path, text: str) -> Iterator[None]:
+    """The file has this content on this node, with its owner and mode; no file there is what it was once this ends."""
+    copy = f"/run/shadow-{next(count)}"
+    real = do(cluster, node, f"readlink -e {path}").strip()
+    cluster.write(node, copy, text)
+    do(cluster, node, f"chown --reference={real} {copy}; chmod --reference={real} {copy}; mount --bind {copy} {real}")
+    try:
+        yield
+    finally:
+        do(cluster, node, f"umount -l {real}; rm {copy}")
+
+
+@contextmanager
+def prefixed(cluster: Cluster, node: str, path: Path, text: str) -> Iterator[None]:
+    """The file begins with `text`; nothing where there is no such file."""
+    before = cluster.exec(node, ["cat", path])
+    if before.returncode:
+        yield
+        return
+    with shadowed_file(cluster, node, path, text + before.stdout):
+        yield
+
+
+@contextmanager
+def other_lmod(cluster: Cluster, node: str, version: str = "8.7.19") -> Iterator[None]:
+    """This node's Lmod says that it is another version: in its program, and in LMOD_VERSION."""
+    copy = f"/run/lmod-{next(count)}"
+    do(cluster, node, rf"""
+        cp -a /usr/share/lmod {copy}; cd {copy}/lmod
+        old=$(sed -n 's/.*M\.tag.*"\(.*\)".*/\1/p' libexec/Version.lua)
+        [ -n "$old" ] && sed -i "s/$old/{version}/g" libexec/Version.lua
+        sed -i "/LMOD_VERSION/s/$old/{version}/" $(grep -rl LMOD_VERSION init)
+        cd /; mount --bind {copy} /usr/share/lmod""")  # fmt: skip
+    try:
+        yield
+    finally:
+        do(cluster, node, f"umount -l /usr/share/lmod; rm -rf {copy}")
+
+
+@contextmanager
+def fake_driver(cluster: Cluster, node: str, version: str, *, compute_capability: str | None = None) -> Iterator[None]:
+    """The kernel has an NVIDIA driver of this version loaded; with a compute capability there is `nvidia-smi`, too."""
+    says = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu Jan  1 00:00:00 UTC 1970"
+    do(cluster, node, f"""
+        for folder in /sys/module /proc/driver; do mount -t tmpfs -o mode=755 tmpfs $folder; mkdir $folder/nvidia; done
+        echo '{version}' >/sys/module/nvidia/version
+        echo '{says}' >/proc/driver/nvidia/version""")  # fmt: skip
+    if compute_capability:
+        cluster.write(node, "/usr/local/bin/nvidia-smi", _SMI % (version, compute_capability), 0o755)
+    try:
+        yield
+    finally:
+        do(cluster, node, "umount -l /sys/module /proc/driver; rm -f /usr/local/bin/nvidia-smi")
+
+
+# Answers `nvidia-smi --query-gpu=FIELD,… --format=csv,noheader`, for one GPU.
+_SMI = """\
+#!/bin/sh
+version=%s capability=%s
+for word; do
+    case $word in --query-gpu=*) fields=${word#*=} ;; esac
+done
+[ -n "${fields-}" ] || { echo "NVIDIA-SMI $version    Driver Version: $version"; exit 0; }
+line=
+for field in $(echo "$fields" | tr , ' '); do
+    case $field in
+    driver_version) value=$version ;;
+    compute_cap) value=$capability ;;
+    name) value='NVIDIA GeForce GTX 1650' ;;
+    index) value=0 ;;
+    count) value=1 ;;
+    *) value='[N/A]' ;;
+    esac
+    line="$line${line:+, }$value"
+done
+echo "$line"
+"""
+
+
+@contextmanager
+def fake_cpu(cluster: Cluster, node: str, without: Collection[str] = V2_FLAGS | V3_FLAGS | V4_FLAGS) -> Iterator[None]:
+    """/proc/cpuinfo does not list these flags: by default x86-64-v1 is left. What asks the processor itself sees no change."""
+
+    def fewer(line: str) -> str:
+        name, colon, words = line.partition(":")
+        return (
+            f"{name}{colon} {' '.join(w for w in words.split() if w not in without)}"
+            if name.strip() == "flags"
+            else line
+        )
+
+    text = do(cluster, node, "cat /proc/cpuinfo")
+    with shadowed_file(cluster, node, "/proc/cpuinfo", "\n".join(map(fewer, text.split("\n")))):
+        yield

@@ -1,0 +1,73 @@
+"""The clusters that tests share: one of each kind a session, made at first use. A test leaves it as it found it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.cluster import Share
+from tests.helpers.cluster.needs import reason_to_skip
+
+KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_cluster": "nfs"}
+
+
+# A test file that uses a cluster: it imports this package, or a function in it asks for a fixture of it.
+_USES_CLUSTER = re.compile(r"\btests\.cluster\b|def \w+\([^)]*\b(?:(?:sshfs_|nfs_)?cluster|shop)\b")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup`, the tests of such a file run in one worker: each boots the clusters, and sets them up, for itself.
+
+    By the file, not by `xdist_group` marks: with pytest 9.2 xdist 3.8 does not see them (it sets the attribute `_nodeid`).
+    """
+    from xdist.scheduler import LoadGroupScheduling
+
+    @functools.cache
+    def uses_cluster(file: str) -> bool:
+        path = config.rootpath / file
+        return path.is_file() and _USES_CLUSTER.search(path.read_text()) is not None
+
+    class ByClusterFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", maxsplit=1)[0]
+            return file if uses_cluster(file) else super()._split_scope(nodeid)
+
+    return ByClusterFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.fixture(scope="session")
+def cluster_possible() -> None:
+    """Skips where there can be no cluster, saying why."""
+    if reason := reason_to_skip():
+        pytest.skip(reason)
+
+
+def _cluster(factory: pytest.TempPathFactory, name: str) -> Iterator[Cluster]:
+    cluster = Cluster(factory.mktemp(name) / "lab", share=KINDS[name])
+    cluster.up()
+    yield cluster
+    cluster.down()
+
+
+@pytest.fixture(scope="session")
+def cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three compute nodes, the prefix bound into each: no cache, no hang."""
+    yield from _cluster(tmp_path_factory, "cluster")
+
+
+@pytest.fixture(scope="session")
+def sshfs_cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The prefix over sshfs, read-only on compute nodes."""
+    yield from _cluster(tmp_path_factory, "sshfs_cluster")
+
+
+@pytest.fixture(scope="session")
+def nfs_cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The prefix over real NFSv3."""
+    yield from _cluster(tmp_path_factory, "nfs_cluster")

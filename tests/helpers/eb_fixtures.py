@@ -1,0 +1,27 @@
+"""The EasyBuild tests' fixtures, for conftest: the scene itself imports conftest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def workshop() -> Iterator[Any]:
+    """A site for EasyBuild in a folder that the build user can reach."""
+    from envmgr.system.files import remove_tree
+    from tests.helpers.eb_scene import make_workshop
+
+    box = make_workshop()
+    yield box
+    remove_tree(box.root)
+
+
+@pytest.fixture(scope="module")
+def shop(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The test cluster with toys to build as Slurm jobs."""
+    from tests.helpers.eb_shop import open_shop
+
+    yield from open_shop(cluster, tmp_path_factory)

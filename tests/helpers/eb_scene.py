@@ -1,0 +1,225 @@
+"""What the tests of the EasyBuild backend share: a site whose builds run as an ordinary user, on real tarballs, with one EasyBuild.
+
+EasyBuild refuses root. Where root runs the tests, the site has a build user, and the Python that runs envmgr is one that this
+user can reach: this one, or the system's in an environment of its own under tests/.cache.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.system.files import remove_tree, sha256_bytes, sha256_file
+from tests.conftest import CACHE, Sandbox
+from tests.helpers.eb_sources import sourcepath
+from tests.helpers.places import ROOT
+
+AM_ROOT = os.geteuid() == 0
+BUILD_USER = "nobody" if AM_ROOT else pwd.getpwuid(os.geteuid()).pw_name
+
+# Builds in a second, and says so: C, a Makefile of its own, one program.
+TOY_MAKEFILE = """\
+all: toy
+toy: toy.c
+\tcc -O2 -o toy toy.c
+install: toy
+\tmkdir -p $(PREFIX)/bin
+\tcp toy $(PREFIX)/bin/
+"""
+TOY_C = '#include <stdio.h>\nint main(void) { puts("toy %s"); return 0; }\n'
+
+
+@dataclass
+class Workshop(Sandbox):
+    """A sandbox for EasyBuild: `easyconfigs/` before the shipped ones, `mirror/` as the only place of sources."""
+
+    def write_site(self) -> None:
+        self.settings = {
+            "easyconfigs": ["easyconfigs"],
+            "build_dir": str(self.root / "build"),
+            "sources": {"mirrors": ["mirror", str(CACHE / "sources")], "upstream": False},
+            **({"build_user": BUILD_USER} if AM_ROOT else {}),
+            **self.settings,
+        }
+        super().write_site()
+        for name in ("easyconfigs", "mirror"):
+            (self.root / name).mkdir(exist_ok=True)
+        build = self.root / "build"
+        if not build.exists():
+            build.mkdir()
+            self.give(build)
+
+    def give(self, path: Path) -> None:
+        """To the build user."""
+        if AM_ROOT:
+            account = pwd.getpwnam(BUILD_USER)
+            os.chown(path, account.pw_uid, account.pw_gid)
+
+    def command(self, *argv: str) -> list[str]:
+        return [str(ordinary_python()), "-m", "envmgr", *argv]
+
+    def environ(self, **extra: str) -> dict[str, str]:
+        return super().environ(XDG_CACHE_HOME=str(CACHE / "xdg"), **extra)
+
+    def provide_easybuild(self) -> None:
+        """The one EasyBuild of all tests stands where this prefix has its own."""
+        home = self.prefix / "easybuild" / "tools" / EASYBUILD
+        if not home.is_dir():
+            home.parent.mkdir(parents=True, exist_ok=True)
+            home.unlink(missing_ok=True)  # in a prefix that stays: a link into a clone that is gone
+            home.symlink_to(easybuild_home())
+            for folder in (self.prefix, self.prefix / "easybuild", home.parent):
+                self.give(folder)
+
+    def easyconfig(self, name: str, version: str, text: str = "", **fields: Any) -> Path:
+        """Write an easyconfig of the SYSTEM toolchain into `easyconfigs/`; `fields` are its parameters, `text` is put after them."""
+        folder = self.root / "easyconfigs" / name[0].lower() / name
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = {
+            "name": name, "version": version, "homepage": "https://example.org", "description": f"{name} for tests",
+            **fields,
+        }  # fmt: skip
+        lines = [f"{key} = {value!r}" for key, value in rows.items()]
+        path = folder / f"{name}-{version}.eb"
+        path.write_text("\n".join([*lines, "toolchain = SYSTEM", "moduleclass = 'tools'", text]) + "\n")
+        return path
+
+    def toy(
+        self, name: str = "toy", version: str = "1.0", *, files: Mapping[str, str] | None = None, **fields: Any
+    ) -> Path:
+        """A software that builds in a second: its source in the mirror, its easyconfig, with its true checksum."""
+        from tests.helpers.eb_tar import write_tar
+
+        content = {"Makefile": TOY_MAKEFILE, "toy.c": TOY_C % version, **(files or {})}
+        archive = write_tar(
+            self.root / "mirror" / name[0].lower() / name / f"{name}-{version}.tar.gz", f"{name}-{version}", content
+        )
+        return self.easyconfig(
+            name, version,
+            **{
+                "easyblock": "ConfigureMake", "skipsteps": ["configure"], "sources": [archive.name],
+                "checksums": [sha256_file(archive)], "installopts": "PREFIX=%(installdir)s",
+                "sanity_check_paths": {"files": ["bin/toy"], "dirs": []}, **fields,
+            },
+        )  # fmt: skip
+
+    def entry(self, entry: str, easyconfig: str, *, input: Mapping[str, Any] | None = None, **fields: Any) -> Path:  # noqa: A002
+        """Write the recipe of an entry."""
+        fields.setdefault("backend", "easybuild")
+        fields["input"] = {"easyconfig": easyconfig, **(input or {})}
+        return self.recipe(entry, [], **fields)
+
+    def locked(self, entry: str, easyconfig: str, **fields: Any) -> Path:
+        folder = self.entry(entry, easyconfig, **fields)
+        self.provide_easybuild()
+        self.ok("lock", entry)
+        return folder
+
+    def items(self) -> list[str]:
+        """Finished items of the store: `<name>/<version>-<digest8>`."""
+        return sorted(
+            f"{p.parent.name}/{p.name.removesuffix('.manifest.json')}"
+            for p in self.prefix.glob("store/*/*.manifest.json")
+        )
+
+
+def easybuild_home() -> Path:
+    """One EasyBuild for all tests, made by the product's own code at first use."""
+    from envmgr.backends.easybuild.tool import ensure_easybuild
+    from envmgr.catalog.site import load_site
+    from envmgr.cli.progress import PlainReporter
+    from envmgr.system.run import Runner
+
+    home = CACHE / "xdg" / "envmgr" / "easybuild" / EASYBUILD
+    environ = {**os.environ, "XDG_CACHE_HOME": str(CACHE / "xdg")}
+    with everybodys_python():
+        ensure_easybuild(EASYBUILD, home, load_site(None, environ), environ, Runner(), PlainReporter())
+    return home
+
+
+def ordinary_python() -> Path:
+    """A Python with this checkout's envmgr that every user of this machine can run."""
+    if not AM_ROOT or _everybody_can_run(Path(sys.executable)):
+        return Path(sys.executable)
+    wanted = sha256_bytes((ROOT / "pyproject.toml").read_bytes())[:12]
+    home = CACHE / f"python-{wanted}"
+    with _locked(CACHE / "python.lock"):
+        if not (home / "complete").exists():
+            from uv import find_uv_bin
+
+            remove_tree(home)
+            env = {**os.environ, "UV_NATIVE_TLS": "1", "UV_PYTHON_DOWNLOADS": "never"}
+            for argv in (
+                ["venv", "--quiet", "--python", _system_python(), str(home)],
+                ["pip", "install", "--quiet", "--python", str(home / "bin/python"), "--editable", str(ROOT)],
+            ):
+                subprocess.run([find_uv_bin(), *argv], check=True, env=env)
+            (home / "complete").touch()
+    return home / "bin" / "python"
+
+
+@contextmanager
+def everybodys_python() -> Iterator[None]:
+    """EasyBuild's environment, too, is made with a Python that the build user can run."""
+    before = sys.executable
+    sys.executable = str(ordinary_python())
+    try:
+        yield
+    finally:
+        sys.executable = before
+
+
+def _system_python() -> str:
+    for name in ("/usr/bin/python3", "/usr/bin/python3.11", "/usr/bin/python3.12", "/usr/local/bin/python3"):
+        if shutil.which(name):
+            done = subprocess.run(
+                [name, "-c", "import sys; print(sys.version_info >= (3, 11))"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.stdout.strip() == "True":
+                return name
+    pytest.fail("root runs these tests, and no Python 3.11 or newer is here that other users can run: install python3")
+
+
+def _everybody_can_run(path: Path) -> bool:
+    real = path.resolve()
+    return all(p.stat().st_mode & 0o001 for p in (real, *real.parents, *path.parents))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def make_workshop(**settings: Any) -> Workshop:
+    """In a folder that other users can reach, unlike pytest's."""
+    root = Path(tempfile.mkdtemp(prefix="ev.", dir="/tmp")).resolve()
+    root.chmod(0o755)
+    box = Workshop(root, "", settings=dict(settings))
+    box.write_site()
+    return box
+
+
+def real_sources(*names: str) -> Path:
+    """Real tarballs, where every Workshop's site finds them."""
+    for name in names:
+        sourcepath(name)
+    return CACHE / "sources"

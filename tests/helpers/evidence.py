@@ -1,0 +1,96 @@
+"""Evidence of an audit, made by hand: what nodes said, as the probe's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from envmgr.audit.model import Check, Evidence, Published
+from envmgr.catalog.recipe import Requires
+from envmgr.catalog.site import Site, SiteFile, _resolve
+from envmgr.finding import Finding
+from envmgr.modules.spec import ModuleSpec
+from envmgr.nodes import Reply
+from envmgr.probe.model import Fleet, Group, Plan
+from envmgr.publish.record import GenerationRecord
+from tests.helpers.cluster import Cluster
+
+SHA = "0" * 64
+
+
+def site(**fields: Any) -> Site:
+    return _resolve(SiteFile(prefix=Path("/sw"), **fields), Path("/etc/envmgr/site.yaml"))
+
+
+def published(entries: Mapping[str, Requires]) -> Published:
+    specs = {
+        entry: ModuleSpec(
+            name=entry.split("/")[0], version=entry.split("/")[1], root=f"/sw/store/{entry}", digest=SHA, description="",
+            requires=requires,
+        )
+        for entry, requires in entries.items()
+    }  # fmt: skip
+    record = GenerationRecord(
+        number=1,
+        parent=None,
+        created="",
+        user="rsw",
+        host="login",
+        reason="",
+        tools={},
+        render="",
+        entries={},
+        files={},
+    )
+    return Published(record, SHA, specs, (1,), 0.0)
+
+
+def evidence(
+    answers: Mapping[str, Mapping[str, str]],
+    *,
+    own: Mapping[str, Mapping[str, str]] | None = None,
+    entries: Mapping[str, Requires] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    missing: tuple[str, ...] = (),
+    samples: tuple[str, ...] = (),
+    times: Mapping[str, tuple[float, float]] | None = None,
+    way: str = "ssh",
+    **more: Any,
+) -> Evidence:
+    """`answers` is node -> facts; nodes with equal facts become one group, as a real audit folds them."""
+    by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for node, facts in answers.items():
+        by_facts.setdefault(tuple(sorted({"gate": "ok", **facts}.items())), []).append(node)
+    groups = tuple(Group(dict(facts), tuple(nodes)) for facts, nodes in by_facts.items())
+    replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}
+    lost = tuple(Reply(node, "unreachable", "", "no route", 0.0, 1.0) for node in missing)
+    where = site(**(settings or {}))
+    plan = Plan(where, "alice", 1, samples, {}, "", roots={entry: f"/sw/store/{entry}" for entry in samples})
+    fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
+    nodes = (*answers, *missing)
+    return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, **more)
+
+
+def told(check: Check, given: Evidence) -> list[str]:
+    """Each finding on one line: `severity nodes: where: found | expected | hint`, as it comes."""
+    return [line(finding) for finding in check.judge(given)]
+
+
+def line(f: Finding) -> str:
+    return f"{f.severity} {f.nodes}: {f.where}: {f.found} | {f.expected} | {f.hint}".removesuffix(" | ")
+
+
+@contextmanager
+def published_link(cluster: Cluster) -> Iterator[None]:
+    """A prefix that answers: probes look into it only where it has a `current`."""
+    link = cluster.host_prefix / "current"
+    if link.is_symlink():
+        yield
+        return
+    link.symlink_to("generations/0001")
+    try:
+        yield
+    finally:
+        link.unlink()

@@ -1,0 +1,90 @@
+"""The lock is what people review: nothing beside it may say otherwise, and a stalled channel may not hold it up."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Sandbox
+from tests.helpers.standin.channel import Channel
+from tests.helpers.standin.server import Fault, serve
+
+SIDECAR = "conda-lock.records.json"
+
+
+@pytest.fixture
+def folder(sandbox: Sandbox) -> Path:
+    folder = sandbox.recipe("hello/1.0", ["hello-prefix"], tests=[{"name": "t", "run": ":"}])
+    sandbox.ok("lock", "hello/1.0")
+    return folder
+
+
+@pytest.mark.parametrize(("key", "value"), [("url", "http://evil.example/noarch/x-1-0.conda"), ("sha256", "ab" * 32)])
+def test_sidecar_that_names_another_package_than_the_lock_is_refused(
+    sandbox: Sandbox, folder: Path, key: str, value: str
+) -> None:
+    data = json.loads((folder / SIDECAR).read_text())
+    data["packages"][0][key] = value
+    (folder / SIDECAR).write_text(json.dumps(data))
+    done = sandbox.run("build", "hello/1.0")
+    assert done.code == 2
+    assert done.stderr == (
+        f"error[lock-invalid]: {folder / SIDECAR} names another {key} of hello-prefix than conda-lock.yml\n"
+        f"  {value}\n\nhint: one of the two was changed: lock again\n"
+    )
+
+
+def test_sidecar_with_a_package_more_is_refused(sandbox: Sandbox, folder: Path) -> None:
+    data = json.loads((folder / SIDECAR).read_text())
+    data["packages"] *= 2
+    (folder / SIDECAR).write_text(json.dumps(data))
+    done = sandbox.run("build", "hello/1.0")
+    assert done.code == 2
+    assert f"{folder / SIDECAR} has 2 packages, conda-lock.yml has 1" in done.stderr
+
+
+def test_lock_that_was_edited_by_hand_is_told_by_both_checks(sandbox: Sandbox, folder: Path) -> None:
+    lock = folder / "conda-lock.yml"
+    lock.write_text(lock.read_text().replace("optional: false", "optional: true"))
+    told = f"{lock} was changed after it was written: {SIDECAR} belongs to another text"
+    checked = sandbox.run("lock", "hello/1.0", "--check")
+    assert (checked.code, checked.stdout) == (1, f"hello/1.0: stale  1 package  ({told})\n")
+    found = sandbox.run("catalog", "check", "hello/1.0")
+    assert found.code == 1
+    assert told in found.stdout
+
+
+def test_lock_against_a_mirror_that_stalls_ends_with_the_mirror_named(sandbox: Sandbox, channel: Channel) -> None:
+    sandbox.recipe("hello/1.0", ["hello-prefix"])
+    sandbox.policies["stall_timeout"] = 1.5
+    with serve(channel.folder, {"*repodata*": Fault("stall")}) as server:
+        sandbox.mirror = server.url
+        sandbox.write_site()
+        start = time.monotonic()
+        done = sandbox.run("lock", "hello/1.0")
+        assert time.monotonic() - start < 15
+        server.release()
+    assert done.code == 3
+    lines = done.stderr[done.stderr.index("error[") :].splitlines()
+    assert lines[0] == "error[download-stalled]: a channel stalled: no byte for 1.5 s"
+    assert f"  {server.url}" in lines
+
+
+def test_build_asks_for_sizes_that_the_lock_lacks_and_refuses_what_does_not_fit(
+    sandbox: Sandbox, channel: Channel, folder: Path
+) -> None:
+    (folder / SIDECAR).unlink()  # conda-lock's format has no sizes
+    with serve(channel.folder) as server:
+        sandbox.mirror = server.url
+        sandbox.policies["min_free"] = 1 << 60
+        sandbox.write_site()
+        refused = sandbox.run("build", "hello/1.0")
+        assert refused.code == 3
+        assert "error[disk-full]" in refused.stderr
+        sandbox.policies["min_free"] = 0
+        sandbox.write_site()
+        sandbox.ok("build", "hello/1.0")
+        assert [r.method for r in server.requests if r.path.endswith(".conda")] == ["HEAD", "GET"]

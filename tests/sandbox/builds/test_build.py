@@ -1,0 +1,754 @@
+"""From a recipe to a module that loads, as an administrator does it: every verb, its text, its JSON, its exit code."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import envmgr
+from envmgr.system.files import remove_tree
+from tests.conftest import CACHE, PYTHON, Sandbox
+from tests.helpers.scenes import error_of, locked, plain, processes, snapshot
+from tests.helpers.standin.channel import Channel
+from tests.helpers.standin.server import Fault, serve
+
+HELLO = ["hello-prefix"]
+RUNS = [{"name": "runs", "run": "hello-prefix"}]
+
+
+@pytest.fixture
+def box(sandbox: Sandbox) -> Sandbox:
+    """Two locked entries; nothing is built."""
+    locked(sandbox, "hello/1.0", HELLO, tests=RUNS)
+    locked(sandbox, "other/1.0", ["hello-activate"])
+    return sandbox
+
+
+def states(box: Sandbox) -> dict[str, str]:
+    entries = box.ok("list", "--format", "json").data["entries"]
+    return {e["entry"]: e["state"] for e in entries if not e["shipped"]}
+
+
+def data(box: Sandbox, *argv: str) -> dict[str, Any]:
+    return box.ok(*argv, "--format", "json").data
+
+
+# The way of one entry
+
+
+def test_first_build_says_what_it_does_and_what_came_of_it(box: Sandbox) -> None:
+    done = box.ok("build", "hello/1.0")
+    tree = data(box, "build", "hello/1.0", "--dry-run")["steps"][0]["candidate"]["path"]
+    assert re.sub(r"[\d.]+ s\b", "TIME", re.sub(r"tree [0-9a-f]{12}", "tree DIGEST", plain(done.stdout, box))) == (
+        "hello/1.0: built  store/hello/1.0-DIGEST  tree DIGEST\n"
+        "test hello/1.0 `runs`: ok in TIME\n"
+        "published hello/1.0: generation 1 is current\n"
+        f"log: ROOT/prefix/var/log/{log_of(done.stdout).name}\n"
+    )
+    assert re.sub(r"[\d.]+ s\b", "TIME", done.stderr) == (
+        "hello/1.0 link: 1 package in TIME\n"
+        "hello/1.0 check: done in TIME\n"
+        "generation 1 modules: 1 module in TIME\n"
+        "generation 1 spider cache: done in TIME\n"
+        "hello/1.0 test: 1 test in TIME\n"
+    )
+    assert (box.prefix / tree / "bin/hello-prefix").is_file()
+    assert f"hello/1.0: building {box.prefix / tree}" in log_of(done.stdout).read_text()
+    assert box.leftovers() == []
+    loaded = box.shell("module load hello/1.0; hello-prefix; module -t avail")
+    assert loaded.stdout == f"hello from {box.prefix / tree}\n"
+    assert "hello/1.0" in loaded.stderr.splitlines()
+
+
+def log_of(stdout: str) -> Path:
+    found = re.search(r"^log: (.+)$", stdout, re.MULTILINE)
+    assert found
+    return Path(found[1])
+
+
+def test_published_entry_is_left_alone(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    before = snapshot(box.prefix)
+    done = box.ok("build", "hello/1.0")
+    assert (done.stdout, done.stderr) == ("nothing to do: hello/1.0 is published in generation 1\n", "")
+    assert snapshot(box.prefix) == before  # no log, no lock, no byte
+
+
+def test_progress_over_http(box: Sandbox, channel: Channel) -> None:
+    with serve(channel.folder, {"noarch/hello-prefix*": Fault("slow", rate=20_000)}) as server:
+        box.mirror = server.url
+        box.write_site()
+        done = box.ok("build", "hello/1.0")
+    assert re.match(r"hello/1\.0 download: 1\.4 kB in [\d.]+ s\nhello/1\.0 link: 1 package in ", done.stderr)
+    assert box.current() == 1
+
+
+def test_build_without_publishing_then_publish(box: Sandbox) -> None:
+    done = box.ok("build", "--no-publish", "hello/1.0")
+    assert "hello/1.0: built  store/hello/" in done.stdout
+    assert box.current() is None
+    assert states(box) == {"hello/1.0": "built", "other/1.0": "locked"}
+    again = box.ok("build", "--no-publish", "hello/1.0")
+    assert re.match(r"nothing to build: hello/1\.0 is in the store \(`envmgr publish` .*\)\n$", again.stdout)
+    published = data(box, "publish")
+    assert (published["generation"], published["parent"]) == (1, None)
+    assert [t["status"] for t in published["tests"]] == ["passed"]
+    assert box.ok("publish").stdout == "nothing to do: hello/1.0 is published in generation 1\n"
+
+
+def test_states_from_declared_to_outdated(sandbox: Sandbox) -> None:
+    sandbox.recipe("hello/1.0", HELLO)
+    seen = [states(sandbox)["hello/1.0"]]
+    for argv in (["lock"], ["build", "--no-publish"], ["publish"]):
+        sandbox.ok(*argv, "hello/1.0")
+        seen.append(states(sandbox)["hello/1.0"])
+    sandbox.recipe("hello/1.0", [*HELLO, "shared"])
+    seen.append(states(sandbox)["hello/1.0"])
+    sandbox.ok("lock", "hello/1.0")
+    seen.append(states(sandbox)["hello/1.0"])
+    sandbox.ok("build", "hello/1.0")
+    seen.append(states(sandbox)["hello/1.0"])
+    assert seen == ["declared", "locked", "built", "published", "outdated", "outdated", "published"]
+
+
+def test_list_tells_what_is_published_without_a_recipe(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    shutil.rmtree(box.root / "recipes/hello")
+    found = [e for e in data(box, "list")["entries"] if e["entry"] == "hello/1.0"]
+    assert [(e["state"], e["notes"]) for e in found] == [("published", ["no catalog has its recipe any more"])]
+
+
+def test_changed_text_of_the_module_is_published_without_a_new_install(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    box.recipe("hello/1.0", HELLO, tests=RUNS, help="Say hello.")
+    dry = data(box, "build", "hello/1.0", "--dry-run")
+    assert [(s["build"], s["publish"]) for s in dry["steps"]] == [("reuse", "module")]
+    assert states(box)["hello/1.0"] == "outdated"
+    done = data(box, "build", "hello/1.0")
+    assert (done["built"], done["generation"]) == ([], 2)
+    assert [(e["entry"], e["change"]) for e in data(box, "diff")["entries"]] == [("hello/1.0", "module")]
+    assert "Say hello." in box.shell("module help hello/1.0").stderr
+
+
+def test_changed_policy_renders_every_module_again(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0", "other/1.0")
+    box.policies["driver_gate"] = "refuse"
+    box.write_site()
+    dry = data(box, "build", "hello/1.0", "--dry-run")
+    assert (dry["rerender"], dry["steps"][0]["publish"]) == (True, "unchanged")
+    done = data(box, "build", "hello/1.0")
+    assert (done["rerender"], done["generation"], done["built"]) == (True, 2, [])
+    assert box.ok("build", "hello/1.0").stdout == "nothing to do: hello/1.0 is published in generation 2\n"
+
+
+def test_changed_template_renders_every_module_again(box: Sandbox, tmp_path: Path) -> None:
+    """Another envmgr, as after an upgrade: the same package beside other templates."""
+    box.ok("build", "hello/1.0", "other/1.0")
+    source = Path(envmgr.__file__).parent
+    shutil.copytree(source, tmp_path / "new/envmgr", ignore=shutil.ignore_patterns("__pycache__", "data"))
+    for folder in ("modulefiles", "recipes"):
+        shutil.copytree(source.parent / folder, tmp_path / "new" / folder)
+    template = tmp_path / "new/modulefiles/module.lua.j2"
+    template.write_text("-- a new line in every module\n" + template.read_text())
+    done = box.ok("build", "hello/1.0", "--format", "json", PYTHONPATH=str(tmp_path / "new")).data
+    assert (done["rerender"], done["generation"]) == (True, 2)
+    for entry in ("hello", "other"):
+        first = (box.prefix / f"current/modules/{entry}/1.0.lua").read_text().splitlines()[0]
+        assert first == "-- a new line in every module"
+
+
+# Several entries
+
+
+def test_several_entries_side_by_side(box: Sandbox) -> None:
+    names = [f"many{n}/1.0" for n in range(3)]
+    for name in names:
+        locked(box, name, ["shared"], tests=[{"name": "there", "run": "true"}])
+    done = data(box, "build", "-j", "2", "hello/1.0", *names)
+    assert sorted(done["built"]) == ["hello/1.0", *names]
+    assert done["generation"] == 1
+    assert len({done["trees"][n] for n in names}) == 1  # one lock, one tree
+    assert [t["status"] for t in done["tests"]] == ["passed"] * 4
+
+
+def test_all_means_the_whole_catalog(box: Sandbox) -> None:
+    """A dry run: the shipped entries would be fetched from the real channels. Licences are acknowledged one by one."""
+    done = data(box, "build", "--all", "--dry-run")
+    everything = [e["entry"] for e in data(box, "list")["entries"]]
+    licensed = [e for e in everything if e.startswith(("anaconda/", "cuda/"))]
+    assert licensed == done["left_out"]
+    assert [s["candidate"]["entry"] for s in done["steps"]] == [e for e in everything if e not in licensed]
+    assert {s["build"] for s in done["steps"]} == {"build"}
+    box.policies["licences"] = ["anaconda-terms", "cuda-eula"]
+    box.write_site()
+    done = data(box, "build", "--all", "--dry-run")
+    assert done["left_out"] == []
+    assert [s["candidate"]["entry"] for s in done["steps"]] == everything
+
+
+def test_dependencies_are_built_and_loaded_first(box: Sandbox) -> None:
+    locked(box, "app/1.0", ["shared"], depends=["hello/1.0"], tests=[{"name": "uses", "run": "hello-prefix"}])
+    done = data(box, "build", "app/1.0")
+    assert done["built"] == ["hello/1.0", "app/1.0"]
+    loaded = box.shell('module load app/1.0; echo "$LOADEDMODULES"; module unload app/1.0; echo "[$LOADEDMODULES]"')
+    assert loaded.stdout == "hello/1.0:app/1.0\n[]\n"
+    refused = box.run("remove", "hello/1.0")
+    assert refused.code == 3
+    assert error_of(refused, box) == (
+        "error[dependency-missing]: a published entry would lose what it depends on\n"
+        "  app/1.0 depends on hello/1.0\n"
+        "\n"
+        "hint: remove the dependents too, or keep the dependency"
+    )
+    assert box.current() == 1
+    box.ok("remove", "hello/1.0", "app/1.0")
+    assert states(box) == {"app/1.0": "built", "hello/1.0": "built", "other/1.0": "locked"}
+
+
+def test_family_and_conflicts(box: Sandbox) -> None:
+    box.recipe("one/1.0", ["shared"], family="greeter")
+    box.recipe("two/1.0", HELLO, family="greeter")
+    box.recipe("foe/1.0", ["shared"], conflicts=["hello"])
+    names = ["one/1.0", "two/1.0", "foe/1.0", "hello/1.0"]
+    box.ok("lock", *names)
+    box.ok("build", *names)
+    swapped = box.shell('module load one/1.0; module load two/1.0; echo "$LOADEDMODULES"')
+    assert swapped.stdout == "two/1.0\n"
+    refused = box.shell('module load hello/1.0; module load foe/1.0; echo "$? $LOADEDMODULES"')
+    assert refused.stdout == "1 hello/1.0\n"
+    assert "hello" in refused.stderr
+
+
+def test_deprecated_entry_says_so_at_load_and_in_lists(box: Sandbox) -> None:
+    box.recipe("hello/1.0", HELLO, deprecated={"message": "use hello/2.0", "date": "2099-12-31"})
+    box.ok("build", "hello/1.0")
+    loaded = box.shell("module load hello/1.0; hello-prefix")
+    assert loaded.returncode == 0
+    assert "hello/1.0 is deprecated and goes away on 2099-12-31: use hello/2.0" in " ".join(loaded.stderr.split())
+    notes = next(e["notes"] for e in data(box, "list")["entries"] if e["entry"] == "hello/1.0")
+    assert notes == ["deprecated, goes on 2099-12-31"]
+
+
+def test_default_and_hidden(box: Sandbox) -> None:
+    box.recipe("hello/2.0", HELLO, hidden=True)
+    box.recipe("hello/1.0", HELLO, default=True)
+    box.recipe("hello/1.5", HELLO)
+    box.ok("lock", "hello/2.0", "hello/1.5")
+    box.ok("build", "hello/1.0", "hello/1.5", "hello/2.0")
+    done = box.shell(
+        'module -t avail hello; module load hello; echo "$LOADEDMODULES"; module load hello/2.0; echo "$LOADEDMODULES"'
+    )
+    assert done.stdout == "hello/1.0\nhello/2.0\n"
+    assert "hello/1.5" in done.stderr
+    assert "hello/2.0" not in done.stderr.split("The following")[0]
+
+
+# Generations
+
+
+def test_remove_rollback_history_and_diff(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    box.ok("build", "other/1.0")
+    removed = data(box, "remove", "hello/1.0")
+    assert (removed["generation"], removed["parent"]) == (3, 2)
+    gone = box.shell("module load hello/1.0")
+    assert gone.returncode != 0
+    back = data(box, "rollback")
+    assert (back["before"], back["after"]) == (3, 2)
+    assert box.shell("module load hello/1.0; hello-prefix").returncode == 0
+    assert data(box, "rollback", "3")["after"] == 3
+    assert data(box, "rollback", "3") == {
+        "schema": "envmgr.rollback/1",
+        "before": 3,
+        "after": 3,
+        "dry_run": False,
+    }
+    history = data(box, "history")
+    rows = [(g["number"], g["current"], g["changes"], g["reason"]) for g in history["generations"]]
+    assert rows == [
+        (1, False, ["+ hello/1.0"], "build hello/1.0"),
+        (2, False, ["+ other/1.0"], "build other/1.0"),
+        (3, True, ["- hello/1.0"], "remove hello/1.0"),
+    ]
+    assert [(f["from"], f["to"]) for f in history["flips"]] == [(None, 1), (1, 2), (2, 3), (3, 2), (2, 3)]
+    assert {g["user"] for g in history["generations"]} == {getpass.getuser()}
+    assert [(e["entry"], e["change"]) for e in data(box, "diff", "1", "3")["entries"]] == [
+        ("hello/1.0", "removed"),
+        ("other/1.0", "added"),
+    ]
+
+
+def test_diff_tells_packages(box: Sandbox) -> None:
+    locked(box, "lib/1.0", ["shared 1.0"])
+    box.ok("build", "lib/1.0")
+    locked(box, "lib/1.0", ["shared 2.0", "hello-prefix"])
+    box.ok("build", "lib/1.0")
+    assert data(box, "diff")["entries"] == [
+        {
+            "entry": "lib/1.0",
+            "change": "changed",
+            "packages": [
+                {"name": "hello-prefix", "old": "", "new": "1.0 0"},
+                {"name": "shared", "old": "1.0 0", "new": "2.0 0"},
+            ],
+        }
+    ]
+
+
+def test_gc_keeps_what_policy_and_generations_need(box: Sandbox) -> None:
+    box.policies |= {"keep_generations": 2, "keep_days": 0}
+    box.write_site()
+    box.ok("build", "hello/1.0")
+    first = data(box, "show", "hello/1.0")["install"]
+    for specs in ([*HELLO, "shared"], [*HELLO, "hello-activate"]):
+        box.recipe("hello/1.0", specs, tests=RUNS)
+        box.ok("lock", "hello/1.0")
+        box.ok("build", "hello/1.0")
+    before = snapshot(box.prefix)
+    dry = data(box, "gc", "--dry-run")
+    assert snapshot(box.prefix) == before
+    done = data(box, "gc")
+    assert (dry["generations"], dry["installs"]) == (done["generations"], done["installs"])
+    assert done["generations"] == [1]
+    assert done["installs"] == [str(Path(first).relative_to(box.prefix))]
+    assert dry["size"] == done["size"] > 0
+    assert not Path(first).exists()
+    assert box.leftovers() == []
+    assert data(box, "rollback")["after"] == 2  # its install is kept
+    refused = box.run("rollback", "1")
+    assert refused.code == 3
+    box.ok("test")
+    box.ok("verify")
+
+
+def test_test_and_verify(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0", "other/1.0")
+    tests = data(box, "test")
+    assert [(t["entry"], t["test"], t["status"]) for t in tests["tests"]] == [
+        ("hello/1.0", "runs", "passed"),
+        ("other/1.0", "load", "passed"),
+    ]
+    assert data(box, "verify")["checked"] == ["hello/1.0", "other/1.0"]
+    assert data(box, "verify", "other/1.0")["checked"] == ["other/1.0"]
+    flag = box.root / "broken"
+    box.recipe("hello/1.0", HELLO, tests=[{"name": "flag", "run": f"test ! -e {flag}"}])
+    box.recipe("hello/1.0", HELLO, tests=[{"name": "flag", "run": f"test ! -e {flag}"}], help="x")
+    box.ok("build", "hello/1.0")
+    flag.touch()
+    done = box.run("test", "hello/1.0", "--format", "json")
+    assert done.code == 1
+    assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("failed", "exit status 1")]
+
+
+def test_gpu_tests_are_skipped_and_told_where_there_is_none(box: Sandbox) -> None:
+    expected = "failed" if Path("/dev/nvidia0").exists() else "skipped"
+    locked(box, "gpu/1.0", HELLO, tests=[*RUNS, {"name": "gpu", "run": "nvidia-smi && false", "needs": ["gpu"]}])
+    done = box.run("build", "gpu/1.0")
+    assert done.code == (0 if expected == "skipped" else 3)
+    if expected == "skipped":
+        assert "test gpu/1.0 `gpu`: skipped (no NVIDIA GPU on this node)\n" in done.stdout
+
+
+# What each verb promises: JSON with a schema, dry runs without effect, nothing but data on stdout
+
+SCHEMAS: dict[str, tuple[str, set[str]]] = {
+    "list": ("envmgr.list/1", {"entries", "generation"}),
+    "show hello/1.0": (
+        "envmgr.show/1",
+        {"entry", "state", "notes", "software", "recipe", "folder", "packages", "digest", "install", "module"},
+    ),
+    "catalog check hello/1.0": ("envmgr.check/1", {"checked", "findings"}),
+    "site check": ("envmgr.site-check/1", {"source", "facts"}),
+    "lock hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
+    "lock --check hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
+    "build hello/1.0": (
+        "envmgr.build/1",
+        {
+            "steps",
+            "rerender",
+            "dry_run",
+            "built",
+            "trees",
+            "tests",
+            "generation",
+            "parent",
+            "log",
+            "gate",
+            "jobs",
+            "left_out",
+        },
+    ),
+    "publish hello/1.0": (
+        "envmgr.publish/1",
+        {"steps", "rerender", "dry_run", "generation", "parent", "tests", "log"},
+    ),
+    "history": ("envmgr.history/1", {"generations", "flips"}),
+    "diff 1 2": ("envmgr.diff/1", {"a", "b", "entries"}),
+    "test": ("envmgr.test/1", {"generation", "tests"}),
+    "verify": ("envmgr.verify/1", {"checked", "findings"}),
+    "gc": ("envmgr.gc/1", {"generations", "installs", "leftovers", "size", "dry_run", "log"}),
+    "rollback 1": ("envmgr.rollback/1", {"before", "after", "dry_run"}),
+    "remove hello/1.0": ("envmgr.remove/1", {"entries", "generation", "parent", "dry_run", "log"}),
+    "shell-init bash": ("envmgr.shell-init/1", {"shell", "text"}),
+}
+
+
+def test_every_verb_speaks_json(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    box.ok("build", "other/1.0")
+    for line, (schema, keys) in SCHEMAS.items():
+        done = box.ok(*line.split(), "--format", "json")
+        assert done.data["schema"] == schema, line
+        assert set(done.data) == {"schema", *keys}, line
+        assert done.stderr == "", line
+
+
+def test_copy_and_init_speak_json(box: Sandbox, tmp_path: Path) -> None:
+    shipped = next(e["entry"] for e in data(box, "list")["entries"] if e["shipped"])
+    copied = data(box, "copy", shipped)
+    assert set(copied) == {"schema", "entry", "target", "files", "dry_run"}
+    assert copied["schema"] == "envmgr.copy/1"
+    assert Path(copied["target"]) == box.root / "recipes" / shipped
+    assert "recipe.yaml" in copied["files"]
+    assert {p.name for p in Path(copied["target"]).iterdir()} == set(copied["files"])
+    assert (Path(copied["target"]).parent / "software.yaml").is_file()
+    again = box.run("copy", shipped)
+    assert again.code == 2
+    assert error_of(again, box) == (
+        f"error[entry-exists]: ROOT/recipes/{shipped} exists\n\nhint: edit it there, or remove it first"
+    )
+    made = data(box, "init", str(tmp_path / "fresh"), "--prefix", str(tmp_path / "fresh-prefix"))
+    assert set(made) == {"schema", "site", "catalog", "prefix", "dry_run"}
+    assert data(box, "list", "--site", str(tmp_path / "fresh"))["generation"] is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lock hello/1.0",
+        "lock new/1.0",
+        "build new/1.0",
+        "build other/1.0",
+        "publish built/1.0",
+        "remove hello/1.0",
+        "rollback 1",
+        "gc",
+        "init elsewhere",
+    ],
+)
+def test_dry_runs_change_nothing(dry_box: Sandbox, line: str) -> None:
+    roots = [dry_box.root]
+    before = snapshot(*roots)
+    done = dry_box.run(*line.split(), "--dry-run")
+    assert done.code == (3 if line == "build new/1.0" else 0)
+    assert done.stdout or done.code
+    assert snapshot(*roots) == before
+
+
+@pytest.fixture(scope="module")
+def dry_box(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[Sandbox]:
+    """Two generations, one entry built but not published, one only locked, one not locked; garbage to collect."""
+    box = Sandbox(tmp_path_factory.mktemp("dry"), str(channel.folder))
+    box.policies |= {"keep_generations": 1, "keep_days": 0}
+    box.write_site()
+    for entry in ("hello/1.0", "built/1.0", "other/1.0"):
+        locked(box, entry, HELLO)
+    box.ok("build", "hello/1.0")
+    box.ok("build", "--no-publish", "built/1.0")
+    box.ok("remove", "hello/1.0")
+    box.ok("rollback")
+    box.recipe("new/1.0", HELLO)
+    (box.prefix / "store/left/.staging-1.0-01234567").mkdir(parents=True)
+    yield box
+    remove_tree(box.prefix)
+
+
+def test_dry_run_of_a_first_build_makes_no_prefix(box: Sandbox) -> None:
+    done = box.ok("build", "hello/1.0", "--dry-run")
+    assert "hello/1.0: build store/hello/1.0-DIGEST (1 package, 1.4 kB to download); module:" in plain(
+        done.stdout, box
+    ) or ("hello/1.0: build store/hello/1.0-DIGEST" in plain(done.stdout, box))
+    assert done.stderr == ""
+    assert not box.prefix.exists()
+
+
+def test_talk_goes_to_stderr_and_a_closed_pipe_is_no_error(box: Sandbox) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(box.command("list"), env=box.environ(), stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (0, "")
+
+
+# Same bytes
+
+
+def test_two_builds_of_one_lock_have_the_same_bytes(box: Sandbox, channel: Channel) -> None:
+    """From a folder with two processes, then over HTTP with one, under another umask and in another folder."""
+    box.recipe(
+        "py/1.0", ["python", "numpy", "hello-activate"], tests=[{"name": "np", "run": "python -c 'import numpy'"}]
+    )
+    box.ok("lock", "py/1.0")
+    first = data(box, "build", "-j", "2", "py/1.0")
+    manifest = next(box.prefix.glob("store/py/*.manifest.json"))
+    rows = json.loads(manifest.read_text())["paths"]
+    remove_tree(box.prefix)
+    with serve(channel.folder) as server:
+        box.mirror = server.url
+        box.write_site()
+        done = subprocess.run(
+            ["sh", "-c", 'umask 077; cd /; exec "$@"', "sh", *box.command("build", "-j", "1", "py/1.0", "--format", "json")],
+            env=box.environ(TZ="Asia/Tokyo", LANG="C", PYTHONHASHSEED="7"), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    second = json.loads(done.stdout)
+    assert json.loads(manifest.read_text())["paths"] == rows
+    assert second["trees"] == first["trees"]
+    assert any(row[0].endswith(f"os.cpython-{PYTHON.replace('.', '')}.pyc") for row in rows)
+
+
+# Who builds
+
+
+def test_unknown_build_user(box: Sandbox) -> None:
+    box.settings["build_user"] = "nobody-of-that-name"
+    box.write_site()
+    done = box.run("build", "hello/1.0")
+    assert done.code == 2
+    assert error_of(done, box) == (
+        "error[unknown-user]: the build user `nobody-of-that-name` does not exist here\n"
+        "\n"
+        "hint: useradd --system nobody-of-that-name"
+    )
+    assert not box.prefix.exists()
+
+
+@pytest.fixture
+def build_user() -> Iterator[str]:
+    """A system user made for the test when root runs it; else ourselves."""
+    if os.geteuid() != 0:
+        yield getpass.getuser()
+        return
+    name = f"envmgr-t{os.getpid()}"
+    subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
+    try:
+        yield name
+    finally:
+        subprocess.run(["userdel", name], check=True, capture_output=True)
+
+
+@dataclass
+class OpenSandbox(Sandbox):
+    """A sandbox that other users can enter. `wrap` comes before each command."""
+
+    wrap: list[str] = field(default_factory=list)
+
+    def command(self, *argv: str) -> list[str]:
+        return [*self.wrap, *super().command(*argv)]
+
+
+def for_everybody(root: Path) -> list[str]:
+    """Words before a command that let other users run this Python and these sources, where they lie in somebody's home.
+
+    The home is covered in a mount namespace of that command; its own folders that are needed are put back.
+    """
+    needed = {Path(p).resolve() for p in (sys.base_prefix, sys.prefix, Path(envmgr.__file__).parents[1], CACHE)}
+    closed = {a for p in needed for a in p.parents if a.stat().st_mode & 0o005 != 0o005}
+    outermost = {a for a in closed if not closed & set(a.parents)}
+    lines = []
+    for home in sorted(outermost):
+        inside = sorted(p if p.is_dir() else p.parent for p in needed if home in p.parents)
+        for number, folder in enumerate(inside):
+            lines += [f"mkdir {root}/saved{number}", f"mount --bind {folder} {root}/saved{number}"]
+        lines.append(f"mount -t tmpfs -o mode=755 tmpfs {home}")
+        for number, folder in enumerate(inside):
+            lines += [
+                f"mkdir -p {folder}",
+                f"mount --bind {root}/saved{number} {folder}",
+                f"umount {root}/saved{number}",
+            ]
+        lines += [f"rmdir {root}/saved{number}" for number in range(len(inside))]
+    script = "\n".join(["set -e", *lines, 'exec "$@"'])
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"] if lines else []
+
+
+@pytest.fixture
+def open_box(channel: Channel, build_user: str) -> Iterator[OpenSandbox]:
+    """A site in a folder that other users can enter; only root has to give anything away."""
+    root = Path(tempfile.mkdtemp(prefix="envmgr-open-"))
+    root.chmod(0o755)
+    box = OpenSandbox(root, str(channel.folder))
+    if os.geteuid() == 0:
+        box.wrap = for_everybody(root)
+    (root / "cluster").mkdir()
+    box.settings |= {"prefix": str(root / "cluster/prefix"), "build_user": build_user}
+    box.write_site()
+    locked(box, "hello/1.0", HELLO, tests=[{"name": "who", "run": "id -un"}])
+    locked(box, "py/1.0", ["python"])
+    yield box
+    remove_tree(root)
+
+
+def test_root_builds_as_the_build_user(open_box: OpenSandbox, build_user: str) -> None:
+    """Also for an ordinary user, who is then the build user."""
+    box = open_box
+    done = box.ok("build", "hello/1.0", "py/1.0")
+    uid = pwd.getpwnam(build_user).pw_uid
+    prefix = Path(str(box.settings["prefix"]))
+    assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {uid}
+    assert data(box, "history")["generations"][0]["user"] == build_user
+    manifest = json.loads(next(prefix.glob("store/hello/*.manifest.json")).read_text())
+    assert manifest["provenance"]["user"] == build_user
+    assert log_of(done.stdout).stat().st_uid == uid
+    assert oct(log_of(done.stdout).stat().st_mode & 0o777) == "0o644"  # the site's umask, not root's
+    for argv in (["test"], ["verify"], ["remove", "hello/1.0"], ["rollback"], ["gc"]):
+        box.ok(*argv)
+    assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {uid}
+    assert processes(box) == []
+
+
+def test_build_user_builds_too_and_others_are_refused(open_box: OpenSandbox, build_user: str) -> None:
+    box = open_box
+    box.ok("build", "hello/1.0")
+    if os.geteuid() == 0:
+        run = ["setpriv", f"--reuid={build_user}", f"--regid={build_user}", "--clear-groups"]
+        done = as_user(box, run, "build", "py/1.0")
+        assert done.returncode == 0, done.stderr
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        refused = as_user(box, nobody, "build", "py/1.0")
+        assert refused.returncode == 3
+        assert refused.stderr == (
+            f"error[wrong-user]: the prefix belongs to {build_user}, you are nobody\n"
+            f"  build_user in site.yaml, prefix {box.settings['prefix']}\n"
+            f"\n"
+            f"hint: run as root or as {build_user}\n"
+        )
+        for argv in (
+            ["list"],
+            ["history"],
+            ["shell-init", "bash"],
+            ["test", "hello/1.0"],
+            ["build", "py/1.0", "--dry-run"],
+        ):
+            looked = as_user(box, nobody, *argv)
+            assert looked.returncode == 0, looked.stderr
+    else:
+        box.ok("build", "py/1.0")
+
+
+def as_user(box: OpenSandbox, run: list[str], *argv: str) -> subprocess.CompletedProcess[str]:
+    env = {**box.environ(), "HOME": "/nonexistent"}
+    return subprocess.run(
+        [*box.wrap, *run, *Sandbox.command(box, *argv)], cwd="/", env=env, capture_output=True, text=True, check=False
+    )
+
+
+def test_prefix_of_another_user_is_told_before_any_work(open_box: OpenSandbox, build_user: str) -> None:
+    box = open_box
+    prefix = Path(str(box.settings["prefix"]))
+    if os.geteuid() == 0:
+        prefix.mkdir()  # root's
+        owner = "root"
+    else:
+        prefix.mkdir(mode=0o555)
+        owner = build_user
+    done = box.run("build", "hello/1.0")
+    assert done.code == 3
+    assert done.stderr == (
+        f"error[not-writable]: cannot write {prefix}\n"
+        f"  it belongs to {owner}, running as {build_user}\n"
+        f"\n"
+        f"hint: run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix\n"
+    )
+    assert list(prefix.iterdir()) == []
+    if os.geteuid() == 0:
+        shutil.chown(prefix, build_user)
+    else:
+        prefix.chmod(0o755)
+    box.ok("build", "hello/1.0")
+
+
+@pytest.mark.parametrize("folder", ["store", "generations", "var/lock", "var/log"])
+def test_folder_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox, build_user: str, folder: str) -> None:
+    box = open_box
+    prefix = Path(str(box.settings["prefix"]))
+    box.ok("build", "hello/1.0")
+    if os.geteuid() == 0:
+        os.chown(prefix / folder, 0, 0)
+    else:
+        (prefix / folder).chmod(0o555)
+    done = box.run("build", "py/1.0")
+    assert done.code == 3
+    assert done.stderr.startswith(f"error[not-writable]: cannot write {prefix / folder}\n")
+
+
+def test_lock_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox) -> None:
+    box = open_box
+    prefix = Path(str(box.settings["prefix"]))
+    box.ok("build", "hello/1.0")
+    lock = prefix / "var/lock/publish.lock"
+    if os.geteuid() == 0:
+        os.chown(lock, 0, 0)
+    lock.chmod(0o444)
+    done = box.run("remove", "hello/1.0")
+    assert done.code == 3
+    start = done.stderr.index("error[")
+    assert done.stderr[start:].startswith(f"error[not-writable]: cannot write {lock}\n")
+    assert box.ok("list", "--format", "json").data["generation"] == 1
+    lock.unlink()
+    box.ok("remove", "hello/1.0")
+
+
+def test_prefix_that_cannot_be_made(open_box: OpenSandbox) -> None:
+    box = open_box
+    (box.root / "cluster/file").write_text("")
+    box.settings["prefix"] = str(box.root / "cluster/file/prefix")
+    box.write_site()
+    done = box.run("build", "hello/1.0")
+    assert done.code == 3
+    assert error_of(done, box).splitlines()[1].startswith("  [Errno 20] Not a directory: 'ROOT/cluster/file/prefix")
+
+
+def test_prefix_folder_that_root_makes_belongs_to_the_build_user(open_box: OpenSandbox, build_user: str) -> None:
+    """Its parents stay as they are, or root's."""
+    box = open_box
+    box.settings["prefix"] = str(box.root / "cluster/new/deep/prefix")
+    box.write_site()
+    box.ok("build", "hello/1.0")
+    prefix = Path(str(box.settings["prefix"]))
+    assert prefix.owner() == build_user
+    assert prefix.parent.owner() == getpass.getuser()
+
+
+def test_umask_and_group_of_the_site(box: Sandbox) -> None:
+    box.policies["umask"] = "027"
+    box.write_site()
+    box.ok("build", "hello/1.0")
+    install = Path(data(box, "show", "hello/1.0")["install"])
+    assert {p.lstat().st_mode & 0o007 for p in [install, *install.rglob("*")] if not p.is_symlink()} == {0}
+    box.ok("verify")
+    assert oct((install / "bin/hello-prefix").stat().st_mode & 0o777) == "0o550"
+
+
+def test_unknown_group_is_told(box: Sandbox) -> None:
+    box.policies["group"] = "no-such-group"
+    box.write_site()
+    done = box.run("build", "hello/1.0")
+    assert done.code == 3
+    assert error_of(done, box) == (
+        "error[unknown-group]: the group `no-such-group` does not exist here\n  policies.group in site.yaml"
+    )
+    assert box.leftovers() == []

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import envmgr
+from envmgr.cli.app import app
+from envmgr.store.tree import scan_tree, tree_digest
+from tests.conftest import Sandbox
+from tests.helpers.places import ROOT
+
+HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "ClusterShell"]
+
+# Newer versions of typer check arguments with pydantic; then a verb's --help imports it, but never by our doing.
+TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.metadata.requires("typer") or ())
+
+# Verbs that read. Whoever adds a verb puts it here, or gives it --dry-run.
+READING = {
+    "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "verify", "shell-init",
+}  # fmt: skip
+
+
+def walk(command: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if subcommands := getattr(command, "commands", None):
+        for name, sub in subcommands.items():
+            if not sub.hidden:  # what envmgr runs on nodes
+                yield from walk(sub, (*way, name))
+    else:
+        yield " ".join(way), command
+
+
+VERBS: dict[str, Any] = dict(walk(typer.main.get_command(app)))
+CHANGING = sorted(VERBS.keys() - READING)
+
+
+def options(verb: str) -> set[str]:
+    return {option for parameter in VERBS[verb].params for option in parameter.opts}
+
+
+def python(code: str, *argv: str, folder: Path = ROOT, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *argv],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture(scope="module")
+def helps() -> dict[str, dict[str, Any]]:
+    """verb -> exit status, text and heavy imports of `envmgr VERB --help`, all in one fresh interpreter."""
+    code = (
+        "import contextlib, io, json, sys\n"
+        "from envmgr.cli.app import main\n"
+        "found = {}\n"
+        "for verb in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['envmgr', *verb.split(), '--help']\n"
+        "    text = io.StringIO()\n"
+        "    with contextlib.redirect_stdout(text):\n"
+        "        try: main()\n"
+        "        except SystemExit as end: status = end.code\n"
+        "    heavy = [name for name in [*HEAVY, 'pydantic'] if name in sys.modules]\n"
+        "    ours = sorted(name for name in sys.modules if name.startswith('envmgr.'))\n"
+        "    found[verb] = {'status': status, 'text': text.getvalue(), 'heavy': heavy, 'ours': ours}\n"
+        "print(json.dumps(found))\n"
+    )
+    done = python(f"HEAVY = {HEAVY}\n{code}", json.dumps(["", *VERBS]))
+    assert done.stderr == ""
+    result: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dict[str, Any]], verb: str) -> None:
+    found = helps[verb]
+    assert found["status"] == 0
+    assert found["heavy"] == (["pydantic"] if verb and TYPER_NEEDS_PYDANTIC else [])
+    assert found["ours"] == [
+        "envmgr.cli.app", "envmgr.cli.build", "envmgr.cli.nodes", "envmgr.cli.options", "envmgr.cli.run", "envmgr.errors",
+    ]  # fmt: skip
+    assert found["text"].startswith(f"Usage: envmgr {verb}".rstrip())
+
+
+def test_help_of_every_verb_says_what_it_does(helps: dict[str, dict[str, Any]]) -> None:
+    first = {verb: next(iter((VERBS[verb].help or "").splitlines()), "") for verb in VERBS}
+    assert [verb for verb, line in first.items() if not line.endswith(".")] == []
+    assert [verb for verb, line in first.items() if line not in " ".join(helps[verb]["text"].split())] == []
+
+
+def test_heavy_packages_are_imported_by_verbs_so_that_the_check_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("prefix: /nowhere\n")
+    code = (
+        "import sys\n"
+        "from envmgr.cli.app import main\n"
+        "sys.argv = ['envmgr', 'history']\n"
+        "try: main()\n"
+        "finally: print('pydantic' in sys.modules, file=sys.stderr)\n"
+    )
+    assert python(code, folder=tmp_path).stderr == "True\n"
+
+
+def test_every_verb_has_a_format() -> None:
+    assert [verb for verb in VERBS if "--format" not in options(verb)] == []
+
+
+def test_every_verb_that_changes_something_has_a_dry_run() -> None:
+    assert VERBS.keys() >= READING
+    assert CHANGING == ["build", "copy", "fetch", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback"]
+    assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
+    assert [verb for verb in READING if "--dry-run" in options(verb)] == []
+
+
+def test_every_verb_takes_a_site_except_the_one_that_makes_it() -> None:
+    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init"]
+
+
+def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
+    sandbox.recipe("app/1.0", ["hello-prefix"])
+    shipped = next(e["entry"] for e in sandbox.ok("list", "--format", "json").data["entries"] if e["shipped"])
+    before = tree_digest(scan_tree(sandbox.root))
+    arguments = {
+        "build": ["app/1.0"],
+        "copy": [shipped],
+        "fetch": ["app/1.0"],
+        "gc": [],
+        "init": ["new"],
+        "lock": ["app/1.0"],
+        "node-setup": ["--apply", "--here"],
+        "publish": [],
+        "remove": ["app/1.0"],
+        "rollback": [],
+    }
+    assert sorted(arguments) == CHANGING
+    codes = {verb: sandbox.run(verb, *argv, "--dry-run").code for verb, argv in arguments.items()}
+    assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
+        ("copy", "gc", "init", "lock"), 0
+    )
+    assert all(codes[verb] in (2, 3) for verb in ("build", "fetch", "remove", "rollback"))
+    assert tree_digest(scan_tree(sandbox.root)) == before
+
+
+def test_version_is_that_of_the_package(sandbox: Sandbox) -> None:
+    done = sandbox.run("--version")
+    assert (done.code, done.stdout, done.stderr) == (0, f"envmgr {envmgr.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["site", "nope"], "No such command 'nope'"),
+        (["list", "--nope"], "No such option: --nope"),
+        (["list", "extra"], "unexpected extra argument"),
+        (["show"], "Missing argument"),
+        (["remove"], "Missing argument"),
+        (["rollback", "last"], "Invalid value for"),
+        (["build", "a/1", "--jobs", "0"], "Invalid value for '-j' / '--jobs'"),
+        (["list", "--format", "xml"], "'xml' is not one of 'table', 'json'"),
+    ],
+)
+def test_usage_error_exits_2_and_says_where_help_is(sandbox: Sandbox, argv: list[str], text: str) -> None:
+    done = sandbox.run(*argv)
+    assert (done.code, done.stdout) == (2, "")
+    assert text in " ".join(done.stderr.split())
+    assert done.stderr.startswith("Usage: ")
+    assert "Try '" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [[], ["site"], ["catalog"]])
+def test_no_verb_shows_the_verbs(sandbox: Sandbox, argv: list[str]) -> None:
+    done = sandbox.run(*argv)
+    assert "Usage:" in done.stdout + done.stderr
+    assert "Commands:" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("place", ["conda-forge", "=x", "conda-forge="])
+def test_lock_refuses_a_channel_that_is_no_pair(sandbox: Sandbox, place: str) -> None:
+    done = sandbox.run("lock", "--channel", place)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == f"error[bad-channel]: `{place}` is not NAME=URL-OR-FOLDER\n"
+
+
+def test_error_as_text_is_on_stderr(sandbox: Sandbox) -> None:
+    done = sandbox.run("show", "app")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error[entry-syntax]: `app` is not an entry\n\nhint: entries are written name/version: pytorch/2.1-cuda11.8\n"
+    )
+
+
+def test_error_as_json_is_on_stdout(sandbox: Sandbox) -> None:
+    done = sandbox.run("show", "app", "--format", "json")
+    assert (done.code, done.stderr) == (2, "")
+    assert done.data == {
+        "schema": "envmgr.error/1",
+        "reference": "entry-syntax",
+        "message": "`app` is not an entry",
+        "context": [],
+        "hint": "entries are written name/version: pytorch/2.1-cuda11.8",
+        "log": "",
+        "exit_code": 2,
+    }
+
+
+def test_error_of_the_site_is_json_too(sandbox: Sandbox) -> None:
+    done = sandbox.run("list", "--site", "/no/site.yaml", "--format", "json")
+    assert (done.code, done.stderr) == (2, "")
+    assert (done.data["reference"], done.data["context"]) == ("site-missing", ["named by --site"])
+
+
+BROKEN = """
+import sys
+import envmgr.catalog.site
+from envmgr.cli.app import main
+
+def load_site(path, environ):
+    {fault}
+
+envmgr.catalog.site.load_site = load_site
+sys.argv = ["envmgr", "list"]
+main()
+"""
+
+
+def test_bug_exits_4_with_what_is_needed_to_report_it(tmp_path: Path) -> None:
+    done = python(BROKEN.format(fault="raise ZeroDivisionError('by nothing')"), folder=tmp_path)
+    assert (done.returncode, done.stdout) == (4, "")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-4:] == [
+        "ZeroDivisionError: by nothing",
+        f"error[bug]: envmgr {envmgr.__version__} did not expect this",
+        "",
+        "hint: report it with the lines on stderr above",
+    ]
+
+
+def test_site_object_without_what_is_needed_is_a_bug(tmp_path: Path) -> None:
+    done = python(BROKEN.format(fault="return object()"), folder=tmp_path)
+    assert done.returncode == 4
+    assert f"error[bug]: envmgr {envmgr.__version__} did not expect this\n" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("fmt", ["table", "json"])
+def test_signal_exits_130(tmp_path: Path, number: signal.Signals, fmt: str) -> None:
+    code = f"""
+import os, sys, time
+import envmgr.catalog.entries
+from envmgr.cli.app import main
+
+def entries(self):
+    os.kill(os.getpid(), {int(number)})
+    time.sleep(10)
+
+envmgr.catalog.entries.Catalog.entries = entries
+sys.argv = ["envmgr", "catalog", "check", "--format", {fmt!r}]
+main()
+"""
+    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path / 'prefix'}\n")
+    done = python(code, folder=tmp_path)
+    assert done.returncode == 130
+    text = "stopped by a signal; `current` names a complete generation, and the next run cleans up"
+    if fmt == "table":
+        assert (done.stdout, done.stderr) == ("", f"error[interrupted]: {text}\n")
+    else:
+        assert done.stderr == ""
+        assert json.loads(done.stdout)["message"] == text
+
+
+@pytest.mark.parametrize("command", ["list", "list --format json", "--help"])
+def test_broken_pipe_is_quiet(sandbox: Sandbox, command: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$PY" -m envmgr {command} | head -0'],
+        cwd=sandbox.root,
+        env=sandbox.environ(PY=sys.executable),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_broken_pipe_is_no_failure_of_a_verb(sandbox: Sandbox) -> None:
+    script = 'set -o pipefail; "$PY" -m envmgr list | true'
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=sandbox.root, env=sandbox.environ(PY=sys.executable), check=False, timeout=60
+    )
+    assert done.returncode == 0
+
+
+def test_module_and_entry_point_are_the_same(sandbox: Sandbox) -> None:
+    code = "from importlib.metadata import entry_points; (e,) = entry_points(group='console_scripts', name='envmgr'); print(e.value)"
+    assert python(code).stdout == "envmgr.cli.app:main\n"
+    assert sandbox.run("--version").stdout == f"envmgr {envmgr.__version__}\n"

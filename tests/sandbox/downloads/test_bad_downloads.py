@@ -1,0 +1,374 @@
+"""Bad downloads: what a broken mirror, a wrong file or no network does to a build, and how it is told."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conftest import Sandbox
+from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
+from tests.helpers.standin.channel import Channel
+from tests.helpers.standin.server import Fault, Server, serve
+
+FILE = "hello-prefix-1.0-0.conda"
+OWN = f"http://channel.invalid/standin/noarch/{FILE}"
+AT_MIRROR = f"http://MIRROR/noarch/{FILE}"
+NO_NAME = "Name or service not known"
+RETRY = (
+    "hint: what was fetched is kept: run the same command again, or use another mirror"
+    " (channels.<name>.mirrors in site.yaml)"
+)
+MIRRORS = "give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
+DAMAGED = (
+    "hint: the file there is damaged or was replaced: compare it with the channel's, "
+    "or lock again if the channel rebuilt it"
+)
+GONE = (
+    "hint: the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), "
+    "or lock again"
+)
+
+
+@pytest.fixture
+def server(channel: Channel) -> Iterator[Server]:
+    with serve(channel.folder) as running:
+        yield running
+
+
+@pytest.fixture
+def box(sandbox: Sandbox, server: Server) -> Sandbox:
+    """Locked from the channel's folder, installed from the server. `hello` needs one download, `kept` is published."""
+    locked(sandbox, "hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
+    locked(sandbox, "kept/1.0", ["hello-activate"])
+    use(sandbox, server.url)
+    sandbox.ok("build", "kept/1.0")
+    return sandbox
+
+
+def use(box: Sandbox, *mirrors: str) -> None:
+    box.settings["channels"] = {"standin": {"url": "http://channel.invalid/standin", "mirrors": list(mirrors)}}
+    box.write_site()
+
+
+def failed(box: Sandbox, *, within: float) -> str:
+    """Build `hello`, which must fail in time with exit code 3 and leave nothing; returns its message."""
+    start = time.monotonic()
+    done = box.run("build", "hello/1.0")
+    seconds = time.monotonic() - start
+    text = error_of(done, box)
+    assert done.code == 3, done.stderr
+    assert seconds < within, f"{seconds:.1f} s\n{done.stderr}"
+    nothing_left(box)
+    return text
+
+
+def nothing_left(box: Sandbox) -> None:
+    assert box.current() == 1
+    assert box.leftovers() == []
+    assert parts(box) == []
+    assert not list(box.prefix.glob("store/hello/*"))
+    assert not list(box.prefix.glob(f"cache/**/{FILE}")), "what was refused is in the cache"
+    assert processes(box) == []
+
+
+def recovers(box: Sandbox, server: Server) -> None:
+    """The next ordinary run, with the fault gone, succeeds."""
+    server.faults.clear()
+    server.release()
+    box.ok("build", "hello/1.0")
+    assert box.current() == 2
+    assert box.leftovers() == []
+    assert parts(box) == []
+
+
+def requests(server: Server) -> list[int]:
+    return [r.status for r in server.requests if r.path.endswith(FILE)]
+
+
+def test_cut_download(box: Sandbox, server: Server) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("cut")
+    assert failed(box, within=15) == (
+        f"error[download-failed]: cannot fetch {AT_MIRROR}\n"
+        f"  {AT_MIRROR}: the transfer ended early\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"{RETRY}"
+    )
+    assert len(requests(server)) == 1 + int(box.policies["download_retries"])
+    recovers(box, server)
+
+
+def test_cut_download_that_passes_is_tried_again(box: Sandbox, server: Server) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("cut", times=1)
+    done = box.ok("build", "hello/1.0")
+    assert re.search(
+        rf"^hello/1\.0: trying again: http://.*/{FILE}: the transfer ended early$", done.stderr, re.MULTILINE
+    )
+    assert requests(server) == [200, 200]
+    assert box.current() == 2
+
+
+def test_default_retries_of_a_cut_download_stay_short(box: Sandbox, server: Server) -> None:
+    del box.policies["download_retries"]
+    box.write_site()
+    server.faults["noarch/hello-prefix*"] = Fault("cut")
+    failed(box, within=15)
+
+
+def test_wrong_bytes_of_the_right_length(box: Sandbox, server: Server, channel: Channel) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("corrupt")
+    data = bytearray((channel.folder / "noarch" / FILE).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    assert failed(box, within=15) == (
+        f"error[wrong-sha256]: {FILE}: what arrived is not what the lock names\n"
+        f"  {AT_MIRROR}: sha256 is {hashlib.sha256(data).hexdigest()}, the lock says {sha256(channel)}\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"{DAMAGED}"
+    )
+    recovers(box, server)
+
+
+def sha256(channel: Channel) -> str:
+    return str(channel.records[f"noarch/{FILE}"]["sha256"])
+
+
+def wrong_lock(box: Sandbox) -> str:
+    """Put another sha256 into the lock; returns it."""
+    wrong = "ab" * 32
+    lock = box.root / "recipes/hello/1.0/conda-lock.yml"
+    lock.write_text(re.sub(r"sha256: [0-9a-f]{64}", f"sha256: {wrong}", lock.read_text()))
+    return wrong
+
+
+@pytest.mark.parametrize("from_folder", [False, True])
+def test_wrong_sha256_in_the_lock(box: Sandbox, channel: Channel, from_folder: bool) -> None:
+    """rattler itself takes a file from a folder unchecked: a wrong one must not get through by any way."""
+    if from_folder:
+        use(box, str(channel.folder))
+    place = plain(f"{channel.url}/noarch/{FILE}", box) if from_folder else AT_MIRROR
+    wrong = wrong_lock(box)
+    assert failed(box, within=15) == (
+        f"error[wrong-sha256]: {FILE}: what arrived is not what the lock names\n"
+        f"  {place}: sha256 is {sha256(channel)}, the lock says {wrong}\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"{DAMAGED}"
+    )
+
+
+def test_wrong_sha256_is_not_helped_by_a_warm_cache(box: Sandbox) -> None:
+    locked(box, "twin/1.0", ["hello-prefix"])
+    box.ok("build", "twin/1.0")  # the same package, now in the cache
+    wrong_lock(box)
+    done = box.run("build", "hello/1.0")
+    assert done.code == 3
+    assert f"error[wrong-sha256]: {FILE}: what arrived is not what the lock names" in done.stderr
+    assert not list(box.prefix.glob("store/hello/*"))
+    assert box.current() == 2
+
+
+def test_damaged_cache_is_noticed_and_mended(box: Sandbox) -> None:
+    locked(box, "twin/1.0", ["hello-prefix"])
+    box.ok("build", "twin/1.0")
+    archives = list(box.prefix.glob(f"cache/conda/**/{FILE}"))
+    assert len(archives) == 1
+    archives[0].chmod(0o644)
+    archives[0].write_bytes(archives[0].read_bytes()[:-1] + b"\xff")
+    box.ok("build", "hello/1.0")
+    assert box.current() == 3
+    assert box.ok("verify").code == 0
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda d: d[: len(d) // 2], lambda _: b"", lambda d: d[:-1] + bytes([d[-1] ^ 0xFF])]
+)
+def test_damaged_file_in_a_folder(box: Sandbox, channel: Channel, damage: Callable[[bytes], bytes]) -> None:
+    mirror = box.root / "mirror"
+    (mirror / "noarch").mkdir(parents=True)
+    good = (channel.folder / "noarch" / FILE).read_bytes()
+    (mirror / "noarch" / FILE).write_bytes(damage(good))
+    use(box, str(mirror))
+    text = failed(box, within=10)
+    assert text.startswith(
+        f"error[wrong-sha256]: {FILE}: what arrived is not what the lock names\n"
+        f"  file://ROOT/mirror/noarch/{FILE}: sha256 is {hashlib.sha256(damage(good)).hexdigest()}, "
+        f"the lock says {sha256(channel)}\n"
+    )
+    use(box, str(mirror), channel.url)  # the next place has it
+    box.ok("build", "hello/1.0")
+
+
+def test_not_found(box: Sandbox, server: Server) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("404")
+    assert failed(box, within=5) == (
+        f"error[not-found]: cannot fetch {AT_MIRROR}\n"
+        f"  {AT_MIRROR}: 404 Not Found\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"{GONE}"
+    )
+    assert requests(server) == [404]  # asking again would not help
+    recovers(box, server)
+
+
+def test_unavailable_server_that_comes_back(box: Sandbox, server: Server) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("503-then-ok", times=1)
+    box.ok("build", "hello/1.0")
+    assert requests(server) == [503, 200]
+
+
+def test_unavailable_server(box: Sandbox, server: Server) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("503-then-ok", times=100)
+    text = failed(box, within=10)
+    assert text.startswith(
+        f"error[download-failed]: cannot fetch {AT_MIRROR}\n  {AT_MIRROR}: 503 Service Unavailable\n"
+    )
+    recovers(box, server)
+
+
+@pytest.mark.parametrize("at", [0, None])
+def test_stalled_mirror_is_given_up(box: Sandbox, server: Server, at: int | None) -> None:
+    box.policies |= {"stall_timeout": 0.7, "download_retries": 0}
+    box.write_site()
+    server.faults["noarch/hello-prefix*"] = Fault("stall", at=at)
+    size = 0 if at == 0 else (server.folder / "noarch" / FILE).stat().st_size // 2
+    assert failed(box, within=6) == (
+        f"error[download-stalled]: cannot fetch {AT_MIRROR}\n"
+        f"  {AT_MIRROR}: no byte for 0.7 s after {size} bytes\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"hint: try again later, or use another mirror; {MIRRORS}"
+    )
+    recovers(box, server)
+
+
+def test_mirror_that_takes_the_connection_and_never_answers(box: Sandbox) -> None:
+    box.policies |= {"stall_timeout": 0.7, "download_retries": 0}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        use(box, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        assert failed(box, within=6).startswith(
+            f"error[download-stalled]: cannot fetch {AT_MIRROR}\n  {AT_MIRROR}: no byte for 0.7 s after 0 bytes\n"
+        )
+
+
+def test_slow_mirror_is_not_a_stalled_one(box: Sandbox, server: Server) -> None:
+    box.policies["stall_timeout"] = 1.5
+    box.write_site()
+    server.faults["noarch/hello-prefix*"] = Fault("slow", rate=500)  # three seconds in all, a bit every 50 ms
+    box.ok("build", "hello/1.0")
+
+
+@pytest.mark.parametrize("fault", ["404", "cut", "corrupt", "stall", "503-then-ok"])
+def test_next_mirror_is_asked_after_one_that_fails(box: Sandbox, server: Server, channel: Channel, fault: str) -> None:
+    box.policies |= {"stall_timeout": 0.7, "download_retries": 0}
+    with serve(channel.folder, {"noarch/hello-prefix*": Fault(fault, times=100)}) as bad:  # type: ignore[arg-type]
+        use(box, bad.url, server.url)
+        box.ok("build", "hello/1.0")
+        assert len(requests(bad)) == 1
+    assert requests(server) == [200]
+    assert box.current() == 2
+
+
+def test_next_mirror_is_asked_after_one_that_refuses(box: Sandbox, server: Server) -> None:
+    use(box, f"http://127.0.0.1:{closed_port()}", str(box.root / "empty-folder"), server.url)
+    start = time.monotonic()
+    box.ok("build", "hello/1.0")
+    assert time.monotonic() - start < 5
+    assert requests(server) == [200]
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_no_network_says_which_url_and_how_to_mirror(box: Sandbox) -> None:
+    use(box)
+    assert failed(box, within=3) == (
+        f"error[no-network]: cannot fetch {OWN}\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"hint: on a machine without network, {MIRRORS}"
+    )
+
+
+def test_refused_connection(box: Sandbox, server: Server) -> None:
+    use(box, f"http://127.0.0.1:{closed_port()}")
+    assert failed(box, within=3) == (
+        f"error[no-network]: cannot fetch {AT_MIRROR}\n"
+        f"  {AT_MIRROR}: Connection refused\n"
+        f"  {OWN}: {NO_NAME}\n"
+        f"  hello/1.0 was not built\n"
+        f"  log: LOG\n"
+        f"\n"
+        f"hint: on a machine without network, {MIRRORS}"
+    )
+    use(box, server.url)
+    recovers(box, server)
+
+
+def test_locking_without_network_says_which_url_and_how_to_mirror(sandbox: Sandbox) -> None:
+    use(sandbox)
+    sandbox.recipe("hello/1.0", ["hello-prefix"])
+    start = time.monotonic()
+    done = sandbox.run("lock", "hello/1.0")
+    assert time.monotonic() - start < 5
+    assert done.code == 3
+    text = error_of(done, sandbox)
+    assert text.startswith("error[no-network]: cannot fetch http://channel.invalid/standin/"), text
+    assert text.endswith(f"hint: on a machine without network, {MIRRORS}")
+    assert not (sandbox.root / "recipes/hello/1.0/conda-lock.yml").exists()
+
+
+def test_full_cache_needs_no_network(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    use(box)
+    locked(box, "again/1.0", ["hello-prefix"])
+    box.ok("build", "again/1.0")
+    assert box.current() == 3
+
+
+def test_one_bad_entry_of_two_keeps_the_other_install(box: Sandbox, server: Server) -> None:
+    locked(box, "six/1.0", ["shared"])
+    server.faults["noarch/hello-prefix*"] = Fault("404")
+    done = box.run("build", "-j", "2", "hello/1.0", "six/1.0")
+    assert done.code == 3
+    assert "  hello/1.0 was not built\n  built and kept for the next run: six/1.0\n" in done.stderr
+    nothing_left(box)
+    assert len(list(box.prefix.glob("store/six/*.manifest.json"))) == 1
+    server.faults.clear()
+    again = box.ok("build", "-j", "2", "hello/1.0", "six/1.0", "--format", "json").data
+    assert again["built"] == ["hello/1.0"]
+    assert again["generation"] == 2
+    no_processes(box)
+
+
+def test_archive_is_fetched_once_for_two_entries(box: Sandbox, server: Server) -> None:
+    locked(box, "twin/1.0", ["hello-prefix"])
+    server.faults["noarch/hello-prefix*"] = Fault("slow", rate=3000)
+    box.ok("build", "-j", "2", "hello/1.0", "twin/1.0")
+    assert requests(server) == [200]
+
+
+def test_mirror_folder_is_read_where_it_is(box: Sandbox, channel: Channel) -> None:
+    use(box, str(channel.folder))
+    box.ok("build", "hello/1.0")
+    assert not list(box.prefix.glob(f"cache/**/{FILE}"))

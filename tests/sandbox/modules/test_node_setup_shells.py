@@ -1,0 +1,279 @@
+"""What a node's shells get from node-setup: real shells and real Lmod, on a copy of this machine's /etc."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envmgr.system.files import remove_tree
+from tests.helpers.node_scene import Scene
+
+PIN = "/etc/envmgr/node/pin"
+PROFILE = "/etc/profile.d/zz-envmgr.sh"
+# Each starts a shell as a node does: (as ssh runs a command), login, login with a prompt.
+SHELLS = {
+    "bash by ssh": ("env", "SSH_CLIENT=1 2 3", "SHLVL=0", "bash", "-c"),
+    "bash login": ("bash", "-lc"),
+    "dash login": ("dash", "-lc"),
+    "zsh": ("zsh", "-c"),
+    "zsh login": ("zsh", "-lc"),
+    "tcsh": ("tcsh", "-c"),
+    "csh": ("csh", "-c"),
+}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    made.generation(1)
+    made.do("apply")
+    yield made
+    remove_tree(tmp_path / "sw")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_module_loads_in_every_shell_with_one_path(scene: Scene, shell: str) -> None:
+    script = 'module load hello; echo "$HELLO $ENVMGR_PIN $LMOD_RC $LMOD_CACHED_LOADS"; echo "$MODULEPATH"'
+    pin = f"{scene.prefix}/generations/0001"
+    first, path = scene.said(*SHELLS[shell], script)
+    assert first == f"1 {pin} {pin}/lmodrc.lua yes"
+    assert path.split(":")[0] == f"{pin}/modules"
+    login = scene.said("bash", "-lc", 'module load hello; echo "$MODULEPATH"')
+    assert [path] == login
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_inherited_generation_is_kept_and_a_new_login_has_the_new_one(scene: Scene, shell: str) -> None:
+    old, new = f"{scene.prefix}/generations/0001", str(scene.generation(2))
+    env = {"ENVMGR_PIN": old, "MODULEPATH": f"{old}/modules:/own"}
+    assert scene.said(*SHELLS[shell], "module load hello; echo $HELLO $ENVMGR_PIN", env=env) == [f"1 {old}"]
+    assert scene.said(*SHELLS[shell], "module load hello; echo $HELLO $ENVMGR_PIN") == [f"2 {new}"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_inherited_generation_that_is_gone_makes_place_for_the_current_one(scene: Scene, shell: str) -> None:
+    old, new = f"{scene.prefix}/generations/0001", str(scene.generation(2))
+    scene.remove(1)
+    env = {"ENVMGR_PIN": old, "MODULEPATH": f"/own:{old}/modules", "LMOD_RC": f"{old}/lmodrc.lua:/site.lua"}
+    said = scene.said(*SHELLS[shell], "echo $ENVMGR_PIN; echo $MODULEPATH; echo $LMOD_RC", env=env)
+    assert said[0] == new
+    assert said[1].startswith(f"{new}/modules:/own")
+    assert old not in said[1]
+    assert said[2] == f"{new}/lmodrc.lua:/site.lua"
+
+
+@pytest.mark.parametrize(
+    "pin",
+    ["/elsewhere/generations/0001", "PREFIX/generations/0001/", "PREFIX/generations/../generations/0001", "PREFIX/current",
+     "PREFIX/generations/0001; echo x", "PREFIX/generations/", "$(echo x)", "PREFIX/generations/9999"],
+)  # fmt: skip
+def test_inherited_nonsense_is_no_pin(scene: Scene, pin: str) -> None:
+    env = {"ENVMGR_PIN": pin.replace("PREFIX", str(scene.prefix))}
+    assert scene.said("bash", "-lc", "echo $ENVMGR_PIN", env=env) == [f"{scene.prefix}/generations/0001"]
+
+
+def test_path_that_is_there_stays_behind_ours_byte_for_byte(scene: Scene) -> None:
+    own = "/a b:/it's:/x!y:/$HOME/`id`:/back\\slash:/tail/"
+    modules = f"{scene.prefix}/generations/0001/modules"
+    for dialect, shell in (("sh", "bash"), ("sh", "dash"), ("sh", "zsh"), ("csh", "tcsh")):
+        line = f'eval "$({PIN} sh)"' if dialect == "sh" else f'eval "`{PIN} csh`"'
+        flags = ["-f"] if shell in ("zsh", "tcsh") else []
+        done = scene.run(shell, *flags, "-c", f"{line}; printenv MODULEPATH", env={"MODULEPATH": own})
+        assert done.stdout == f"{modules}:{own}\n", (shell, done.stderr)
+    assert (
+        scene.run(PIN, "task", env={"MODULEPATH": own}).stdout.splitlines()[1] == f"export MODULEPATH={modules}:{own}"
+    )
+
+
+def test_position_that_the_user_chose_is_left(scene: Scene) -> None:
+    modules = f"{scene.prefix}/generations/0001/modules"
+    env = {"MODULEPATH": f"/mine:{modules}"}
+    assert scene.said("zsh", "-c", "echo $MODULEPATH", env=env) == [f"/mine:{modules}"]
+
+
+def test_purge_reset_and_restore_keep_the_path(scene: Scene) -> None:
+    modules = f"{scene.prefix}/generations/0001/modules"
+    script = "; ".join(
+        f"module -q {verb} >/dev/null 2>&1; echo ${{MODULEPATH%%:*}}"
+        for verb in ("load hello", "purge", "reset", "restore")
+    )
+    for start in (
+        "",
+        "module --initial_load restore 2>/dev/null; ",
+    ):  # also where the system's start-up ran Lmod before
+        text = f". /etc/profile.d/lmod.sh; {start}. {PROFILE}; {script}"
+        assert scene.said("bash", "--norc", "-c", text) == [modules] * 4
+
+
+@pytest.mark.parametrize(
+    ("shell", "before"),
+    [
+        ("bash", "set -eu -o noclobber -o noglob -o pipefail; IFS=:/; shopt -s nullglob failglob"),
+        ("bash", "set -o posix; set -eu"),
+        ("bash", "shopt -s expand_aliases; alias export=false unset=false eval=false type=false echo=false local=false read=false"),
+        ("bash", "PATH=/nonexistent"),
+        ("bash", "cd() { false; }; read() { false; }; printf() { false; }; export -f cd read printf"),
+        ("bash", "exec 0<&- 2>&-"),
+        ("dash", "set -euCf; IFS=e/"),
+        ("zsh", "set -eu; setopt noclobber noglob sh_word_split ksh_arrays glob_subst; IFS=e/"),
+    ],
+)  # fmt: skip
+def test_options_of_the_calling_shell_do_not_matter(scene: Scene, shell: str, before: str) -> None:
+    flags = {"bash": ["--norc"], "zsh": ["-f"], "dash": []}[shell]
+    text = f'{before}\n. {PROFILE}\n. {PROFILE}\nset +f; /bin/echo "$ENVMGR_PIN"'
+    done = scene.run(shell, *flags, "-c", text)
+    assert done.stdout == f"{scene.prefix}/generations/0001\n", done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "dash"])
+def test_reading_it_twice_changes_nothing_and_leaves_no_variable_of_ours(scene: Scene, shell: str) -> None:
+    flags = {"bash": ["--norc", "--posix"], "zsh": ["-f"], "dash": []}[shell]  # posix: `set` without functions
+    text = f"set; echo CUT; . {PROFILE}; set; echo CUT; . {PROFILE}; set"
+    done = scene.run(shell, *flags, "-c", text)
+    names = []
+    bare = subprocess.run(
+        [shell, "-c", "set"], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True
+    )
+    for part in [bare.stdout, *done.stdout.split("CUT\n")[1:]]:
+        pairs = dict(line.partition("=")[::2] for line in part.splitlines() if re.match(r"\w+=", line))
+        drop = {"_", "BASH_EXECUTION_STRING", "RANDOM", "SECONDS", "EPOCHREALTIME", "EPOCHSECONDS", "SRANDOM", "BASHPID",
+                "PIPESTATUS", "pipestatus", "TTYIDLE", "?", "status", "BASH_ARGV", "LINENO", "zsh_eval_context"}  # fmt: skip
+        names.append({key: value for key, value in pairs.items() if key not in drop})
+    assert names[1] == names[2]
+    new = {name for name in names[1].keys() - names[0].keys() if not re.match("_?LMOD_|MODULE|__LMOD", name)}
+    assert new - {"HOME", "TERM", "POSIXLY_CORRECT"} == {"ENVMGR_PIN"}
+
+
+def test_csh_has_no_variable_of_ours_after(scene: Scene) -> None:
+    assert scene.run("tcsh", "-c", "set; setenv").stdout.count("envmgr_") == 0
+
+
+def test_lmod_that_was_inherited_from_another_node_is_replaced(scene: Scene) -> None:
+    env = {"LMOD_CMD": "/nowhere/lmod", "BASH_FUNC_module%%": '() { eval "$($LMOD_CMD bash "$@")"; }'}
+    assert scene.said("bash", "--norc", "-c", f". {PROFILE}; module load hello; echo $HELLO", env=env) == ["1"]
+
+
+def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
+    lines = scene.said("/etc/envmgr/node/task-prolog")
+    assert all(re.match(r"export [A-Z_]+=\S+$", line) for line in lines)
+    env = dict(line.removeprefix("export ").split("=", 1) for line in lines)
+    assert set(env) == {"ENVMGR_PIN", "MODULEPATH", "LMOD_RC", "LMOD_CACHED_LOADS", "LMOD_CMD", "LMOD_DIR", "LMOD_PKG",
+                        "MODULESHOME", "BASH_ENV"}  # fmt: skip
+    assert scene.said("dash", "-c", '. "$LMOD_PKG/init/sh"; module load hello; echo $HELLO', env=env) == ["1"]
+    assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
+
+
+@pytest.mark.parametrize(
+    "state", ["not mounted", "no folder", "link to nowhere", "empty link", "no settings", "no pin"]
+)
+def test_prefix_without_a_generation_costs_nothing_and_is_told_at_a_prompt_only(scene: Scene, state: str) -> None:
+    match state:
+        case "not mounted" | "no folder":
+            remove_tree(scene.prefix)
+            if state == "not mounted":
+                scene.prefix.mkdir()
+        case "link to nowhere":
+            scene.flip(7)
+        case "empty link":
+            (scene.prefix / "current").unlink()
+            (scene.prefix / "current").symlink_to(".")
+        case "no settings":
+            (scene.etc / "envmgr/node/settings").unlink()
+        case "no pin":
+            (scene.etc / "envmgr/node/pin").unlink()
+    silent = state in ("no settings", "no pin")
+    for shell, argv in SHELLS.items():
+        start = time.monotonic()
+        assert scene.said(*argv, "printenv ENVMGR_PIN; echo on") == ["on"], shell
+        assert time.monotonic() - start < 1.5
+    done = scene.run("bash", "-lic", "true")  # Debian reads two files of ours here
+    told = [line for line in done.stderr.splitlines() if line.startswith("envmgr")]
+    assert told == ([] if silent else [
+        f"envmgr: {scene.prefix} has no modules on this machine: not mounted, or nothing is published."
+    ])  # fmt: skip
+
+
+def test_what_a_shell_inherited_goes_when_the_prefix_is_not_there(scene: Scene) -> None:
+    pin = f"{scene.prefix}/generations/0001"
+    remove_tree(scene.prefix)
+    env = {"ENVMGR_PIN": pin, "MODULEPATH": f"{pin}/modules:/own", "LMOD_RC": f"{pin}/lmodrc.lua"}
+    text = f'. {PROFILE}; echo "${{ENVMGR_PIN-none}} $MODULEPATH ${{LMOD_RC-none}}"'
+    assert scene.said("dash", "-c", text, env=env) == ["none /own none"]
+
+
+# -- a prefix that hangs: sshfs on a server that is stopped -------------------------------------------------------------
+
+
+@pytest.fixture
+def hanging(scene: Scene) -> Iterator[Scene]:
+    """Every `run` finds the prefix on a file system whose server stands still from the start (until `wake` exists)."""
+    if os.geteuid() or not shutil.which("sshfs") or not Path("/dev/fuse").exists():
+        pytest.skip("needs root, sshfs and /dev/fuse")
+    real, server = scene.folder / "real", scene.folder / "server"
+    scene.prefix.rename(real)
+    scene.prefix.mkdir()
+    server.write_text(f"#!/bin/sh\necho $$ >{scene.folder}/pid\nexec /usr/lib/openssh/sftp-server\n")
+    server.chmod(0o755)
+    scene.before = [
+        f"sshfs -o ssh_command={server},dir_cache=no,allow_other,attr_timeout=0,entry_timeout=0 x:{real} {scene.prefix}",
+        f"kill -STOP $(cat {scene.folder}/pid)",
+        f"{{ until [ -e {scene.folder}/wake ]; do sleep 0.05; done; kill -CONT $(cat {scene.folder}/pid); }} >/dev/null 2>&1 &",
+    ]
+    yield scene
+    (scene.folder / "wake").touch()
+    pid = int((scene.folder / "pid").read_text())
+    os.kill(pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGKILL)  # the connection is lost, and so is who waited for it
+
+
+def test_hung_prefix_delays_a_login_once_and_leaves_nothing_that_holds_it(hanging: Scene) -> None:
+    start = time.monotonic()
+    text = "echo ${ENVMGR_PIN-none} ${ENVMGR_AWAY##* }; module -q --version >/dev/null 2>&1 && echo module; bash -lc 'echo child'"
+    done = hanging.run("bash", "-lic", text)
+    assert time.monotonic() - start < 3.5
+    assert done.stdout.split("\n") == ["none hung", "module", "child", ""]
+    told = [line for line in done.stderr.splitlines() if line.startswith("envmgr")]
+    assert told == [
+        f"envmgr: {hanging.prefix} does not answer: its modules are not in this shell. A new login asks again."
+    ]
+
+
+def test_hung_prefix_leaves_an_inherited_environment_alone(hanging: Scene) -> None:
+    pin = f"{hanging.prefix}/generations/0001"
+    env = {"ENVMGR_PIN": pin, "MODULEPATH": f"{pin}/modules:/own", "LMOD_RC": f"{pin}/lmodrc.lua"}
+    start = time.monotonic()
+    said = hanging.said("tcsh", "-c", "echo $ENVMGR_PIN $MODULEPATH $LMOD_RC", env=env)
+    assert time.monotonic() - start < 3.5
+    assert said == [f"{pin} {pin}/modules:/own {pin}/lmodrc.lua"]
+
+
+def test_prefix_that_answers_after_a_while_is_used(hanging: Scene) -> None:
+    hanging.before.append(f"(sleep 0.5; touch {hanging.folder}/wake) &")
+    assert hanging.said("zsh", "-lc", "echo $ENVMGR_PIN") == [f"{hanging.prefix}/generations/0001"]
+
+
+def test_hang_of_another_node_or_of_an_hour_ago_is_not_believed(scene: Scene) -> None:
+    host, uptime = os.uname().nodename, int(float(Path("/proc/uptime").read_text().split()[0]))
+    pin = f"{scene.prefix}/generations/0001"
+    for away, found in {
+        f"{host} {uptime} hung": "none",
+        f"{host} {uptime - 100} hung": pin,
+        f"{host} {uptime + 9000} hung": pin,
+        f"other {uptime} hung": pin,
+        f"{host} {uptime} gone": pin,
+        f"{host} $(id) hung": pin,
+        "hung": pin,
+        " hung": pin,
+    }.items():
+        text = f". {PROFILE}; echo ${{ENVMGR_PIN-none}} ${{ENVMGR_AWAY-none}}"
+        said = scene.said("bash", "--norc", "-c", text, env={"ENVMGR_AWAY": away})
+        assert said == [f"{found} {away if found == 'none' else 'none'}"], away

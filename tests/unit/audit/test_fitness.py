@@ -1,0 +1,433 @@
+"""Which node can run what: the matrix, its findings, missing libraries; by hand-made evidence and on real nodes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.checks import fitness, libraries
+from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
+from envmgr.audit.missing import missing_libraries
+from envmgr.catalog.fitness import NodeFacts, level_flags
+from envmgr.catalog.recipe import Requires
+from envmgr.probe.model import Plan
+from envmgr.probe.shell import join_probes, read_answer
+from tests.helpers.cluster import Cluster, faults
+from tests.helpers.evidence import evidence, published_link, site, told
+from tests.helpers.places import ROOT
+
+V2, V3, V4 = (
+    " ".join(sorted((flags - {"sse3"}) | {"pni"})) for level, flags in level_flags().items() if level != "x86-64"
+)
+NODE = {"fitness.driver": "", "fitness.devices": "0", "fitness.glibc": "2.34", "fitness.arch": "x86_64", "fitness.flags": V3,
+        "fitness.os": "rocky 9.4"}  # fmt: skip
+GPU = NODE | {"fitness.driver": "535.54.03", "fitness.devices": "1", "fitness.gpus": "NVIDIA GeForce GTX 1650, 7.5"}
+OLD = GPU | {"fitness.driver": "470.57.02"}
+CUDA12 = Requires(nvidia_driver="525.60.13")
+GROUPS = {"compute": ("c1", "c2", "c3"), "login": ("login",)}
+
+
+def test_node_facts_are_read_from_what_the_probe_told() -> None:
+    raw = GPU | {"fitness.gpus": "NVIDIA A100, SXM4, 8.0\nNVIDIA A100, SXM4, [N/A]"}
+    assert node_facts(raw) == NodeFacts(
+        driver="535.54.03", gpus=(("NVIDIA A100, SXM4", ""), ("NVIDIA A100, SXM4", "8.0")), devices=1, glibc="2.34",
+        arch="x86_64", cpu_level="x86-64-v3", os_id="rocky", os_version="9.4",
+    )  # fmt: skip
+    assert node_facts(GPU | {"fitness.gpus": "NVIDIA T4"}) == node_facts(GPU).model_copy(
+        update={"gpus": (("NVIDIA T4", ""),)}
+    )  # type: ignore[union-attr]
+    assert node_facts({"gate": "ok"}) is None
+
+
+def test_healthy_cluster_with_login_node_has_no_findings() -> None:
+    given = evidence({"login": NODE, "c1": GPU, "c2": GPU, "c3": GPU}, entries={"t/1": CUDA12}, groups=GROUPS)
+    assert told(fitness, given) == []
+    assert matrix(given) == (
+        MatrixRow("t/1", "c[1-3]", fit=True),
+        MatrixRow("t/1", "login", fit=True, reasons=("without GPU",)),
+    )
+
+
+def test_old_driver_on_one_node_of_a_group_is_an_error_and_a_drift() -> None:
+    entries = {"a/1": CUDA12, "b/1": CUDA12, "plain/1": Requires(glibc="2.17")}
+    given = evidence({"c1": GPU, "c2": OLD, "c3": GPU, "login": NODE}, entries=entries, groups=GROUPS)
+    assert told(fitness, given) == [
+        (
+            "error c2: a/1, b/1: driver 470.57.02 is older than 525.60.13 | as on c[1,3] | "
+            "install NVIDIA driver 525.60.13 (CUDA 12) or newer there, and reboot"
+        ),
+        (
+            "warning c2: group compute: driver 470.57.02 | driver 535.54.03, as on c[1,3] | "
+            "the same driver on all nodes of a group, or two groups in site.yaml"
+        ),
+    ]
+    assert matrix(given) == (
+        MatrixRow("a/1", "c[1,3]", fit=True),
+        MatrixRow("a/1", "login", fit=True, reasons=("without GPU",)),
+        MatrixRow("a/1", "c2", fit=False, reasons=("driver 470.57.02 is older than 525.60.13",)),
+        MatrixRow("b/1", "c[1,3]", fit=True),
+        MatrixRow("b/1", "login", fit=True, reasons=("without GPU",)),
+        MatrixRow("b/1", "c2", fit=False, reasons=("driver 470.57.02 is older than 525.60.13",)),
+        MatrixRow("plain/1", "c[1-3],login", fit=True),
+    )
+
+
+def test_entry_that_a_whole_group_cannot_run_is_a_note_while_another_group_can() -> None:
+    groups = {"old": ("o1", "o2"), "new": ("n1",)}
+    given = evidence({"o1": OLD, "o2": OLD, "n1": GPU}, entries={"t/1": CUDA12}, groups=groups)
+    assert told(fitness, given) == ["note o[1-2]: t/1: driver 470.57.02 is older than 525.60.13 | it runs on n1"]
+
+
+def test_entry_that_no_node_can_run_is_an_error() -> None:
+    given = evidence({"c1": OLD, "c2": OLD, "login": NODE}, entries={"t/1": CUDA12})
+    assert told(fitness, given) == [
+        (
+            "error c[1-2]: t/1: driver 470.57.02 is older than 525.60.13 | a node that can run it; none of these can | "
+            "install NVIDIA driver 525.60.13 (CUDA 12) or newer there, and reboot"
+        )
+    ]
+
+
+def test_many_entries_with_one_reason_are_one_finding() -> None:
+    entries = {f"e{n:02}/1": Requires(glibc="2.39") for n in range(20)}
+    given = evidence({"c1": NODE, "c2": NODE}, entries=entries)
+    names = ", ".join(f"e{n:02}/1" for n in range(8))
+    assert told(fitness, given) == [
+        (
+            f"error c[1-2]: {names} and 12 more: glibc 2.34 is older than 2.39 | a node that can run it; none of these can | "
+            "glibc comes with the operating system: update it there, or take an entry built for an older one"
+        )
+    ]
+
+
+def test_compute_capability_and_cpu_level_that_do_not_do() -> None:
+    entries = {"a/1": Requires(compute_capability=("8.0", "9.0")), "b/1": Requires(cpu_level="x86-64-v4")}
+    given = evidence({"c1": GPU}, entries=entries)
+    assert told(fitness, given) == [
+        (
+            "error c1: a/1: compute capability 7.5: it has code for 8.0, 9.0 | a node that can run it; none of these can | "
+            "take an entry with code for these GPUs"
+        ),
+        (
+            "error c1: b/1: CPU level x86-64-v3 is below x86-64-v4 | a node that can run it; none of these can | "
+            "take an entry built for x86-64-v3"
+        ),
+    ]
+
+
+def test_gpu_whose_driver_is_gone() -> None:
+    broken = NODE | {"fitness.devices": "2"}
+    given = evidence({"c1": GPU, "c2": GPU, "c3": broken}, entries={"t/1": CUDA12}, groups=GROUPS)
+    mend = "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again"
+    assert told(fitness, given) == [
+        f"error c3: NVIDIA driver: none is loaded | one, for the node's 2 GPUs | {mend}",
+        f"error c3: t/1: no NVIDIA driver is loaded for its GPU | as on c[1-2] | {mend}",
+        (
+            "warning c3: group compute: no NVIDIA driver | driver 535.54.03, as on c[1-2] | "
+            "the same driver on all nodes of a group, or two groups in site.yaml"
+        ),
+    ]
+
+
+def test_nvidia_smi_that_fails_or_hangs() -> None:
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch"
+    given = evidence({"c1": GPU | {"fitness.smi": mismatch}, "c2": GPU | {"fitness.smi": "hung"}, "c3": GPU})
+    assert told(fitness, given) == [
+        (
+            f"error c1: nvidia-smi: fails: {mismatch} | the GPUs that the driver sees | "
+            "driver and library of different versions? reboot after a driver update"
+        ),
+        (
+            "error c2: nvidia-smi: does not answer | an answer in 6 s | "
+            "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot"
+        ),
+    ]
+
+
+def test_job_that_is_shown_no_gpu_is_no_fault() -> None:
+    hidden = GPU | {"fitness.smi": "No devices were found", "fitness.gpus": ""}
+    assert told(fitness, evidence({"c1": hidden}, way="slurm")) == []
+    assert len(told(fitness, evidence({"c1": hidden}))) == 1
+
+
+def test_nodes_of_a_group_that_differ() -> None:
+    one = GPU | {"fitness.gpus": "NVIDIA A100, 8.0\nNVIDIA A100, 8.0", "fitness.devices": "2"}
+    two = one | {
+        "fitness.gpus": "NVIDIA A100, 8.0",
+        "fitness.flags": V2,
+        "fitness.glibc": "2.31",
+        "fitness.os": "rocky 8.9",
+    }
+    given = evidence({"c1": one, "c2": one, "c3": two}, groups={"gpu": ("c1", "c2", "c3"), "all": ("c1", "c2", "c3")})
+    same = "nodes of two kinds are two groups in site.yaml"
+    assert told(fitness, given) == [
+        (
+            "warning c3: group gpu, group all: GPUs 1 x NVIDIA A100 | GPUs 2 x NVIDIA A100, as on c[1-2] | "
+            f"one gone? `nvidia-smi -L`, `dmesg | grep -i xid`; {same}"
+        ),
+        (
+            "warning c3: group gpu, group all: glibc 2.31 | glibc 2.34, as on c[1-2] | "
+            "the same operating system on all nodes of a group, or two groups in site.yaml"
+        ),
+        f"warning c3: group gpu, group all: CPU level x86-64-v2 | CPU level x86-64-v3, as on c[1-2] | {same}",
+        "note c3: group gpu, group all: operating system rocky 8.9 | operating system rocky 9.4, as on c[1-2]",
+    ]
+    assert (
+        told(fitness, evidence({"c1": one, "c3": two})) == []
+    )  # without groups nothing says that they should be alike
+
+
+def test_nodes_below_the_sites_own_level() -> None:
+    given = evidence({"c1": NODE, "c2": NODE | {"fitness.flags": V2}}, settings={"cpu_level": "x86-64-v3"})
+    assert told(fitness, given) == [
+        (
+            "warning c2: CPU level: x86-64-v2 | x86-64-v3, by cpu_level in site.yaml | "
+            "what is compiled for this site may not run there; lower cpu_level, and build again"
+        )
+    ]
+
+
+def test_nodes_that_did_not_answer_are_in_the_matrix() -> None:
+    given = evidence({"c1": NODE, "c2": {}}, entries={"t/1": Requires()}, missing=("c3",))
+    assert matrix(given) == (
+        MatrixRow("t/1", "c[2-3]", fit=False, reasons=("no answer",)),
+        MatrixRow("t/1", "c1", fit=True),
+    )
+    assert observed(given) == {node_facts(NODE): ("c1",)}
+
+
+# -- libraries ----------------------------------------------------------------------------------------------------------
+
+
+def looked(missing: str = "", driver: str = "no") -> dict[str, str]:
+    return (
+        NODE
+        | {"libraries.driver": driver, "libraries.looked.t/1": "yes"}
+        | ({"libraries.missing.t/1": missing} if missing else {})
+    )
+
+
+def test_library_that_one_node_lacks_is_an_error() -> None:
+    lines = "libGL.so.1 bin/viewer\nlibGL.so.1 lib/libview.so\nlibX11.so.6 bin/viewer"
+    given = evidence({"c1": looked(), "c2": looked(lines)}, entries={"t/1": Requires()}, samples=("t/1",))
+    assert told(libraries, given) == [
+        (
+            "error c2: t/1: no libGL.so.1, libX11.so.6 | what bin/viewer needs, as on c1 | "
+            "`dnf provides '*/libGL.so.1'` or `apt-file search libGL.so.1` names the package to install"
+        )
+    ]
+    assert matrix(given) == (
+        MatrixRow("t/1", "c1", fit=True),
+        MatrixRow("t/1", "c2", fit=False, reasons=("no libGL.so.1, libX11.so.6",)),
+    )
+
+
+def test_library_that_no_node_has_is_a_warning() -> None:
+    lines = looked("libGL.so.1 bin/viewer")
+    assert told(libraries, evidence({"c1": lines, "c2": lines}, samples=("t/1",))) == [
+        (
+            "warning c[1-2]: t/1: no libGL.so.1 | what bin/viewer needs | "
+            "`dnf provides '*/libGL.so.1'` or `apt-file search libGL.so.1` names the package to install"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ptxjitcompiler.so.1",
+     "libcudadebugger.so.1", "libEGL_nvidia.so.0", "libnvoptix.so.1"],
+)  # fmt: skip
+def test_libraries_of_the_driver_are_missing_only_where_there_is_a_driver(library: str) -> None:
+    assert missing_libraries("t/1", looked(f"{library} bin/x")) == {}
+    assert missing_libraries("t/1", looked(f"{library} bin/x", driver="yes")) == {library: "bin/x"}
+
+
+@pytest.mark.parametrize(
+    "library", ["libcudart.so.12", "libcublas.so.11", "libnccl.so.2", "libnvidia.so.1", "libnvrtc.so.12"]
+)
+def test_libraries_of_the_toolkit_are_no_part_of_the_driver(library: str) -> None:
+    assert missing_libraries("t/1", looked(f"{library} bin/x")) == {library: "bin/x"}
+
+
+def test_ldd_that_did_not_end_is_a_note() -> None:
+    """Of a sample, what fits into the time is enough."""
+    answers = {"c1": NODE | {"libraries.end": "no end"}}
+    assert told(libraries, evidence(answers)) == []
+    assert told(libraries, evidence(answers, settings={"audit": {"ldd": "full"}})) == [
+        (
+            "note c1: ldd: not done in 21 s | every chosen file looked at | "
+            "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`"
+        )
+    ]
+
+
+def test_ldd_can_be_switched_off() -> None:
+    plan = Plan(site(audit={"ldd": "none"}), "alice", 1, ("t/1",), {}, "", roots={"t/1": "/x"})
+    assert libraries.probe(plan) == {}
+
+
+# -- real nodes ---------------------------------------------------------------------------------------------------------
+
+
+def ask(cluster: Cluster, node: str, roots: dict[str, str] | None = None, ldd: str = "sample") -> dict[str, str]:
+    """What the joined probe of these checks tells on a node; it must not complain."""
+    where = site(audit={"ldd": ldd, "user": "alice"}).model_copy(update={"prefix": cluster.prefix, "build_user": "rsw"})
+    plan = Plan(where, "alice", 1, tuple(roots or {}), {}, "", roots=roots or {})
+    done = cluster.exec(node, ["/bin/sh", "-s"], stdin=join_probes([fitness, libraries], plan))
+    assert done.stderr == ""
+    facts, _, _ = read_answer(done.stdout)
+    assert "end" not in facts
+    return dict(facts)
+
+
+@pytest.fixture
+def published(cluster: Cluster) -> Iterator[None]:
+    with published_link(cluster):
+        yield
+
+
+def test_healthy_nodes_tell_the_same(cluster: Cluster, published: None) -> None:
+    answers = [ask(cluster, node) for node in cluster.compute]
+    assert answers[0] == answers[1] == answers[2]
+    found = node_facts(answers[0])
+    assert found is not None
+    assert (found.driver, found.gpus, found.devices, found.arch) == ("", (), 0, "x86_64")
+    glibc = subprocess.run(["getconf", "GNU_LIBC_VERSION"], capture_output=True, text=True, check=True).stdout.split()[
+        1
+    ]
+    assert (found.glibc, found.os_id) == (glibc, "debian")
+
+
+def test_fake_driver_and_gpu_are_seen(cluster: Cluster) -> None:
+    with faults.fake_driver(cluster, "c2", "470.57.02", compute_capability="7.5"):
+        found = node_facts(ask(cluster, "c2"))
+    assert found is not None
+    assert (found.driver, found.gpus) == ("470.57.02", (("NVIDIA GeForce GTX 1650", "7.5"),))
+    after = node_facts(ask(cluster, "c2"))
+    assert after is not None
+    assert after.driver == ""
+
+
+@contextmanager
+def driver_files(cluster: Cluster, node: str, version: str, smi: str = "") -> Iterator[None]:
+    """A driver that tells its version in /proc only, one GPU there, and an `nvidia-smi` of our own."""
+    card = "mkdir -p /proc/driver/nvidia/gpus/0000:01:00.0; printf 'Model: \\t\\t NVIDIA GeForce GTX 1650\\nIRQ: 1\\n' >/proc/driver/nvidia/gpus/0000:01:00.0/information"
+    with faults.fake_driver(cluster, node, "0"):
+        cluster.sh(
+            node, f"rm /sys/module/nvidia/version; echo '{version}' >/proc/driver/nvidia/version; {card}", check=True
+        )
+        if smi:
+            cluster.write(node, "/usr/local/bin/nvidia-smi", f"#!/bin/sh\n{smi}\n", 0o755)
+        yield
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  565.57.01  Sun May 12 19:39:15 UTC 2024",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.57.01  Release Build  (dvs-builder@U16-I3-B03-4-3)",
+    ],
+)
+def test_driver_without_sysfs_and_nvidia_smi(cluster: Cluster, line: str) -> None:
+    with driver_files(cluster, "c2", line):
+        found = node_facts(ask(cluster, "c2"))
+    assert found is not None
+    assert (found.driver, found.gpus) == ("565.57.01", (("NVIDIA GeForce GTX 1650", ""),))
+
+
+def test_old_nvidia_smi_without_compute_cap(cluster: Cluster) -> None:
+    smi = """case $1 in *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2 ;; esac
+echo 'NVIDIA GeForce GTX 1650'"""
+    with driver_files(cluster, "c2", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue", smi):
+        facts = ask(cluster, "c2")
+    assert "fitness.smi" not in facts
+    assert facts["fitness.gpus"] == "NVIDIA GeForce GTX 1650"
+
+
+def test_nvidia_smi_that_fails_is_told_with_its_words(cluster: Cluster) -> None:
+    smi = "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
+    with driver_files(cluster, "c2", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue", smi):
+        facts = ask(cluster, "c2")
+    assert facts["fitness.smi"] == "Failed to initialize NVML: Driver/library version mismatch"
+    assert facts["fitness.gpus"] == "NVIDIA GeForce GTX 1650"
+
+
+def test_nvidia_smi_that_hangs_costs_no_other_fact(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitness, "SMI_SECONDS", 1)
+    with driver_files(
+        cluster,
+        "c2",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue",
+        "echo $$ >/run/smi.pid; exec sleep 1000",
+    ):
+        facts = ask(cluster, "c2")
+        cluster.sh("c2", "kill $(cat /run/smi.pid)", check=True)
+    assert facts["fitness.smi"] == "hung"
+    assert facts["fitness.arch"] == "x86_64"
+
+
+def test_old_processor_is_seen(cluster: Cluster) -> None:
+    with faults.fake_cpu(cluster, "c3"):
+        found = node_facts(ask(cluster, "c3"))
+    assert found is not None
+    assert found.cpu_level == "x86-64"
+
+
+_CODE = """
+echo 'int zz(void) { return 1; }' >z.c
+echo 'int zz(void); int main(void) { return zz(); }' >m.c
+for soname in libgone.so.1 libown.so.2 libcuda.so.1; do cc -shared -fPIC z.c -o $soname -Wl,-soname,$soname; done
+mkdir -p root/bin root/lib/plugins
+cc m.c -o root/bin/gone ./libgone.so.1
+cc m.c -o root/bin/own ./libown.so.2
+cc m.c -o root/bin/gpu ./libcuda.so.1
+cc -shared -fPIC m.c -o root/lib/libdeep.so ./libgone.so.1
+cc -shared -fPIC m.c -o root/lib/plugins/hidden.so ./libgone.so.1
+cp libown.so.2 root/lib/plugins/
+printf '#!/bin/sh\\ntouch /tmp/ldd-ran-it\\n' >root/bin/script
+chmod -R a+rX,a+x root/bin
+"""
+
+
+def test_ldd_finds_what_a_node_lacks(cluster: Cluster, published: None, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    subprocess.run(["bash", "-euc", _CODE], cwd=tmp_path, check=True)
+    store = cluster.host_prefix / "libraries-test"
+    shutil.copytree(tmp_path / "root", store)
+    try:
+        facts = ask(cluster, "c1", {"t/1": f"{cluster.prefix}/{store.name}", "gone/1": "/nowhere"})
+        full = ask(cluster, "c1", {"t/1": f"{cluster.prefix}/{store.name}"}, ldd="full")
+    finally:
+        shutil.rmtree(store)
+    assert facts["libraries.missing.t/1"].splitlines() == [
+        "libcuda.so.1 bin/gpu", "libgone.so.1 bin/gone", "libgone.so.1 lib/libdeep.so",
+    ]  # fmt: skip
+    assert facts["libraries.looked.t/1"] == "yes"
+    assert "libraries.looked.gone/1" not in facts
+    assert missing_libraries("t/1", facts) == {"libgone.so.1": "bin/gone lib/libdeep.so"}
+    assert "libgone.so.1 lib/plugins/hidden.so" in full["libraries.missing.t/1"].splitlines()
+    assert not Path("/tmp/ldd-ran-it").exists()
+
+
+def test_facts_are_not_waited_for_on_a_hung_prefix(sshfs_cluster: Cluster) -> None:
+    code = """
+import sys, time
+sys.path.insert(0, {project!r})
+import envmgr.catalog.fitness as f
+from tests.helpers.evidence import site
+start = time.monotonic()
+where = site().model_copy(update={{"prefix": f.Path({prefix!r}), "build_user": "rsw"}})
+said = f.save_node_facts(where, {{f.NodeFacts(): ["c1"]}}, {{}}, 1.0, seconds=1.0)
+print(said, time.monotonic() - start < 4)
+"""
+    text = code.format(project=str(ROOT), prefix=str(sshfs_cluster.prefix))
+    with faults.hung(sshfs_cluster, "c1"):
+        done = sshfs_cluster.exec("c1", [sys.executable, "-c", text], timeout=30)
+    assert (done.stdout, done.stderr) == (f"{sshfs_cluster.prefix} does not answer True\n", "")

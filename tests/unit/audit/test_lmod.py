@@ -1,0 +1,552 @@
+"""Lmod, its rc files, its cache and the users' own files: judged by hand-made answers, and found on a real cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.audit.checks import get_check
+from envmgr.audit.lmod_config import LMOD_CONFIG
+from envmgr.audit.model import Evidence, Published
+from envmgr.catalog.site import Site, SiteFile, _resolve
+from envmgr.modules.lmod import Lmod, find_lmod
+from envmgr.nodes import Reply
+from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import Account, Fleet, Group, Plan, ShellContext
+from envmgr.probe.shell import join_probes, read_answer
+from envmgr.publish.record import GenerationRecord
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.faults import other_lmod, shadowed_file
+from tests.helpers.evidence import line
+
+NAMES = ("lmod", "rc-files", "cache", "user-files")
+LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
+RECORD = "c" * 64
+
+
+def site(prefix: str) -> Site:
+    return _resolve(SiteFile(prefix=Path(prefix)), Path("/etc/envmgr/site.yaml"))
+
+
+def published(number: int, files: Mapping[str, str], lmod: str = "8.6.19") -> Published:
+    record = GenerationRecord(
+        number=number, parent=None, created="", user="rsw", host="login", reason="", tools={"lmod": lmod}, render="",
+        entries={}, files=dict(files),
+    )  # fmt: skip
+    return Published(record, RECORD, {}, (number,), 0.0)
+
+
+# -- judged by hand-made answers ----------------------------------------------------------------------------------------
+
+RC, SPIDER = "/sw/generations/0007/lmodrc.lua", "/sw/generations/0007/spider"
+FILES = {"lmodrc.lua": "a" * 64, "spider/spiderT.lua": "b" * 64, "spider/timestamp": "e" * 64}
+HEALTHY = {
+    "gate": "ok",
+    "current": "generations/0007",
+    "lmod.version": "8.6.19",
+    "lmod.lua": "Lua 5.3",
+    "lmod.settings": "pin_v=no\nsitePkg=standard\nsysName=<empty>",
+    "lmod.variables": "LMOD_SYSTEM_DEFAULT_MODULES=StdEnv",
+    "rc_files.lmod": "8.6.19",
+    "rc_files.read": f"{'1' * 64} init/lmodrc.lua\n{'a' * 64} {RC}",
+    "rc_files.variable": RC,
+    "rc_files.ours": "yes",
+    "cache.files": f"{'b' * 64} spiderT.lua\n{'e' * 64} timestamp",
+    "cache.ignored": "no",
+    "cache.loads": "yes",
+    "cache.folders": SPIDER,
+    "cache.ours": "yes",
+    "cache.named": "yes",
+}
+
+
+def told(
+    check: str, answers: Mapping[str, Mapping[str, str | None]], *, lmod: str = "8.6.19", **more: Any
+) -> list[str]:
+    """The findings of a check, a line each; an answer is what differs from a healthy one, None where a fact is not told."""
+    groups = []
+    for node, other in answers.items():
+        facts = {k: v for k, v in {**HEALTHY, **other}.items() if v is not None}
+        same = next((g for g in groups if g.facts == facts), None)
+        if same is None:
+            groups.append(Group(facts, (node,)))
+        else:
+            groups[groups.index(same)] = Group(facts, (*same.nodes, node))
+    where = site("/sw")
+    plan = Plan(where, "alice", 7, (), {}, "")
+    pairs: tuple[tuple[ShellContext, Account, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
+    given = Evidence(
+        where, plan, tuple(answers), published(7, FILES, lmod), {"ssh": Fleet(tuple(groups), {}, {}, ())}, pairs
+    )
+    return [line(f) for f in get_check(check).judge(replace(given, **more))]
+
+
+@pytest.mark.parametrize("check", NAMES)
+def test_healthy_nodes_have_no_findings(check: str) -> None:
+    assert told(check, {"c1": {}, "c2": {}, "c3": {}}) == []
+
+
+@pytest.mark.parametrize("check", NAMES)
+def test_nodes_without_lmod_are_not_judged_here(check: str) -> None:
+    silent = {key: None for key in HEALTHY if key.startswith(("lmod.", "rc_files.", "cache.ignored", "cache.loads"))}
+    silent |= dict.fromkeys(("cache.ours", "cache.named", "cache.folders"))
+    assert told(check, {"c1": {}, "c2": {}, "c3": silent}) == []
+
+
+@pytest.mark.parametrize("check", NAMES)
+def test_without_a_published_generation_healthy_nodes_have_no_findings(check: str) -> None:
+    assert told(check, {"c1": {}, "c2": {}}, published=None) == []
+
+
+def test_lmod_of_another_version_and_its_settings_are_not_compared() -> None:
+    assert told("lmod", {"c1": {}, "c2": {}, "c3": {"lmod.version": "8.7.19", "lmod.settings": "pin_v=yes"}}) == [
+        "warning c3: version: Lmod 8.7.19 (Lua 5.3) | 8.6.19, as on c[1-2] | install the same Lmod on every node"
+    ]
+
+
+def test_lmod_that_made_the_cache_is_on_no_node() -> None:
+    assert told("lmod", {"c1": {}, "c2": {}}, lmod="8.7.60") == [
+        (
+            "warning c[1-2]: version: Lmod 8.6.19 (Lua 5.3) | 8.7.60, which made the published generation's cache "
+            "| install the same Lmod on every node; if this is the new one, publish once more on a host that has it"
+        )
+    ]
+
+
+def test_lmod_with_another_lua() -> None:
+    assert told("lmod", {"c1": {}, "c2": {}, "c3": {"lmod.lua": "Lua 5.1"}}) == [
+        "warning c3: Lua: Lua 5.1 | Lua 5.3, as on c[1-2] | install the same Lua and Lmod on every node"
+    ]
+
+
+def test_lmod_settings_are_named_by_their_variables() -> None:
+    c2 = {"lmod.settings": "pin_v=yes\nsitePkg=standard\nsysName=big\nnew_one=1", "lmod.variables": ""}
+    hint = "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod"
+    assert told("lmod", {"c1": {}, "c2": c2, "c3": {}}) == [
+        f"warning c2: settings: LMOD_PIN_VERSIONS is yes | no, as on c[1,3] | {hint}",
+        f"warning c2: settings: LMOD_SYSTEM_DEFAULT_MODULES is not set | StdEnv, as on c[1,3] | {hint}",
+        f"warning c2: settings: LMOD_SYSTEM_NAME is big | not set, as on c[1,3] | {hint}",
+        f"warning c2: settings: new_one is 1 | not set, as on c[1,3] | {hint}",
+    ]
+
+
+def test_lmod_site_package_is_compared_by_its_content() -> None:
+    path = "/opt/site/SitePackage.lua"
+    one, two = {"lmod.files": f"sitePkg {'5' * 64} {path}"}, {"lmod.files": f"sitePkg {'6' * 64} {path}"}
+    hint = "copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder"
+    assert told("lmod", {"c1": {}, "c2": one, "c3": {}}) == [
+        f"error c2: SitePackage.lua: another one (555555555555): {path} | the standard one, as on c[1,3] | {hint}"
+    ]
+    assert told("lmod", {"c1": one, "c2": one, "c3": two, "c4": {}}) == [
+        f"error c4: SitePackage.lua: the standard one | sha256 555555555555, as on c[1-2] | {hint}",
+        f"error c3: SitePackage.lua: another one (666666666666): {path} | sha256 555555555555, as on c[1-2] | {hint}",
+    ]
+    elsewhere = {"lmod.files": f"sitePkg {'5' * 64} /opt/other/SitePackage.lua"}
+    assert told("lmod", {"c1": one, "c2": elsewhere}) == []
+
+
+def test_lmod_that_cannot_start() -> None:
+    broken = {key: None for key in HEALTHY if key.startswith("lmod.")}
+    assert told("lmod", {"c1": {}, "c2": {**broken, "lmod.broken": "/etc/lmodrc.lua:1: unexpected symbol"}}) == [
+        (
+            "error c2: Lmod: does not tell its configuration: /etc/lmodrc.lua:1: unexpected symbol | an Lmod that works "
+            "| on the node: `module --config`"
+        )
+    ]
+
+
+def test_rc_files_that_one_node_reads_lacks_or_has_with_another_content() -> None:
+    read, extra = HEALTHY["rc_files.read"], "/etc/lmod/lmodrc.lua"
+    hint = "remove it, or put the same on every node"
+    plus = {"rc_files.read": f"{read}\n{'2' * 64} {extra}"}
+    other = {"rc_files.read": f"{read}\n{'3' * 64} {extra}"}
+    assert told("rc-files", {"c1": {}, "c2": plus, "c3": {}}) == [
+        f"warning c2: {extra}: Lmod reads it on this node only | not there, as on c[1,3] | {hint}"
+    ]
+    assert told("rc-files", {"c1": plus, "c2": plus, "c3": plus, "c4": {}, "c5": other}) == [
+        f"warning c4: {extra}: not read | read, as on c[1-3] | {hint}",
+        f"warning c5: {extra}: other content (333333333333) | content 222222222222, as on c[1-3] | {hint}",
+    ]
+
+
+def test_rc_files_of_lmod_itself_are_compared_within_a_version() -> None:
+    other = {"rc_files.read": HEALTHY["rc_files.read"].replace("1" * 64, "9" * 64)}
+    assert told("rc-files", {"c1": {}, "c2": {}, "c3": {**other, "rc_files.lmod": "8.7.19"}}) == []
+    assert told("rc-files", {"c1": {}, "c2": {}, "c3": other}) == [
+        (
+            "warning c3: init/lmodrc.lua: other content (999999999999) | content 111111111111, as on c[1-2] "
+            "| install Lmod 8.6.19 once more: the file is Lmod's own"
+        )
+    ]
+
+
+def test_rc_files_without_the_generations_own() -> None:
+    unread = {"rc_files.read": f"{'1' * 64} init/lmodrc.lua", "rc_files.variable": ""}
+    assert told("rc-files", {"c1": {}, "c2": unread}) == [
+        f"warning c2: {RC}: Lmod does not read it: LMOD_RC is not set | LMOD_RC names it | `envmgr node-setup --apply --nodes c2`"
+    ]
+    assert told("rc-files", {"c1": {}, "c2": {**unread, "rc_files.ours": None}}) == []  # no generation in MODULEPATH
+    copy = {"rc_files.read": HEALTHY["rc_files.read"].replace("a" * 64, "9" * 64)}
+    assert told("rc-files", {"c1": {}, "c2": copy}) == [
+        (
+            f"error c2: {RC}: other content (999999999999) | sha256 aaaaaaaaaaaa, as published "
+            "| the node has a copy of the prefix, not the prefix: mount it"
+        )
+    ]
+
+
+def test_rc_files_modulerc_on_one_node() -> None:
+    assert told("rc-files", {"c1": {}, "c2": {"rc_files.modulerc": f"{'4' * 64} /opt/rc.lua"}, "c3": {}}) == [
+        (
+            "warning c2: /opt/rc.lua: it sets defaults, or hides modules, on this node only | not there, as on c[1,3] "
+            "| remove it, or put the same on every node; LMOD_MODULERCFILE may name it"
+        )
+    ]
+
+
+def test_cache_that_is_not_the_published_one() -> None:
+    hint = "is it a copy of the prefix? else `envmgr publish` makes a new generation, with a cache of its own"
+    c2 = {"cache.files": f"{'d' * 64} spiderT.lua\n{'f' * 64} spiderT.luac_5.3"}
+    found = [
+        f"error c2: spider/spiderT.lua of generation 7: other content (dddddddddddd) | sha256 bbbbbbbbbbbb, as published | {hint}",
+        f"error c2: spider/spiderT.luac_5.3 of generation 7: was not published | only what was published | {hint}",
+        f"error c2: spider/timestamp of generation 7: is not there | sha256 eeeeeeeeeeee, as published | {hint}",
+    ]
+    assert told("cache", {"c1": {}, "c2": c2}) == found
+    assert told("cache", {"c1": {}, "c2": {**c2, "generation.record": RECORD}}) == found
+    # Told by the check of generations alone:
+    assert told("cache", {"c1": {}, "c2": {**c2, "generation.record": "0" * 64}}) == []
+    assert told("cache", {"c1": {}, "c2": {**c2, "current": "generations/0006"}}) == []
+
+
+def test_cache_older_than_its_time_stamp() -> None:
+    assert told("cache", {"c1": {}, "c2": {"cache.outdated": "spiderT.lua\nspiderT.luac_5.3"}}) == [
+        (
+            "warning c2: spider of generation 7: older than its time stamp, so Lmod ignores it: spiderT.lua, spiderT.luac_5.3 "
+            "| times as published | a copy that did not keep times? `rsync -a` and `cp -p` keep them"
+        )
+    ]
+
+
+def test_cache_that_lmod_does_not_use() -> None:
+    who, hint = "alice's login shell", "which start-up file sets it? compare /etc/profile.d and /etc/environment"
+    answers = {
+        "c1": {"cache.ignored": "yes"},
+        "c2": {"cache.loads": "no"},
+        "c3": {"cache.folders": ""},
+        "c4": {"cache.ignored": "false"},
+    }
+    assert told("cache", answers) == [
+        (
+            f"warning c3: {who}: Lmod does not use {SPIDER} | the published generation's cache "
+            "| on the node: `module --config` lists the rc files and the caches"
+        ),
+        f"warning c1: {who}: LMOD_IGNORE_CACHE is yes | no | {hint}",
+        f"warning c2: {who}: LMOD_CACHED_LOADS is no | yes | {hint}",
+    ]
+    # Where the generation's rc file is not read, that is told by the check rc-files:
+    assert told("cache", {"c1": {}, "c2": {"cache.folders": "", "cache.named": None}}) == []
+
+
+def test_cache_besides_ours_on_one_node() -> None:
+    hint = "`module --config` lists the rc files: one of them names it in scDescriptT"
+    also = {"cache.folders": f"{SPIDER}\n/opt/old"}
+    assert told("cache", {"c1": {}, "c2": also, "c3": {}}) == [
+        f"warning c2: alice's login shell: Lmod also uses the cache /opt/old | not that one, as on c[1,3] | {hint}"
+    ]
+    assert told("cache", {"c1": also, "c2": also, "c3": {}}) == [
+        f"warning c3: alice's login shell: Lmod does not use the cache /opt/old | that one too, as on c[1-2] | {hint}"
+    ]
+    assert told("cache", {"c1": also, "c2": also}) == []
+
+
+def test_user_files_of_every_kind_are_told_once_a_file() -> None:
+    lines = "conda ~/.bashrc\nconda /etc/profile.d/conda.sh\nmamba ~/.zshrc\nown ~/.modulerc\ncache ~/.lmod.d/.cache/spiderT.lua|/opt/mods"
+    both = {"ctx.bash-login.user.user_files": lines, "ctx.bash-login.root.user_files": "conda /etc/profile.d/conda.sh"}
+    block = "block: in new shells conda's python comes before that of modules | no such block"
+    assert told(
+        "user-files", {"c1": {}, "c2": both, "c3": {"ctx.bash-login.root.user_files": "conda-off ~/.bashrc"}}
+    ) == [
+        f"warning c2: /etc/profile.d/conda.sh: a `conda init` {block} | `conda init --reverse --system` as root",
+        (
+            "note c3: ~root/.bashrc: a `conda init` block; .condarc says not to activate base | no such block "
+            "| `conda init --reverse` as root"
+        ),
+        f"warning c2: ~alice/.bashrc: a `conda init` {block} | `conda init --reverse` as alice",
+        f"warning c2: ~alice/.zshrc: a `mamba init` {block} | `mamba shell deinit` as alice",
+        "note c2: ~alice/.modulerc: changes what Lmod does for alice | no such file | is it meant? else move it away",
+        (
+            "warning c2: ~alice/.lmod.d/.cache/spiderT.lua: Lmod uses this cache of alice's own, and it is older than the modules "
+            "in /opt/mods | no cache, or a newer one | `rm -r ~alice/.lmod.d/.cache`; a system cache of these modules would keep "
+            "Lmod from writing it"
+        ),
+    ]
+
+
+def test_lmods_own_account_is_flat_and_sorted_whatever_order_its_json_has(tmp_path: Path) -> None:
+    """A program that stands for Lmod: run by the same Lua, with what Lmod may say around its JSON."""
+    lmod = find_lmod(None, {}).commands / "lmod"
+    said = (
+        r"""Lmod Warning: {odd}\n{"rcfileA":["\/a","\/b \"c\\nd\""],"propT":{"x":{"y":1}},"cache":[["\/s","\/t"]],"none":{},"no":[],"""
+        r""""configT":{"uname":"Linux\n","tm_short":2,"pin_v":"no","full":false,"list":"{\"^%.\", \"a\"}","e":"\u00e9"}}"""
+    )
+    (tmp_path / "lmod").write_text(f"{lmod.read_text().splitlines()[0]}\nio.stderr:write([==[{said}]==])\n")
+    (tmp_path / "lmod").chmod(0o755)
+    script = f"LMOD_CMD={tmp_path}/lmod\n{LMOD_CONFIG}\nlmod_config && printf '%s\\n' \"$lmod_config\"; lmod_value configT.pin_v"
+    done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "cache.1.1=/s",
+        "cache.1.2=/t",
+        r"configT.e=\u00e9",
+        "configT.full=false",
+        'configT.list={"^%.", "a"}',
+        "configT.pin_v=no",
+        "configT.tm_short=2",
+        "configT.uname=Linux",
+        "rcfileA.1=/a",
+        r'rcfileA.2=/b "c\nd"',
+        "no",
+    ]
+
+
+def test_lmod_that_tells_nothing_of_itself_is_left_alone(tmp_path: Path) -> None:
+    script = f'LMOD_CMD={tmp_path}/gone\n{LMOD_CONFIG}\nlmod_config || echo "$lmod_said"'
+    done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("gone: not found\n")
+
+
+# -- on the cluster -----------------------------------------------------------------------------------------------------
+
+NUMBER = 4242
+PROFILE = "/etc/profile.d/zzz-audit-lmod.sh"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A generation made by hand with a real cache, and shells that are pinned to it."""
+
+    cluster: Cluster
+    script: str
+    expected: Published
+    plan: Plan
+
+    @property
+    def folder(self) -> str:
+        return self.plan.generation
+
+    def ask(self) -> Evidence:
+        """What the nodes say, all at once, folded as an audit does."""
+        nodes = self.cluster.compute
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            answers = list(
+                pool.map(lambda node: self.cluster.exec(node, ["/bin/sh", "-s"], stdin=self.script, check=True), nodes)
+            )
+        groups: dict[str, Group] = {}
+        for node, answer in zip(nodes, answers, strict=True):
+            assert answer.stderr == ""
+            facts, _, text = read_answer(answer.stdout)
+            groups[text] = Group(facts, (*(groups[text].nodes if text in groups else ()), node))
+        replies = {node: Reply(node, "answered", "", "", 0.0, 0.0) for node in nodes}
+        pairs: tuple[tuple[ShellContext, Account, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
+        fleet = Fleet(tuple(groups.values()), {}, replies, ())
+        return Evidence(self.plan.site, self.plan, nodes, self.expected, {"ssh": fleet}, pairs)
+
+    def told(self, given: Evidence | None = None) -> list[str]:
+        given = given or self.ask()
+        return [f"{name} {line(f).rsplit(' | ', 1)[0]}" for name in NAMES for f in get_check(name).judge(given)]
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: Cluster) -> Iterator[Scene]:
+    plan = Plan(site(str(cluster.prefix)), "alice", NUMBER, (), {}, "", contexts=(LOGIN,), accounts=("root", "user"))
+    folder, link = plan.generation, cluster.host_prefix / "current"
+    before = link.readlink() if link.is_symlink() else None
+    for path in ("modules/hello/1.0.lua", "modules/hello/2.0.lua"):
+        cluster.write("login", f"{folder}/{path}", 'setenv("HELLO", "1")\n')
+    cluster.write("login", f"{folder}/lmodrc.lua", Lmod.lmodrc_text(Path(folder, "spider")))
+    cluster.write("login", f"{folder}/generation.json", "{}")
+    update = (
+        f"$LMOD_DIR/update_lmod_system_cache_files -d {folder}/spider -t {folder}/spider/timestamp {folder}/modules"
+    )
+    cluster.exec(
+        "login", ["bash", "-lc", f"{update}; ln -sfnT generations/{NUMBER} {cluster.prefix}/current"], check=True
+    )
+    profile = f"export MODULEPATH={folder}/modules:$MODULEPATH LMOD_RC={folder}/lmodrc.lua LMOD_CACHED_LOADS=yes\n"
+    for node in cluster.compute:
+        cluster.write(node, PROFILE, profile)
+    there = cluster.host_prefix / f"generations/{NUMBER}"
+    files = {
+        str(path.relative_to(there)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in [there / "lmodrc.lua", *there.glob("spider/*")]
+    }
+    script = join_probes([get_check(name) for name in NAMES], plan)
+    yield Scene(cluster, script, published(NUMBER, files), plan)
+    for node in cluster.compute:
+        cluster.exec(node, ["rm", PROFILE], check=True)
+    link.unlink()
+    if before is not None:
+        link.symlink_to(before)
+    cluster.exec("login", ["rm", "-rf", folder], check=True)
+
+
+@contextmanager
+def file_on(scene: Scene, node: str, path: str, text: str, *, user: str = "root") -> Iterator[None]:
+    """A file that was not there, and its folder if that was not there."""
+    folder = str(Path(path).parent)
+    made = scene.cluster.sh(node, f"[ -d {folder} ] || {{ mkdir {folder}; echo {folder}; }}", check=True).stdout.strip()
+    scene.cluster.sh(node, f"cat >{path}", user=user, stdin=text, check=True)
+    try:
+        yield
+    finally:
+        scene.cluster.sh(node, f"rm {path}; [ -z '{made}' ] || rmdir {folder}", check=True)
+
+
+@contextmanager
+def profile_on(scene: Scene, node: str, text: str) -> Iterator[None]:
+    with file_on(scene, node, "/etc/profile.d/zzzz-fault.sh", text):
+        yield
+
+
+def test_healthy_cluster_answers_the_same_every_time_and_has_no_findings(scene: Scene) -> None:
+    answers = [scene.ask() for _ in range(2)]
+    (first,) = answers[0].fleet.groups
+    assert {"lmod.version", "lmod.settings", "rc_files.read", "cache.files", "cache.folders"} <= first.facts.keys()
+    assert first.facts["cache.loads"] == "yes"
+    assert first.facts["cache.named"] == "yes"
+    assert [answer.fleet.groups for answer in answers] == [(first,)] * 2
+    assert scene.told(answers[0]) == []
+
+
+def test_other_lmod_and_other_settings_and_another_site_package(scene: Scene) -> None:
+    package = "/usr/share/lmod/lmod/libexec/SitePackage.lua"
+    text = scene.cluster.sh("c2", f"cat {package}", check=True).stdout + "-- ours\n"
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    with (
+        other_lmod(scene.cluster, "c3"),
+        profile_on(scene, "c1", "export LMOD_PIN_VERSIONS=yes LMOD_SYSTEM_DEFAULT_MODULES=hello\n"),
+    ):
+        assert scene.told() == [
+            "lmod warning c3: version: Lmod 8.7.19 (Lua 5.3) | 8.6.19, as on c[1-2]",
+            "lmod warning c1: settings: LMOD_PIN_VERSIONS is yes | no, as on c2",
+            "lmod warning c2: settings: LMOD_SYSTEM_DEFAULT_MODULES is not set | hello, as on c1",
+        ]
+    with (
+        shadowed_file(scene.cluster, "c2", package, text),
+        profile_on(scene, "c1", "export LMOD_PIN_VERSIONS=yes LMOD_SYSTEM_DEFAULT_MODULES=hello\n"),
+    ):
+        assert scene.told() == [
+            "lmod warning c1: settings: LMOD_PIN_VERSIONS is yes | no, as on c[2-3]",
+            "lmod warning c1: settings: LMOD_SYSTEM_DEFAULT_MODULES is hello | not set, as on c[2-3]",
+            f"lmod error c2: SitePackage.lua: another one ({sha256[:12]}): {package} | the standard one, as on c[1,3]",
+        ]
+    assert scene.told() == []
+
+
+def test_rc_file_that_names_an_old_cache_and_modulerc_files(scene: Scene) -> None:
+    rc = 'scDescriptT = { { ["dir"] = "/opt/old/spider", ["timestamp"] = "/opt/old/stamp" } }\n'
+    with (
+        file_on(scene, "c2", "/etc/lmod/lmodrc.lua", rc),
+        file_on(scene, "c1", "/opt/rc/modulerc.lua", 'hide_version("hello/2.0")\n'),
+        profile_on(scene, "c1", "export LMOD_MODULERCFILE=/opt/rc/modulerc.lua\n"),
+        file_on(scene, "c3", "/etc/lmod/modules/.modulerc.lua", 'hide_version("old/1.0")\n'),
+    ):
+        sets = "it sets defaults, or hides modules, on this node only"
+        assert scene.told() == [
+            "rc-files warning c2: /etc/lmod/lmodrc.lua: Lmod reads it on this node only | not there, as on c[1,3]",
+            f"rc-files warning c3: /etc/lmod/modules/.modulerc.lua: {sets} | not there, as on c[1-2]",
+            f"rc-files warning c1: /opt/rc/modulerc.lua: {sets} | not there, as on c[2-3]",
+            "cache warning c2: alice's login shell: Lmod also uses the cache /opt/old/spider | not that one, as on c[1,3]",
+        ]
+    assert scene.told() == []
+
+
+def test_rc_file_that_is_not_lua_stops_lmod_and_one_that_is_not_named(scene: Scene) -> None:
+    with (
+        file_on(scene, "c2", "/etc/lmod/lmodrc.lua", "scDescriptT = {\n"),
+        profile_on(scene, "c1", "unset LMOD_RC\n"),
+    ):
+        broken, unread = scene.told()
+    assert broken.startswith("lmod error c2: Lmod: does not tell its configuration: ")
+    assert "/etc/lmod/lmodrc.lua:" in broken
+    assert unread == (
+        f"rc-files warning c1: {scene.folder}/lmodrc.lua: Lmod does not read it: LMOD_RC is not set | LMOD_RC names it"
+    )
+    assert scene.told() == []
+
+
+def test_cache_of_other_content_and_caches_not_used(scene: Scene) -> None:
+    text = "spiderT = {}\n"
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    with (
+        shadowed_file(scene.cluster, "c2", f"{scene.folder}/spider/spiderT.lua", text),
+        profile_on(scene, "c1", "export LMOD_IGNORE_CACHE=yes\n"),
+        profile_on(scene, "c3", "export LMOD_CACHED_LOADS=no\n"),
+    ):
+        where = f"spider/spiderT.lua of generation {NUMBER}"
+        published = scene.expected.record.files["spider/spiderT.lua"]
+        assert scene.told() == [
+            f"cache error c2: {where}: other content ({sha256[:12]}) | sha256 {published[:12]}, as published",
+            "cache warning c1: alice's login shell: LMOD_IGNORE_CACHE is yes | no",
+            "cache warning c3: alice's login shell: LMOD_CACHED_LOADS is no | yes",
+        ]
+    assert scene.told() == []
+
+
+CONDA = "# >>> conda initialize >>>\n:\n# <<< conda initialize <<<\n"
+
+
+def test_conda_init_blocks_of_users_and_of_the_system(scene: Scene) -> None:
+    block = "a `conda init` block: in new shells conda's python comes before that of modules | no such block"
+    with (
+        file_on(scene, "c1", "/home/alice/.zshrc", CONDA, user="alice"),
+        file_on(scene, "c2", "/etc/profile.d/conda.sh", CONDA),
+        file_on(scene, "c2", "/home/alice/.modulerc", "#%Module\n", user="alice"),
+        file_on(scene, "c3", "/root/.tcshrc", CONDA),
+        file_on(scene, "c3", "/root/.condarc", "auto_activate_base: false\n"),
+    ):
+        assert scene.told() == [
+            f"user-files warning c2: /etc/profile.d/conda.sh: {block}",
+            "user-files note c3: ~root/.tcshrc: a `conda init` block; .condarc says not to activate base | no such block",
+            f"user-files warning c[1-3]: ~alice/.zshrc: {block}",  # homes are shared
+            "user-files note c[1-3]: ~alice/.modulerc: changes what Lmod does for alice | no such file",
+        ]
+    assert scene.told() == []
+
+
+def test_stale_cache_of_a_user_that_hides_a_new_module(scene: Scene) -> None:
+    """Lmod's own, written because reading the modules took long. The home is shared, the folder of modules is not."""
+    write = "LMOD_SHORT_TIME=0 $LMOD_CMD bash spider >/dev/null 2>&1; ls ~/.lmod.d/.cache/spiderT*.lua"
+    avail = "$LMOD_CMD bash --no_redirect -t avail 2>&1 >/dev/null | grep -A9 ^/opt/mods"
+    with (
+        file_on(scene, "c2", "/opt/mods/old.lua", 'setenv("OLD", "1")\n'),
+        profile_on(scene, "c2", "export MODULEPATH=$MODULEPATH:/opt/mods\n"),
+    ):
+        try:
+            cache = scene.cluster.exec("c2", ["bash", "-lc", write], user="alice", check=True).stdout.strip()
+            fresh = scene.told()
+            scene.cluster.exec("c2", ["touch", "-d", "1 hour ago", cache], check=True)
+            with file_on(scene, "c2", "/opt/mods/new.lua", 'setenv("NEW", "1")\n'):
+                seen = scene.cluster.exec("c2", ["bash", "-lc", avail], user="alice", check=True).stdout.split()
+                found = scene.told()
+                scene.cluster.exec("c2", ["touch", "-d", "2 days ago", cache], check=True)  # Lmod does not believe it
+                too_old = scene.told()
+        finally:
+            scene.cluster.exec("c2", ["rm", "-rf", "/home/alice/.lmod.d"], check=True)
+    assert fresh == []
+    assert seen == ["/opt/mods:", "old"]
+    assert found == [
+        (
+            f"user-files warning c2: {cache.replace('/home/alice', '~alice')}: Lmod uses this cache of alice's own, and it is "
+            f"older than the modules in /opt/mods | no cache, or a newer one"
+        )
+    ]
+    assert too_old == []

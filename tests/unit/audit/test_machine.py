@@ -1,0 +1,353 @@
+"""Clocks, space, accounts, munge and Slurm: by hand-made evidence, and on real nodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from hypothesis import given as given_that
+from hypothesis import strategies as st
+
+from envmgr.audit.checks import accounts, clock, munge, slurm, space
+from envmgr.nodes import Reply
+from envmgr.probe.model import Plan
+from envmgr.probe.shell import join_probes, read_answer
+from tests.helpers.cluster import Cluster, faults
+from tests.helpers.evidence import evidence, published_link, site, told
+from tests.helpers.places import ROOT
+
+# -- clocks -------------------------------------------------------------------------------------------------------------
+
+
+def at(began: str, later: str = "") -> dict[str, str]:
+    return {"began": began} | ({"clock.later": later} if later else {})
+
+
+def test_clocks_inside_the_answer_s_time_are_right() -> None:
+    own = {"c1": at("100.5", "100.9"), "c2": at("95.1"), "c3": at("105.9"), "c4": {}, "c5": at("nonsense")}
+    assert told(clock, evidence({node: {} for node in own}, own=own)) == []
+
+
+def test_slow_link_is_no_skew() -> None:
+    given = evidence({"c1": {}}, own={"c1": at("160", "170")}, times={"c1": (100.0, 200.0)})
+    assert told(clock, given) == []
+
+
+def test_clock_that_is_off_is_told_as_exactly_as_it_is_known() -> None:
+    own = {
+        "c1": at("100.2"),
+        "c2": at("161.0", "161.2"),
+        "c3": at("161.1", "161.4"),
+        "c4": at("40.0", "40.3"),
+        "c5": at("400", "460"),
+    }
+    times = {"c5": (100.0, 162.0)}
+    mend = "`chronyc -a makestep` on the node; does chronyd or ntpd run there?"
+    assert told(clock, evidence({node: {} for node in own}, own=own, times=times)) == [
+        f"error c[2-3]: clock: 60 to 61 s ahead | at most 5 s apart, by audit.max_skew | {mend}",
+        f"error c4: clock: 60 to 61 s behind | at most 5 s apart, by audit.max_skew | {mend}",
+        f"error c5: clock: 298 to 300 s ahead | at most 5 s apart, by audit.max_skew | {mend}",
+    ]
+
+
+def test_clocks_that_are_all_off_may_be_this_hosts() -> None:
+    own = {"c1": at("7300.2"), "c2": at("7300.3")}
+    assert told(clock, evidence({"c1": {}, "c2": {}}, own=own, settings={"audit": {"max_skew": 2}})) == [
+        (
+            "error c[1-2]: clock: 7199 to 7200 s ahead | at most 2 s apart, by audit.max_skew | "
+            "is it this host's clock? else `chronyc -a makestep` on c[1-2]"
+        )
+    ]
+
+
+@given_that(
+    st.floats(0, 100),
+    st.floats(0, 100),
+    st.floats(0, 100),
+    st.floats(-1e6, 1e6, allow_nan=False),
+    st.floats(0.001, 1e3),
+)
+def test_no_clock_is_accused_that_may_be_right(
+    before: float, working: float, after: float, skew: float, limit: float
+) -> None:
+    """However long the ways there and back: what is told is never more than what is true."""
+    began, ended = 1000.0, 1000.0 + before + working + after
+    readings = [began + before + skew, began + before + working + skew]
+    least, most = clock.skew(readings, Reply("c1", "answered", "", "", began, ended))
+    assert least - 1e-6 <= skew <= most + 1e-6
+    if max(least, -most) > limit + 1e-6:
+        assert abs(skew) > limit
+
+
+# -- space --------------------------------------------------------------------------------------------------------------
+
+
+def df(kilobytes: str, inodes: str) -> dict[str, str]:
+    return {"space.free_kb": kilobytes, "space.inodes": inodes}
+
+
+def test_space_that_is_short_is_one_finding_for_all_nodes() -> None:
+    own = {"c1": df("1000", "500000 4000"), "c2": df("998", "500000 3999"), "c3": df("9000000", "500000 400000")}
+    mend = "`envmgr gc` removes old generations and unused installs; else make the file system larger"
+    assert told(space, evidence({node: {} for node in own}, own=own)) == [
+        f"warning c[1-2]: /sw: 1.0 MB free | 1.07 GB, by policies.min_free | {mend}",
+        f"warning c[1-2]: /sw: 3,999 inodes free | 100,000, by audit.min_inodes | {mend}",
+    ]
+
+
+@pytest.mark.parametrize("inodes", ["0 0", "- -", "", "0 -", "garbage"])
+def test_file_system_without_a_number_of_inodes_is_fine(inodes: str) -> None:
+    assert told(space, evidence({"c1": {}}, own={"c1": df("9000000", inodes)})) == []
+
+
+def test_space_of_a_node_whose_prefix_does_not_answer_is_not_looked_at() -> None:
+    assert told(space, evidence({"c1": {"gate": "hung"}}, own={"c1": df("1", "100 1")})) == []
+    assert told(space, evidence({"c1": {}}, own={"c1": df("", "")})) == []
+
+
+# -- accounts -----------------------------------------------------------------------------------------------------------
+
+SITE = {"build_user": "rsw"}
+HERE = {"accounts.rsw": "uid 2000, gid 2000", "accounts.alice": "uid 2001, gid 2001"}
+GOOD = HERE | {"accounts.owner": "2000 rsw"}
+
+
+def test_accounts_that_agree_are_fine() -> None:
+    assert told(accounts, evidence({"c1": GOOD, "c2": GOOD}, settings=SITE, controller=HERE)) == []
+    assert told(accounts, evidence({"c1": GOOD}, controller={})) == []
+
+
+def test_account_with_another_number() -> None:
+    other = GOOD | {
+        "accounts.rsw": "uid 990, gid 990",
+        "accounts.owner": "2000 bob",
+        "accounts.alice": "uid 2001, gid 100",
+    }
+    mend = "one directory service for all nodes, or the same lines in /etc/passwd"
+    assert told(accounts, evidence({"c1": GOOD, "c2": other}, settings=SITE, controller=HERE)) == [
+        f"error c2: user alice: uid 2001, gid 100 | uid 2001, gid 2001, as on this host | {mend}",
+        f"error c2: user rsw: uid 990, gid 990 | uid 2000, gid 2000, as on this host | {mend}",
+    ]
+    assert told(accounts, evidence({"c1": GOOD, "c2": GOOD, "c3": other}, settings=SITE)) == [
+        f"error c3: user alice: uid 2001, gid 100 | uid 2001, gid 2001, as on c[1-2] | {mend}",
+        f"error c3: user rsw: uid 990, gid 990 | uid 2000, gid 2000, as on c[1-2] | {mend}",
+        (
+            "error c3: /sw: belongs to bob (uid 2000) | belongs to rsw | "
+            "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server"
+        ),
+    ]
+
+
+def test_prefix_that_belongs_to_nobody() -> None:
+    mapped = GOOD | {"accounts.owner": "65534 nobody"}
+    assert told(accounts, evidence({"c1": GOOD, "c2": mapped}, settings=SITE, controller=HERE)) == [
+        (
+            "error c2: /sw: belongs to nobody (uid 65534) | belongs to rsw | "
+            "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server"
+        )
+    ]
+
+
+def test_node_without_the_build_user_is_a_note() -> None:
+    without = {"accounts.rsw": "", "accounts.alice": "", "accounts.owner": "2000 UNKNOWN"}
+    assert told(accounts, evidence({"c1": GOOD, "c2": without}, settings=SITE, controller=HERE)) == [
+        "note c2: user rsw: there is no such user | uid 2000, gid 2000 | `useradd --system rsw` with these numbers"
+    ]
+
+
+def test_directory_service_that_hangs() -> None:
+    hung = GOOD | {"accounts.alice": "hung"}
+    assert told(accounts, evidence({"c1": GOOD, "c2": hung}, settings=SITE, controller=HERE)) == [
+        (
+            "error c2: user alice: `id` does not answer | an answer in 5 s | "
+            "is the directory service (sssd, LDAP, NIS) reachable from the node?"
+        )
+    ]
+
+
+# -- munge --------------------------------------------------------------------------------------------------------------
+
+IDLE = {"c1": ("idle", ""), "c2": ("idle", ""), "c3": ("idle", "")}
+
+
+def test_munge_findings() -> None:
+    own = {node: {"munge.credential": f"MUNGE:{node}:"} for node in ("c1", "c2", "c3")} | {"c3": {}}
+    given = evidence(
+        {"c1": {}, "c2": {}, "c3": {"munge.failed": "Failed to access socket"}}, own=own, slurm=IDLE,
+        unmunge=lambda credential: "invalid credential" if "c2" in credential else "",
+    )  # fmt: skip
+    assert told(munge, given) == [
+        (
+            "error c3: munge: `munge -n` fails: Failed to access socket | a credential | "
+            "`systemctl restart munge` on the node; its log says why it ended"
+        ),
+        (
+            "error c2: munge: this host cannot decode its credential: invalid credential | the same key | the same "
+            "/etc/munge/munge.key on all hosts, owned by munge with mode 0400; then `systemctl restart munge` there"
+        ),
+    ]
+
+
+def test_munge_is_not_looked_at_without_slurm() -> None:
+    given = evidence({"c1": {"munge.failed": "x"}}, own={"c1": {"munge.credential": "y"}}, unmunge=lambda _: "bad")
+    assert told(munge, given) == []
+
+
+def test_munge_that_is_down_here_is_one_finding() -> None:
+    own = {"c1": {"munge.credential": "MUNGE:x:"}}
+    given = evidence({"c1": {}}, own=own, slurm=IDLE, controller={"munge.failed": "no socket"}, unmunge=lambda _: "bad")
+    assert told(munge, given) == [
+        (
+            "error : munge on this host: `munge -n` fails: no socket | a credential | "
+            "`systemctl restart munge` here: nothing that nodes send can be decoded"
+        )
+    ]
+
+
+# -- Slurm --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "state", ["idle", "mixed", "allocated", "completing", "reserved", "planned", "idle-", "IDLE", "alloc", "blocked"]
+)
+def test_node_that_slurm_uses_is_fine(state: str) -> None:
+    assert told(slurm, evidence({"c1": {}}, slurm={"c1": (state, "")})) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "line"),
+    [
+        ("down", "Node unexpectedly rebooted", ("error c1: Slurm: down: Node unexpectedly rebooted | idle, mixed or allocated | "
+         "once that is mended: `scontrol update nodename=c1 state=resume`")),
+        ("down*", "Not responding", ("error c1: Slurm: down, does not respond: Not responding | idle, mixed or allocated | "
+         "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`")),
+        ("idle*", "", ("error c1: Slurm: idle, does not respond | idle, mixed or allocated | "
+         "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`")),
+        ("drained", "Kill task failed", ("warning c1: Slurm: drained: Kill task failed | idle, mixed or allocated | "
+         "once that is mended: `scontrol update nodename=c1 state=resume`")),
+        ("draining", "disk", ("warning c1: Slurm: draining: disk | idle, mixed or allocated | "
+         "once that is mended: `scontrol update nodename=c1 state=resume`")),
+        ("inval", "gres/gpu count too low", ("error c1: Slurm: inval: gres/gpu count too low | idle, mixed or allocated | "
+         "once that is mended: `scontrol update nodename=c1 state=resume`")),
+        ("powered_down~", "", "note c1: Slurm: powered_down | idle, mixed or allocated"),
+        ("maint", "", "note c1: Slurm: maint | idle, mixed or allocated"),
+    ],
+)  # fmt: skip
+def test_node_that_slurm_does_not_use(state: str, reason: str, line: str) -> None:
+    assert told(slurm, evidence({"c1": {}}, slurm={"c1": (state, reason)})) == [line]
+
+
+def test_nodes_in_one_state_are_folded_and_others_left_out() -> None:
+    states = {"c1": ("down", "x"), "c2": ("down", "x"), "c3": ("idle", ""), "c9": ("down", "x")}
+    assert told(slurm, evidence({"c1": {}, "c3": {}}, missing=("c2",), slurm=states)) == [
+        (
+            "error c[1-2]: Slurm: down: x | idle, mixed or allocated | "
+            "once that is mended: `scontrol update nodename=c[1-2] state=resume`"
+        )
+    ]
+
+
+def test_node_that_slurm_does_not_know_is_a_note_unless_its_group_is_not_slurms() -> None:
+    groups = {"compute": ("c1", "c2"), "login": ("login",)}
+    given = evidence({"c1": {}, "c2": {}, "login": {}}, slurm={"c1": ("idle", "")}, groups=groups)
+    assert told(slurm, given) == [
+        (
+            "note c2: Slurm: it does not know this node | a node of Slurm's | "
+            "`scontrol show node` lists those it knows; NodeName in slurm.conf"
+        )
+    ]
+    assert told(slurm, evidence({"c1": {}, "c2": {}}, groups=groups)) == []
+
+
+# -- real nodes ---------------------------------------------------------------------------------------------------------
+
+
+def ask(cluster: Cluster, node: str, *checks: object) -> tuple[dict[str, str], dict[str, str]]:
+    """Facts and own facts that the joined probe tells on a node; it must not complain."""
+    where = site(build_user="rsw").model_copy(update={"prefix": cluster.prefix})
+    script = join_probes(checks or (accounts, clock, munge, slurm, space), Plan(where, "alice", 1, (), {}, ""))  # type: ignore[arg-type]
+    done = cluster.exec(node, ["/bin/sh", "-s"], stdin=script)
+    assert done.stderr == ""
+    facts, own, _ = read_answer(done.stdout)
+    assert "end" not in facts
+    return dict(facts), dict(own)
+
+
+def unmunge(cluster: Cluster, credential: str) -> str:
+    """On the login node, by the code that the controller runs."""
+    code = "import sys; from envmgr.audit.munge import unmunge; from envmgr.system.run import Runner; print(unmunge(sys.argv[1], Runner()))"
+    done = cluster.exec("login", [sys.executable, "-c", code, credential], env={"PYTHONPATH": str(ROOT)})
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_healthy_nodes_tell_the_same_and_have_no_findings(cluster: Cluster) -> None:
+    answers, own = {}, {}
+    with published_link(cluster):
+        for node in cluster.compute:
+            answers[node], own[node] = ask(cluster, node)
+    assert answers["c1"] == answers["c2"] == answers["c3"]
+    assert answers["c1"]["accounts.alice"] == "uid 2001, gid 2001"
+    assert answers["c1"]["accounts.owner"] == "2000 rsw"
+    assert all(o["space.free_kb"].isdecimal() for o in own.values())
+    assert {unmunge(cluster, o["munge.credential"]) for o in own.values()} == {""}
+    now = float(own["c1"]["began"])
+    given = evidence(
+        answers, own=own, slurm=IDLE, settings={"build_user": "rsw", "policies": {"min_free": 0}, "audit": {"min_inodes": 0}},
+        times=dict.fromkeys(answers, (now - 5, now + 5)), controller=ask(cluster, "login")[0],
+    )  # fmt: skip
+    for check in (accounts, clock, munge, slurm, space):
+        assert told(check, given) == []
+
+
+def test_munge_with_another_key(cluster: Cluster) -> None:
+    restart = "kill $(cat /run/munge/munged.pid); while [ -e /run/munge/munged.pid ]; do sleep .02; done; setpriv --reuid munge --regid munge --clear-groups munged"
+    with faults.shadowed_file(cluster, "c2", "/etc/munge/munge.key", "another key, of more than thirty-two bytes"):
+        cluster.sh("c2", restart, check=True)
+        _, own = ask(cluster, "c2", munge)
+    cluster.sh("c2", restart, check=True)
+    assert unmunge(cluster, own["munge.credential"]) == "invalid credential"
+    assert unmunge(cluster, ask(cluster, "c2", munge)[1]["munge.credential"]) == ""
+
+
+def test_munge_that_is_down(cluster: Cluster) -> None:
+    cluster.sh("c2", "mv /run/munge/munge.socket.2 /run/munge/away", check=True)
+    try:
+        facts, own = ask(cluster, "c2", munge)
+    finally:
+        cluster.sh("c2", "mv /run/munge/away /run/munge/munge.socket.2", check=True)
+    assert facts["munge.failed"].startswith('Failed to access "/run/munge/munge.socket.2"')
+    assert "munge.credential" not in own
+
+
+@pytest.mark.parametrize(
+    ("credential", "reason"), [("garbage", "not a credential"), ("MUNGE:AAAA:", "invalid credential")]
+)
+def test_what_is_no_credential(cluster: Cluster, credential: str, reason: str) -> None:
+    assert unmunge(cluster, credential).startswith(reason)
+
+
+def test_account_that_differs_on_a_node(cluster: Cluster) -> None:
+    passwd = cluster.exec("c3", ["cat", "/etc/passwd"], check=True).stdout
+    with faults.shadowed_file(cluster, "c3", "/etc/passwd", passwd.replace("alice:x:2001:2001", "alice:x:2077:2001")):
+        facts, _ = ask(cluster, "c3", accounts)
+    assert facts["accounts.alice"] == "uid 2077, gid 2001"
+
+
+def test_slurm_states_of_a_real_cluster(cluster: Cluster) -> None:
+    code = "import json; from envmgr.nodes import node_states; from envmgr.system.run import Runner; print(json.dumps(node_states(Runner())))"
+    argv = [sys.executable, "-c", code]
+    cluster.exec("login", ["scontrol", "update", "nodename=c2", "state=drain", "reason=broken disk"], check=True)
+    try:
+        done = cluster.exec("login", argv, env={"PYTHONPATH": str(ROOT)}, check=True)
+    finally:
+        cluster.exec("login", ["scontrol", "update", "nodename=c2", "state=resume"], check=True)
+        cluster.wait_idle()
+    states = {node: tuple(state) for node, state in json.loads(done.stdout).items()}
+    assert told(slurm, evidence({"c1": {}, "c2": {}, "c3": {}}, slurm=states)) == [
+        (
+            "warning c2: Slurm: drained: broken disk | idle, mixed or allocated | "
+            "once that is mended: `scontrol update nodename=c2 state=resume`"
+        )
+    ]

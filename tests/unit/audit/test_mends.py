@@ -1,0 +1,322 @@
+"""What an audit must not say: Slurm is well when nobody asked it, a busy node is broken, nodes agree where nobody looked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.audit.checks import munge, nodes, slurm
+from envmgr.audit.matrix import MatrixRow, matrix
+from envmgr.audit.model import Evidence
+from envmgr.catalog.recipe import Requires
+from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.text_audit import _summary
+from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.finding import Finding
+from envmgr.nodes import Reply
+from envmgr.nodes.batch import _program
+from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
+from envmgr.probe.model import Fleet
+from envmgr.system.run import Runner
+from tests.conftest import Sandbox
+from tests.helpers.evidence import evidence, site, told
+
+QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
+INHERITED = "Slurm (inherited environment)"
+
+
+def lost(reasons: dict[str, str], *, way: str = "slurm", **more: Any) -> Evidence:
+    """c1 answered; the nodes of `reasons` are unreachable for them."""
+    given = evidence({"c1": {}}, missing=tuple(reasons), way=way, **more)
+    fleet = given.ways[way]
+    missing = tuple(Reply(node, "unreachable", "", reason, 0.0, 1.0) for node, reason in reasons.items())
+    return replace(given, ways={way: Fleet(fleet.groups, {"c1": {"host": "c1"}}, fleet.replies, missing)})
+
+
+# -- Slurm that does not answer ------------------------------------------------------------------------------------------
+
+
+def test_slurm_that_does_not_answer_is_an_error_here() -> None:
+    given = evidence({"c1": {}}, slurm_broken="Unable to contact slurm controller (connect failure)")
+    assert told(slurm, given) == [
+        (
+            "error : Slurm: slurmctld does not answer: Unable to contact slurm controller (connect failure) | what `sinfo` "
+            "says | `scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?"
+        )
+    ]
+
+
+def test_munge_is_looked_at_when_slurm_does_not_answer() -> None:
+    given = evidence({"c1": {}, "c2": {"munge.failed": "no socket"}}, slurm_broken="no answer in 10 s")
+    assert told(munge, given) == [
+        (
+            "error c2: munge: `munge -n` fails: no socket | a credential | "
+            "`systemctl restart munge` on the node; its log says why it ended"
+        )
+    ]
+
+
+def test_munge_is_judged_by_the_look_over_ssh_where_jobs_could_not_be_sent() -> None:
+    looked = evidence({"c1": {}, "c2": {"munge.failed": "no socket"}}).fleet
+    given = replace(evidence({"c1": {}}, missing=("c2",), way="slurm", slurm={"c1": ("idle", "")}), look=looked)
+    assert [line.partition(" | ")[0] for line in told(munge, given)] == ["error c2: munge: `munge -n` fails: no socket"]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+         "Unable to contact slurm controller (connect failure)"),
+        (("printf 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\\n"
+         "sinfo: fatal: Could not establish a configuration source\\n' >&2; exit 1"),
+         "Could not establish a configuration source"),
+        ("exec sleep 60", "no answer in 0.5 s"),
+    ],
+)  # fmt: skip
+def test_why_slurm_does_not_say_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert states_or_reason(Runner(), 0.5 if "sleep" in script else 10) == ({}, reason)
+
+
+# -- nodes that are busy or asleep ---------------------------------------------------------------------------------------
+
+
+def test_busy_node_is_a_note() -> None:
+    reason = "busy: the job did not start within 30 s{}; the node was allocated"
+    whys = {"c2": "Resources", "c3": "Priority", "c4": "ReqNodeNotAvail, UnavailableNodes:c[2-4]"}
+    waiting = {node: reason.format(f" ({why})") for node, why in whys.items()}
+    assert told(nodes, lost(waiting)) == [f"note c[2-4]: {INHERITED}: {reason.format('')} | an answer | {QOS}"]
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "busy"),
+    [
+        ("allocated", "", True),
+        ("mixed", "None", True),
+        ("completing", "", True),
+        ("idle", "Resources", True),
+        ("idle", "Priority", True),
+        ("idle", "ReqNodeNotAvail, Reserved for maintenance", True),
+        ("idle", "QOSMaxJobsPerUserLimit", True),
+        ("idle", "ReqNodeNotAvail, UnavailableNodes:c2", True),
+        ("idle", "BadConstraints", False),
+        ("idle", "", False),
+    ],
+)
+def test_a_node_is_busy_by_its_state_or_by_what_the_job_waits_for(state: str, why: str, *, busy: bool) -> None:
+    assert is_busy(state, why) is busy
+
+
+def test_a_power_supply_that_failed_is_an_error() -> None:
+    (line,) = told(nodes, lost({"c2": "Slurm: down: power supply failed"}))
+    assert line.startswith(
+        f"error c2: {INHERITED}: unreachable: Slurm: down: power supply failed | an answer | `scontrol"
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "reason"),
+    [
+        ("ssh", "No route to host"),
+        ("slurm", "asleep: Slurm saves its power (idle~)"),
+        ("slurm", "no job was sent: it did not answer over ssh first (No route to host)"),
+    ],
+)
+def test_node_that_saves_power_is_a_note_however_it_was_asked(way: str, reason: str) -> None:
+    states = {"c1": ("idle", ""), "c2": ("idle~", "")}
+    where = "ssh" if way == "ssh" else INHERITED
+    assert told(nodes, lost({"c2": reason}, way=way, slurm=states)) == [
+        (
+            f"note c2: {where}: asleep: Slurm saves its power (idle~) | an answer | "
+            "`scontrol update nodename=c2 state=power_up`, then audit again"
+        )
+    ]
+
+
+def test_unreachable_node_is_an_error_when_slurm_did_not_put_it_to_sleep() -> None:
+    (line,) = told(nodes, lost({"c2": "No route to host"}, way="ssh", slurm={"c2": ("idle", "")}))
+    assert line.startswith("error c2: ssh: unreachable: No route to host")
+
+
+def test_node_that_saves_power_gets_no_job() -> None:
+    assert why_not({"c1": ("idle~", "")}, "c1") == "asleep: Slurm saves its power (idle~)"
+    assert why_not({"c1": ("idle", "")}, "c1") == ""
+
+
+# -- names ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "found"),
+    [
+        (["c1"], ["c1"], {"c1": "c1"}),
+        (["c1", "c2"], ["c1.cluster.example"], {"c1.cluster.example": "c1"}),
+        (["c1.cluster.example"], ["c1"], {"c1": "c1.cluster.example"}),
+        (["c1"], ["c1.a.example", "c1.b.example"], {}),
+        (["c1"], ["c1", "c1.a.example"], {"c1": "c1"}),
+        (["c1.a.example"], ["c1.b.example"], {}),
+        (["c1.a.example", "c1.b.example"], ["c1"], {}),
+        (["c1"], ["c11.cluster.example", "login"], {}),
+    ],
+)
+def test_slurms_name_of_a_node_is_found_where_it_is_unambiguous(
+    known: list[str], asked: list[str], found: dict[str, str]
+) -> None:
+    assert slurm_names(known, asked) == found
+
+
+def test_findings_have_the_nodes_name_and_hints_have_slurms() -> None:
+    states = {"c1": ("idle", ""), "c2": ("down", "dead disk")}
+    own = {"c1.x.example": {"host": "c1"}}
+    given = evidence({"c1.x.example": {}}, own=own, missing=("c2.x.example",), way="slurm", slurm=states)
+    assert told(slurm, given) == [
+        (
+            "error c2.x.example: Slurm: down: dead disk | idle, mixed or allocated | "
+            "once that is mended: `scontrol update nodename=c2 state=resume`"
+        )
+    ]
+    (line,) = [each for each in told(nodes, given) if "unreachable" in each]
+    assert line.endswith("`scontrol show node c2`; `scontrol update nodename=c2 state=resume` once it is well")
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_options_reach_sbatch_as_they_are(tmp_path: Path) -> None:
+    """The shell is real; sbatch writes down what it is given."""
+    (tmp_path / "sbatch").write_text('#!/bin/sh\ncat >/dev/null; printf "%s\\n" "$@" >"$HERE/argv"\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    options = ["--comment=it's-$(id)", "--qos={high}", "--account=a;b"]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-c", _program(options), "mark", "c1"], env=env, input="#!/bin/sh\nmark\n", text=True,
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "\nmark c1 0 \n\nmark end\n"
+    assert (tmp_path / "argv").read_text().splitlines() == [*options, "-w", "c1"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root submits as somebody else")
+@pytest.mark.parametrize(
+    ("settings", "user", "hint"),
+    [
+        ({"audit": {"user": "nobody-here"}}, "nobody-here", "name another: `audit: {user: …}` in site.yaml"),
+        ({"transport": {"user": "not-here"}}, "not-here", "name another: `transport: {user: …}` in site.yaml"),
+    ],
+)
+def test_user_whose_jobs_are_sent_must_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], user: str, hint: str
+) -> None:
+    for name in ("srun", "sbatch", "sinfo"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(InputError) as caught:
+        _can_send_jobs(site(**settings))
+    assert caught.value.render() == (
+        f"error[unknown-user]: the user `{user}` does not exist here\n  jobs are submitted as that user\n\nhint: {hint}"
+    )
+
+
+def test_sbatch_that_is_missing_is_told_before_any_node_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EnvmgrError) as caught:
+        _can_send_jobs(site())
+    assert caught.value.render() == (
+        "error[command-missing]: Slurm's commands are not here\n\nhint: --via ssh, or audit from a host of Slurm's"
+    )
+
+
+# -- the matrix ----------------------------------------------------------------------------------------------------------
+
+MACHINE = {"fitness.arch": "x86_64", "fitness.glibc": "2.36"}
+
+
+def test_node_without_the_prefix_can_run_nothing() -> None:
+    given = evidence(
+        {"c1": MACHINE, "c2": MACHINE | {"gate": "not mounted"}}, entries={"t/1": Requires()}, missing=("c3",)
+    )
+    assert matrix(given) == (
+        MatrixRow("t/1", "c1", fit=True),
+        MatrixRow("t/1", "c3", fit=False, reasons=("no answer",)),
+        MatrixRow("t/1", "c2", fit=False, reasons=("the prefix is not there",)),
+    )
+
+
+def test_node_that_got_no_job_because_it_lacks_the_prefix_is_told_so() -> None:
+    looked = evidence({"c1": MACHINE, "c2": MACHINE | {"gate": "hung"}}).fleet
+    given = evidence({"c1": MACHINE}, entries={"t/1": Requires()}, missing=("c2",), way="slurm")
+    assert matrix(replace(given, look=looked))[1] == MatrixRow("t/1", "c2", False, ("the prefix is not there",))
+
+
+def test_metrics_count_the_nodes_that_cannot_run_an_entry() -> None:
+    rows = (
+        MatrixRow("a/1", "c[1-2]", fit=True),
+        MatrixRow("a/1", "c[3-4]", fit=False, reasons=("glibc 2.17, needs 2.28",)),
+        MatrixRow("a/1", "c5", fit=False, reasons=("the prefix is not there",)),
+        MatrixRow("a/1", "c6", fit=False, reasons=("no answer",)),
+        MatrixRow("b/1", "c[1-6]", fit=True),
+    )
+    text = answer_text(replace(WELL, matrix=rows), "prometheus", now=0) or ""
+    lines = [line for line in text.splitlines() if line.startswith("envmgr_entry")]
+    assert lines == ['envmgr_entry_unfit_nodes{entry="a/1"} 3', 'envmgr_entry_unfit_nodes{entry="b/1"} 0']
+    assert "envmgr_entry" not in (answer_text(WELL, "prometheus", now=0) or "")
+
+
+# -- the last line -------------------------------------------------------------------------------------------------------
+
+WELL = AuditResult(
+    generation=7, entries=("a/1",), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
+    contexts=("bash-ssh",), accounts=("root",), checks=("contexts", "loading", "nodes", "resolution"), findings=(),
+    matrix=(), finished=1.0, seconds=1.0,
+)  # fmt: skip
+NOTE = Finding("nodes", "note", "Slurm", "busy: x", nodes="c2")
+LATE = (Asked("ssh", "c[1-3]", "", ""), Asked("slurm", "c[1,3]", "", "c2"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({}, "all 3 nodes resolve the same modules: generation 7"),
+        ({"findings": (NOTE,)}, "all 3 nodes resolve the same modules: generation 7 (1 note)"),
+        ({"nodes": "c1", "count": 1, "asked": (Asked("ssh", "c1", "", ""),)},
+         "c1 resolves the published modules: generation 7"),
+        ({"findings": (NOTE,), "asked": LATE},
+         "2 of 3 nodes answered in every way, and resolve the same modules: generation 7 (1 note)"),
+        ({"findings": (NOTE,), "asked": (Asked("slurm", "", "", "c[1-3]"),)}, "no node answered in every way (1 note)"),
+        ({"checks": ("mount", "nodes")}, "no findings by mount, nodes"),
+        ({"checks": ("mount", "nodes"), "findings": (NOTE,)}, "no findings by mount, nodes (1 note)"),
+        ({"findings": (replace(NOTE, severity="warning"),)},
+         "1 warning; `envmgr audit --explain CHECK` says what a check does"),
+    ],
+)  # fmt: skip
+def test_last_line_claims_what_was_looked_at(changed: dict[str, Any], line: str) -> None:
+    assert _summary(replace(WELL, **changed)) == line
+
+
+# -- --output ------------------------------------------------------------------------------------------------------------
+
+
+def test_folder_of_the_output_is_not_made(sandbox: Sandbox) -> None:
+    path = sandbox.root / "textfile/envmgr.prom"
+    done = sandbox.run("audit", "--nodes", "c1", "--format", "prometheus", "--output", str(path))
+    assert (done.code, done.stdout, done.stderr) == (
+        3, "",
+        f"error[output-failed]: there is no folder {path.parent}\n  --output {path}\n\nhint: make it first\n",
+    )  # fmt: skip
+    assert not path.parent.exists()
+    with pytest.raises(EnvmgrError, match="there is no folder"):
+        show_answer(WELL, "json", path)
+    assert not path.parent.exists()

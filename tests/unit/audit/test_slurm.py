@@ -1,0 +1,139 @@
+"""The audit through Slurm, and what users do: job scripts in every context, on every node."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster import faults
+
+pytestmark = pytest.mark.xdist_group("audited")
+PREFIX = "/cluster/sw"
+
+
+def test_green_over_ssh_and_slurm(audited: Audited) -> None:
+    result = audited.audit("--via", "both", code=0)
+    assert result["findings"] == []
+    everybody = {"answered": "c[1-3]", "silent": "", "unreachable": ""}
+    assert result["asked"] == [{"way": way, **everybody} for way in ("ssh", "slurm", "slurm-none")]
+    assert result["contexts"] == [
+        "bash-login", "bash-ssh", "csh", "sbatch-bash", "sbatch-bash-login", "sbatch-sh", "sbatch-bash-none",
+        "sbatch-bash-login-none", "sbatch-sh-none",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("export", ["ALL", "NONE"])
+@pytest.mark.parametrize("first", ["#!/bin/bash", "#!/bin/bash -l", "#!/bin/sh\n. $LMOD_PKG/init/sh"])
+def test_job_script_loads_a_module_on_every_node(audited: Audited, first: str, export: str) -> None:
+    """As alice types it, at a prompt of the login node."""
+    cluster = audited.cluster
+    script = f"{first}\nmodule load hello/2.0\npython -c 'import sys; print(sys.prefix)'\n"
+    cluster.exec("login", ["install", "-o", "alice", "/dev/stdin", "/home/alice/job.sh"], stdin=script, check=True)
+    submit = "; ".join(f"sbatch -Q -w {n} --export={export} -o /home/alice/{n}.out job.sh" for n in cluster.compute)
+    cluster.exec("login", ["bash", "-lc", f"cd; {submit}"], user="alice", check=True)
+    wanted = f"{PREFIX}/store/hello/2.0-"
+    _until(lambda: not cluster.exec("login", ["squeue", "-h"]).stdout)
+    said = {n: cluster.exec("login", ["cat", f"/home/alice/{n}.out"]).stdout for n in cluster.compute}
+    cluster.sh("login", "rm -f /home/alice/*.out /home/alice/job.sh")
+    assert all(text.startswith(wanted) for text in said.values()), said
+
+
+@pytest.mark.parametrize("argv", [["bash", "-lc"], ["bash", "-c"]])
+def test_command_over_ssh_loads_a_module_on_every_node(audited: Audited, argv: list[str]) -> None:
+    for node in audited.cluster.compute:
+        command = "module load hello/2.0 && python -c 'import sys; print(sys.prefix)'"
+        words = f"{' '.join(argv)} {_quoted(command)}" if argv[1] == "-lc" else command
+        done = audited.cluster.exec("login", ["ssh", node, words], user="alice")
+        assert done.stdout.startswith(f"{PREFIX}/store/hello/2.0-"), done
+
+
+def test_hung_prefix_drains_no_node(audited: Audited) -> None:
+    with faults.hung(audited.cluster, "c2"):
+        began = time.monotonic()
+        found = audited.findings("--via", "slurm", code=1)
+        assert time.monotonic() - began < 25
+        assert audited.cluster.slurm_state("c2") == "idle"
+    assert found == [
+        ("error", "mount", "c2", PREFIX, "does not answer (fuse.nfs3 fs1:/export/sw)"),
+        (
+            "note", "nodes", "c2", "Slurm (inherited environment, --export=NONE)",
+            "unreachable: no job was sent: its prefix does not answer, and a job stuck on it would drain the node",
+        ),
+    ]  # fmt: skip
+
+
+def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
+    with faults.slurmd_stopped(audited.cluster, "c2", noticed=True):
+        found = audited.findings("--via", "both", code=1)
+    assert found == [
+        (
+            "error",
+            "nodes",
+            "c2",
+            "Slurm (inherited environment, --export=NONE)",
+            "unreachable: Slurm: down: slurmd-stopped",
+        ),
+        ("error", "slurm", "c2", "Slurm", "down: slurmd-stopped"),
+    ]
+
+
+def test_slurm_that_does_not_answer(audited: Audited) -> None:
+    cluster = audited.cluster
+    pid = cluster.exec("login", ["pgrep", "-x", "slurmctld"]).stdout.strip()
+    cluster.exec("login", ["kill", "-STOP", pid], check=True)
+    try:
+        began = time.monotonic()
+        done = cluster.envmgr(["audit", "--via", "both", "--deadline", "20"])
+        assert time.monotonic() - began < 26
+    finally:
+        cluster.exec("login", ["kill", "-CONT", pid], check=True)
+        cluster.wait_idle()
+    assert done.code == 1
+    assert "error[nodes] c[1-3]: Slurm" in done.stdout
+    assert "error[slurm] here: Slurm\n  found     slurmctld does not answer: " in done.stdout
+
+
+def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
+    cluster = audited.cluster
+    cluster.write_site(transport={"via": "ssh", "connect_timeout": 3, "node_timeout": 20, "queue_timeout": 1})
+    busy = cluster.start("login", ["srun", "-Q", "--exclusive", "-w", "c2", "sleep", "768"])
+    try:
+        _until(lambda: cluster.slurm_state("c2") == "allocated")
+        found = audited.audit("--via", "both", "--nodes", "c2", code=0)["findings"]
+    finally:
+        cluster.sh("login", "scancel --state=RUNNING --user=root")
+        busy.communicate(timeout=10)
+        cluster.wait_idle()
+        cluster.write_site()
+    assert [(f["severity"], f["nodes"], f["where"], f["found"], f["hint"]) for f in found] == [
+        (
+            "note", "c2", "Slurm (inherited environment, --export=NONE)",
+            "busy: the job did not start within 1 s; the node was allocated",
+            "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in",
+        )
+    ]  # fmt: skip
+
+
+def test_nodes_with_a_domain_are_found_by_slurms_names(audited: Audited) -> None:
+    audited.cluster.write_site(transport={"via": "slurm", "node_timeout": 20, "deadline": 60})
+    try:
+        result = audited.audit("--nodes", "c[1-2].cluster.example", code=0)
+    finally:
+        audited.cluster.write_site()
+    assert [asked["answered"] for asked in result["asked"]] == ["c[1-2].cluster.example"] * 2
+    assert result["findings"] == []
+
+
+def _quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
+
+
+def _until(condition: object, timeout: float = 30) -> None:
+    end = time.monotonic() + timeout
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "timeout"
+        time.sleep(0.2)

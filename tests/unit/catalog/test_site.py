@@ -1,0 +1,405 @@
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from envmgr.catalog import site as site_module
+from envmgr.catalog.site import DEFAULT_CHANNELS, Channel, Site, SiteFile, embedded_prefix, find_site, load_site
+from envmgr.errors import InputError
+from envmgr.system.resources import shipped
+from tests.helpers.places import ROOT
+
+NOBODY = 65534
+
+
+@pytest.fixture(autouse=True)
+def system_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for /etc/envmgr/site.yaml, which this machine may have."""
+    path = tmp_path / "etc" / "envmgr" / "site.yaml"
+    monkeypatch.setattr(site_module, "SYSTEM_FILE", path)
+    return path
+
+
+def write(folder: Path, **fields: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "site.yaml"
+    path.write_text(json.dumps({"prefix": "/shared/envmgr", **fields}, indent=1))
+    return path
+
+
+def load(folder: Path, **fields: Any) -> Site:
+    return load_site(write(folder, **fields), {})
+
+
+def faults(folder: Path, **fields: Any) -> list[str]:
+    """`field: reason` of each fault of the file."""
+    path = write(folder, **fields)
+    with pytest.raises(InputError) as caught:
+        load_site(path, {})
+    assert caught.value.reference == "site-invalid"
+    return [line.removeprefix(f"{path}:").partition(": ")[2] for line in caught.value.context]
+
+
+# --- which site -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def places(tmp_path: Path, system_file: Path) -> dict[str, Path]:
+    """A site file in every place where one is looked for."""
+    return {
+        "explicit": write(tmp_path / "explicit"),
+        "environ": write(tmp_path / "environ"),
+        "cwd": write(tmp_path / "work" / "deep"),
+        "upwards": write(tmp_path / "work"),
+        "system": write(system_file.parent),
+    }
+
+
+def test_find_site_looks_in_order(places: dict[str, Path], tmp_path: Path) -> None:
+    environ = {"ENVMGR_SITE": str(places["environ"])}
+    cwd = tmp_path / "work" / "deep" / "below"
+    cwd.mkdir()
+    assert find_site(places["explicit"], environ, cwd) == places["explicit"]
+    assert find_site(None, environ, cwd) == places["environ"]
+    assert find_site(None, {"ENVMGR_SITE": ""}, cwd) == places["cwd"]
+    places["cwd"].unlink()
+    assert find_site(None, {}, cwd) == places["upwards"]
+    places["upwards"].unlink()
+    assert find_site(None, {}, cwd) == places["system"]
+    places["system"].unlink()
+    assert find_site(None, {}, cwd) is None
+
+
+def test_find_site_takes_the_folder_for_its_file(places: dict[str, Path], tmp_path: Path) -> None:
+    assert find_site(tmp_path / "explicit", {}, tmp_path) == places["explicit"]
+    assert find_site(None, {"ENVMGR_SITE": str(tmp_path / "environ")}, tmp_path) == places["environ"]
+
+
+def test_find_site_makes_a_named_file_absolute(
+    places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path / "explicit")
+    (tmp_path / "link.yaml").symlink_to("explicit/site.yaml")
+    assert find_site(Path("site.yaml"), {}, tmp_path) == places["explicit"]
+    assert find_site(Path("../link.yaml"), {}, tmp_path) == places["explicit"]
+
+
+@pytest.mark.parametrize("by", ["--site", "$ENVMGR_SITE"])
+def test_find_site_never_falls_back_when_the_named_file_is_missing(
+    places: dict[str, Path], tmp_path: Path, by: str
+) -> None:
+    missing = tmp_path / "no.yaml"
+    with pytest.raises(InputError) as caught:
+        find_site(missing if by == "--site" else None, {"ENVMGR_SITE": str(missing)}, tmp_path / "work")
+    assert caught.value.render() == f"error[site-missing]: {missing} does not exist\n  named by {by}"
+
+
+def test_find_site_is_not_misled_by_a_folder_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "work" / "site.yaml").mkdir(parents=True)
+    assert find_site(None, {}, tmp_path / "work") is None
+
+
+# --- who may say it ---------------------------------------------------------------------------------------------------
+
+
+def untrusted(path: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
+        load_site(path, {})
+    assert caught.value.reference == "site-untrusted"
+    return caught.value
+
+
+def belongs_to_another(path: Path, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    """Root gives the file away; anybody else becomes, for this process, somebody else."""
+    if os.geteuid() == 0:
+        os.chown(path, uid, -1)
+    else:
+        mine = path.stat().st_uid
+        monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+
+
+def test_load_site_refuses_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path)
+    belongs_to_another(path, monkeypatch, NOBODY)
+    owner = pwd.getpwuid(path.stat().st_uid).pw_name
+    assert untrusted(path).render() == (
+        f"error[site-untrusted]: {path} belongs to {owner}, neither to you nor to root\n"
+        "  a site file decides what is written where and what runs\n"
+        "\n"
+        "hint: check it, then `chown` it, or name another one with --site"
+    )
+
+
+def test_load_site_names_the_number_of_an_owner_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path)
+    belongs_to_another(path, monkeypatch, 61234)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert untrusted(path).message == f"{path} belongs to uid {path.stat().st_uid}, neither to you nor to root"
+
+
+def test_load_site_accepts_a_file_of_root_for_everybody() -> None:
+    """As `nobody`, where we may change to it; else as ourselves, with our own file."""
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from envmgr.catalog.site import load_site\n"
+        "if os.geteuid() == 0: os.setuid(65534)\n"
+        "print(load_site(Path(sys.argv[1]), {}).prefix)\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are private
+        Path(folder).chmod(0o755)
+        path = write(Path(folder))
+        done = subprocess.run(
+            [sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+        )
+    assert (done.stdout, done.stderr) == ("/shared/envmgr\n", "")
+
+
+@pytest.mark.parametrize("mode", [0o646, 0o666, 0o602])
+def test_load_site_refuses_a_file_that_everybody_can_write(tmp_path: Path, mode: int) -> None:
+    path = write(tmp_path)
+    path.chmod(mode)
+    assert untrusted(path).render() == (
+        f"error[site-untrusted]: {path} can be written by everyone\n\nhint: chmod o-w {path}"
+    )
+
+
+def test_load_site_accepts_a_file_that_a_group_can_write(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.chmod(0o664)
+    assert load_site(path, {}).prefix == Path("/shared/envmgr")
+
+
+def test_load_site_tells_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load_site(tmp_path / "site.yaml", {})
+    assert (caught.value.reference, caught.value.message) == ("site-missing", f"cannot read {tmp_path / 'site.yaml'}")
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_load_site_of_one_field_has_defaults(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    site = load_site(path, {})
+    assert (site.source, site.name, site.prefix) == (path, "site", Path("/shared/envmgr"))
+    assert site.catalogs == (shipped("recipes"),)
+    assert site.shipped_catalog == shipped("recipes")
+    assert site.channels == DEFAULT_CHANNELS
+    assert (site.cpu_level, site.build_user, site.groups) == ("x86-64-v2", None, {})
+    assert (site.policies.mask, site.policies.driver_gate, site.policies.user_site) == (0o022, "warn", False)
+
+
+def test_load_site_makes_catalogs_absolute_and_keeps_the_shipped_one_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.chdir("/")
+    site = load(tmp_path / "etc", catalogs=["recipes", "../shared", "/abs/catalog", "~/mine"])
+    assert site.catalogs == (
+        tmp_path / "etc" / "recipes",
+        tmp_path / "shared",
+        Path("/abs/catalog"),
+        Path("/home/me/mine"),
+        shipped("recipes"),
+    )
+
+
+def test_load_site_makes_folder_mirrors_uris_and_keeps_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    mirrors = ["mirror/x", "/mnt/a b", "~/m", "https://mirror.example.org/x/", "file:///srv/x"]
+    site = load(
+        tmp_path,
+        channels={"conda-forge": {"url": "https://conda.anaconda.org/conda-forge/", "mirrors": mirrors}},
+        sources={"mirrors": mirrors},
+    )
+    assert site.sources.mirrors == site.channels["conda-forge"].mirrors
+    channel = site.channels["conda-forge"]
+    assert channel.url == "https://conda.anaconda.org/conda-forge"
+    assert channel.mirrors == (
+        f"file://{tmp_path}/mirror/x",
+        "file:///mnt/a%20b",
+        "file:///home/me/m",
+        "https://mirror.example.org/x",
+        "file:///srv/x",
+    )
+    assert site.channels["nvidia"] == DEFAULT_CHANNELS["nvidia"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"catalogs": ["~no-such-user/recipes"]}, {"channels": {"c": {"url": "http://x/c", "mirrors": ["~no-such-user/recipes"]}}}],
+    ids=["catalog", "mirror"],
+)  # fmt: skip
+def test_load_site_tells_the_home_of_a_user_that_does_not_exist(tmp_path: Path, fields: dict[str, Any]) -> None:
+    path = write(tmp_path, **fields)
+    with pytest.raises(InputError) as caught:
+        load_site(path, {})
+    assert caught.value.render() == (
+        "error[site-invalid]: `~no-such-user/recipes` names the home of a user that does not exist here"
+    )
+
+
+SHELL = "must be without spaces, colons, quotes and shell characters: it goes into PATH and #! lines"
+ABSOLUTE = "must be an absolute path: the same on every node"
+NOT_URL = "must be an http(s):// or file:// URL"
+FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "unknown-field": ({"prefx": 1}, ["prefx: unknown field"]),
+    "newer-schema": ({"schema": 2}, ["schema: Input should be 1"]),
+    "prefix-relative": ({"prefix": "envmgr"}, [f"prefix: {ABSOLUTE}"]),
+    "prefix-home": ({"prefix": "~/envmgr"}, [f"prefix: {ABSOLUTE}"]),
+    "prefix-empty": ({"prefix": ""}, [f"prefix: {ABSOLUTE}"]),
+    "prefix-root": ({"prefix": "/"}, ["prefix: must not be /"]),
+    "prefix-two-slashes": ({"prefix": "//"}, ["prefix: must not be /"]),
+    "prefix-network": ({"prefix": "//host/envmgr"}, ["prefix: must begin with one /"]),
+    "prefix-upwards": ({"prefix": "/opt/../etc"}, ["prefix: must not contain `..`"]),
+    **{
+        f"prefix-{ord(c)}": ({"prefix": f"/opt/a{c}b"}, [f"prefix: {SHELL}"])
+        for c in " \t\n\r:'\"\\$`;&|<>(){}*?[]!#~%\x01\x7fäß"
+    },
+    "group-empty": ({"groups": {"gpu": {}}}, ["groups.gpu: give exactly one of nodes, slurm, ansible"]),
+    "group-two": (
+        {"groups": {"gpu": {"nodes": "c[1-3]", "slurm": "gpu"}}},
+        ["groups.gpu: give exactly one of nodes, slurm, ansible"],
+    ),
+    "channel-no-url": ({"channels": {"c": {}}}, ["channels.c.url: Field required"]),
+    "channel-bare": ({"channels": {"c": {"url": "conda-forge"}}}, [f"channels.c.url: {NOT_URL}"]),
+    "channel-scheme": ({"channels": {"c": {"url": "ftp://x/c"}}}, [f"channels.c.url: {NOT_URL}"]),
+    "channel-space": ({"channels": {"c": {"url": "http://x/c d"}}}, [f"channels.c.url: {NOT_URL}"]),
+    "channel-newline": ({"channels": {"c": {"url": "http://x/c\n"}}}, [f"channels.c.url: {NOT_URL}"]),
+    "mirror-scheme": (
+        {"channels": {"c": {"url": "http://x/c", "mirrors": ["/ok", "s3://x"]}}},
+        ["channels.c.mirrors: `s3://x` is neither an http(s):// or file:// URL nor a folder"],
+    ),
+    "sources-mirror-scheme": (
+        {"sources": {"mirrors": ["ftp://x"]}},
+        ["sources.mirrors: `ftp://x` is neither an http(s):// or file:// URL nor a folder"],
+    ),
+    "mirror-empty": (
+        {"channels": {"c": {"url": "http://x/c", "mirrors": [""]}}},
+        ["channels.c.mirrors: `` is neither an http(s):// or file:// URL nor a folder"],
+    ),
+    "transport-via": ({"transport": {"via": "rsh"}}, ["transport.via: Input should be 'ssh', 'slurm' or 'both'"]),
+    "transport-fanout": (
+        {"transport": {"fanout": 0}},
+        ["transport.fanout: Input should be greater than or equal to 1"],
+    ),
+    "transport-timeout": (
+        {"transport": {"connect_timeout": 0}},
+        ["transport.connect_timeout: Input should be greater than 0"],
+    ),
+    "cpu-level": (
+        {"cpu_level": "native"},
+        ["cpu_level: Input should be 'x86-64', 'x86-64-v2', 'x86-64-v3', 'x86-64-v4' or 'aarch64'"],
+    ),
+    "umask": ({"policies": {"umask": "abc"}}, ["policies.umask: String should match pattern '^0?[0-7]{3}$'"]),
+    "umask-newline": ({"policies": {"umask": "022\n"}}, ["policies.umask: String should match pattern '^0?[0-7]{3}$'"]),
+    "umask-number": ({"policies": {"umask": 18}}, ["policies.umask: must be text: put it in quotes"]),
+    "keep": (
+        {"policies": {"keep_generations": 0}},
+        ["policies.keep_generations: Input should be greater than or equal to 1"],
+    ),
+    "gate": ({"policies": {"driver_gate": "off"}}, ["policies.driver_gate: Input should be 'warn' or 'refuse'"]),
+}
+
+
+@pytest.mark.parametrize("case", FAULTS)
+def test_site_fault_is_told_with_its_field(tmp_path: Path, case: str) -> None:
+    fields, expected = FAULTS[case]
+    assert faults(tmp_path, **fields) == expected
+
+
+def test_site_without_prefix_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text("schema: 1\nname: x\n")
+    with pytest.raises(InputError) as caught:
+        load_site(path, {})
+    assert caught.value.render() == (f"error[site-invalid]: {path} has 1 fault\n  {path}:1: prefix: Field required")
+
+
+@given(st.text(max_size=12))
+def test_prefix_that_is_accepted_is_safe_in_every_place(tail: str) -> None:
+    try:
+        prefix = SiteFile(prefix=Path("/" + tail.replace("\0", ""))).prefix
+    except ValidationError:
+        return
+    text = str(prefix)
+    assert prefix.is_absolute()
+    assert text.isascii()
+    assert text.isprintable()
+    assert not set(text) & set(" \t\n:'\"\\$`;&|<>(){}*?[]!#~%")
+    assert "//" not in text
+    assert len(prefix.parts) > 1
+    assert ".." not in prefix.parts
+
+
+@pytest.mark.parametrize(("umask", "mask"), [("022", 0o022), ("0027", 0o027), ("077", 0o077), ("000", 0)])
+def test_policies_mask_is_the_umask_as_a_number(tmp_path: Path, umask: str, mask: int) -> None:
+    assert load(tmp_path, policies={"umask": umask}).policies.mask == mask
+
+
+def test_channel_loses_its_final_slash() -> None:
+    assert Channel(url="file:///srv/x///").url == "file:///srv/x"
+
+
+# --- without a site ---------------------------------------------------------------------------------------------------
+
+
+def test_load_site_without_a_file_is_the_embedded_site(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    site = load_site(None, environ)
+    assert (site.source, site.name, site.prefix) == (None, "embedded", embedded_prefix(environ))
+    assert site.catalogs == (shipped("recipes"),)
+    assert site.channels == DEFAULT_CHANNELS
+
+
+def test_embedded_prefix_of_root_is_below_opt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert embedded_prefix({"HOME": "/root", "XDG_DATA_HOME": "/data"}) == Path("/opt/envmgr")
+
+
+@pytest.mark.parametrize(
+    ("environ", "prefix"),
+    [
+        ({"HOME": "/home/u", "XDG_DATA_HOME": "/data/u"}, "/data/u/envmgr"),
+        ({"HOME": "/home/u"}, "/home/u/.local/share/envmgr"),
+        ({"HOME": "/home/u", "XDG_DATA_HOME": ""}, "/home/u/.local/share/envmgr"),
+        ({"HOME": "/home/u", "XDG_DATA_HOME": "relative"}, "/home/u/.local/share/envmgr"),
+    ],
+)
+def test_embedded_prefix_of_a_user_is_in_the_data_folder(
+    environ: dict[str, str], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert embedded_prefix(environ) == Path(prefix)
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
+def test_embedded_prefix_without_home_asks_the_account(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert embedded_prefix(environ) == Path(pwd.getpwuid(NOBODY).pw_dir, ".local/share/envmgr")
+
+
+def test_load_site_tells_a_home_that_cannot_be_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    with pytest.raises(InputError) as caught:
+        load_site(None, {"HOME": "/home/my user"})
+    assert caught.value.render() == (
+        "error[site-invalid]: /home/my user/.local/share/envmgr cannot be the prefix\n"
+        f"  it {SHELL}\n"
+        "\n"
+        "hint: name another: `envmgr init --prefix`"
+    )

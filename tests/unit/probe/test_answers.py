@@ -1,0 +1,175 @@
+"""Nodes that answer badly, and audits that are disturbed: nothing is believed that was not said whole, and nothing stays behind."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster.disguises import do, prefixed
+from tests.helpers.cluster.faults import restart_sshd
+
+pytestmark = pytest.mark.xdist_group("audited")
+
+
+@contextmanager
+def answering(audited: Audited, node: str, script: str) -> Iterator[None]:
+    """sshd on this node runs `script` whatever command it is given."""
+    cluster = audited.cluster
+    cluster.write(node, "/run/forced", f"#!/bin/bash\n{script}\n", 0o755)
+    try:
+        with prefixed(cluster, node, Path("/etc/ssh/sshd_config"), "ForceCommand /run/forced\n"):
+            restart_sshd(cluster, node)
+            yield
+    finally:
+        restart_sshd(cluster, node)
+        do(cluster, node, "rm /run/forced")
+
+
+def one(audited: Audited, *argv: str) -> tuple[str, str, str]:
+    """(nodes, where, found) of the only finding; what else a node would say has no part in it."""
+    ((severity, check, nodes, where, found),) = audited.findings("--via", "ssh", "--check", "nodes", *argv, code=1)
+    assert (severity, check) == ("error", "nodes")
+    return nodes, where, found
+
+
+def test_garbage(audited: Audited) -> None:
+    with answering(audited, "c2", "cat >/dev/null & echo 'no such terminal'; sleep 1"):
+        nodes, where, found = one(audited)
+    assert (nodes, where) == ("c2", "ssh")
+    assert found == 'silent: no answer among 17 bytes of output, which begin "no such terminal"'
+
+
+def test_half_an_answer(audited: Audited) -> None:
+    with answering(audited, "c2", "/bin/sh -s | head -c 900"):
+        ((severity, check, nodes, where, found),) = audited.findings("--via", "ssh", code=1)
+    assert (severity, check, nodes, where) == ("error", "nodes", "c2", "ssh")
+    assert found.startswith("silent: half an answer: ")
+
+
+def test_hundred_megabytes(audited: Audited) -> None:
+    with answering(audited, "c2", "head -c 100000000 /dev/zero"):
+        nodes, _, found = one(audited)
+    assert nodes == "c2"
+    assert found.startswith("silent: cut off after 5.")
+    assert found.endswith(" MB of output: no answer among it")
+
+
+def test_answer_of_another_node(audited: Audited) -> None:
+    """A wrong address, or a wrong line in /etc/hosts: without a word, one node would be looked at twice and one never."""
+    with answering(audited, "c2", "exec ssh -o BatchMode=yes c1 /bin/sh -s"):
+        nodes, where, found = one(audited)
+    assert (nodes, where, found) == ("c2", "ssh", "answers as c1, as c1 does")
+
+
+def test_node_that_says_nothing(audited: Audited) -> None:
+    with answering(audited, "c2", "sleep 60"):
+        began = time.monotonic()
+        nodes, _, found = one(audited, "--node-timeout", "6")
+        assert time.monotonic() - began < 12
+    assert (nodes, found) == ("c2", "silent: no answer in 6 s")
+
+
+def test_deadline_ends_the_audit(audited: Audited) -> None:
+    with answering(audited, "c2", "sleep 60"):
+        began = time.monotonic()
+        nodes, _, found = one(audited, "--deadline", "6")
+        assert time.monotonic() - began < 11
+    assert nodes == "c2"
+    assert found.startswith("silent: no answer in ")
+
+
+def test_two_audits_at_once_do_not_disturb_each_other(audited: Audited) -> None:
+    results: list[object] = []
+    threads = [threading.Thread(target=lambda: results.append(audited.findings("--via", "both"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[], []]
+
+
+@pytest.mark.parametrize("via", ["ssh", "slurm"])
+def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> None:
+    """Ctrl-C while every context is under way: login shells that take their time."""
+    cluster = audited.cluster
+    before = _folders(audited)
+    for node in cluster.compute:
+        cluster.write(node, "/etc/profile.d/slow.sh", "sleep 7.77\n")
+    try:
+        argv = ["env", "ENVMGR_SITE=/etc/envmgr/site.yaml", *_python(), "-m", "envmgr", "audit", "--via", via]
+        process = cluster.start("login", argv)
+        _until(lambda: any("sleep 7.77" in line for line in cluster.processes("c1")))
+        _interrupt(audited)
+        _, stderr = process.communicate(timeout=15)
+        assert process.returncode == 130, stderr
+        _until(lambda: not [line for node in cluster.compute for line in cluster.processes(node) if _ours(line)])
+        _until(lambda: _folders(audited) <= before, lambda: _folders(audited) - before)
+        assert cluster.exec("login", ["squeue", "-h"]).stdout == ""
+        assert not [line for line in cluster.processes("login") if line.startswith(("ssh ", "srun ", "sbatch "))]
+    finally:
+        for node in cluster.compute:
+            cluster.exec(node, ["rm", "/etc/profile.d/slow.sh"])
+        cluster.wait_idle()
+
+
+def _python() -> list[str]:
+    import sys
+
+    return [sys.executable]
+
+
+def _interrupt(audited: Audited) -> None:
+    """SIGINT to envmgr itself, from inside of its node, as a terminal would send it."""
+    found = audited.cluster.exec("login", ["pgrep", "-f", "-m envmgr audit".replace("-m", "[-]m")]).stdout.split()
+    assert found
+    audited.cluster.exec("login", ["kill", f"-{signal.SIGINT.value}", *found], check=True)
+
+
+def _ours(line: str) -> bool:
+    return "envmgr-audit" in line or "sleep 7.77" in line
+
+
+def _folders(audited: Audited) -> set[str]:
+    """What runs of envmgr have in nodes' /tmp."""
+    cluster = audited.cluster
+    return {f"{n}: {f}" for n in cluster.compute for f in cluster.sh(n, "find /tmp/envmgr-*").stdout.splitlines()}
+
+
+def _until(condition: Callable[[], bool], told: Callable[[], object] = lambda: "timeout", timeout: float = 12) -> None:
+    """`told` is what to look at when it never comes true."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, told()
+        time.sleep(0.1)
+
+
+def test_ordinary_user_audits_what_is_his(audited: Audited) -> None:
+    """No root on the nodes: his own shells, and a note of what was not looked at."""
+    found = audited.findings("--via", "ssh", user="alice", code=0)
+    assert found == [
+        ("note", "contexts", "c[1-3]", "root", "not looked at: the audit logs in as alice"),
+    ]
+
+
+def test_ordinary_user_whom_the_nodes_do_not_let_in(audited: Audited) -> None:
+    audited.cluster.exec("login", ["mv", "/home/alice/.ssh", "/home/alice/.ssh-away"], check=True)
+    try:
+        done = audited.cluster.envmgr(["audit", "--via", "ssh"], user="alice")
+    finally:
+        audited.cluster.exec("login", ["mv", "/home/alice/.ssh-away", "/home/alice/.ssh"], check=True)
+    assert done.code == 3
+    assert "error[nodes] c[1-3]: ssh\n  found     unreachable: Permission denied" in done.stdout
+
+
+def test_twenty_healthy_audits_report_nothing(audited: Audited) -> None:
+    results = [audited.findings("--via", "ssh", "--nodes", f"c{n % 3 + 1}") for n in range(16)]
+    results += [audited.findings("--via", "ssh") for _ in range(3)]
+    results.append(audited.findings("--via", "both"))
+    assert results == [[]] * 20

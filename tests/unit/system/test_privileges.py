@@ -1,0 +1,185 @@
+"""Root drops to the build user: tried for real, in a subprocess, when root runs the tests; else the refusals are."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.errors import InputError
+from envmgr.system.privileges import drop_to
+from tests.helpers.places import ROOT
+
+AM_ROOT = os.geteuid() == 0
+NOBODY = pwd.getpwnam("nobody")
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+# Drops to a user and tells what it has become. This Python and this checkout may lie in root's home, so the names of
+# others that the user can read stand for them; the environment variables replace one.
+BECOME = """
+import json, os, sys
+from pathlib import Path
+from envmgr.system import privileges
+from envmgr.errors import EnvmgrError
+
+user, prefix, start_as = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+sys.executable = os.environ.get("EXECUTABLE", "/bin/sh")
+privileges._PACKAGE = Path(os.environ.get("PACKAGE", "/usr"))
+if start_as:
+    os.setuid(start_as)
+try:
+    privileges.drop_to(user, prefix)
+except EnvmgrError as error:
+    print(json.dumps({"error": error.render(), "code": error.exit_code}))
+    sys.exit()
+try:
+    os.setuid(0)
+    regained = True
+except PermissionError:
+    regained = False
+print(json.dumps({
+    "uid": os.getresuid(), "gid": os.getresgid(), "groups": os.getgroups(), "regained": regained, "cwd": os.getcwd(),
+    "env": {k: os.environ[k] for k in ("HOME", "USER", "LOGNAME")},
+}))
+"""
+
+
+def become(user: str, prefix: Path, *wrapper: str, start_as: int = 0, cwd: Path = ROOT, **env: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [*wrapper, sys.executable, "-c", BECOME, user, prefix, str(start_as)],
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": "/root", "USER": "root", "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def wrong_user(user: str, me: str, prefix: Path) -> dict[str, Any]:
+    text = (
+        f"error[wrong-user]: the prefix belongs to {user}, you are {me}\n"
+        f"  build_user in site.yaml, prefix {prefix}\n"
+        "\n"
+        f"hint: run as root or as {user}"
+    )
+    return {"error": text, "code": 3}
+
+
+def test_drop_to_becomes_the_user_for_good_and_gives_it_the_prefix(tmp_path: Path) -> None:
+    prefix = tmp_path / "shared" / "envmgr"
+    found = become("nobody", prefix, cwd=Path("/"))
+    if not AM_ROOT:
+        assert found == wrong_user("nobody", ME, prefix)
+        assert not prefix.exists()
+        return
+    uid, gid = NOBODY.pw_uid, NOBODY.pw_gid
+    groups = {gid, *(g.gr_gid for g in grp.getgrall() if "nobody" in g.gr_mem)}
+    assert (found["uid"], found["gid"], set(found["groups"])) == ([uid] * 3, [gid] * 3, groups)
+    assert found["regained"] is False
+    assert found["env"] == {"HOME": NOBODY.pw_dir, "USER": "nobody", "LOGNAME": "nobody"}
+    status = prefix.stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode) & 0o700) == (uid, gid, 0o700)
+    assert prefix.parent.stat().st_uid == 0
+
+
+def test_drop_to_leaves_a_prefix_that_exists_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("x")
+    before = [(p, p.stat().st_uid, p.stat().st_mode) for p in (tmp_path, tmp_path / "kept")]
+    found = become("nobody", tmp_path)
+    assert found.get("uid") == ([NOBODY.pw_uid] * 3 if AM_ROOT else None)
+    assert [(p, p.stat().st_uid, p.stat().st_mode) for p in (tmp_path, tmp_path / "kept")] == before
+
+
+def test_drop_to_leaves_a_folder_that_the_user_cannot_read(tmp_path: Path) -> None:
+    private, public = tmp_path / "private", Path("/usr")
+    private.mkdir(mode=0o700)
+    found = become("nobody", tmp_path, cwd=private)
+    assert found == wrong_user("nobody", ME, tmp_path) or found["cwd"] == "/"
+    found = become("nobody", tmp_path, cwd=public)
+    assert found == wrong_user("nobody", ME, tmp_path) or found["cwd"] == "/usr"
+
+
+def test_drop_to_tells_a_python_that_the_user_cannot_run(tmp_path: Path) -> None:
+    tool = tmp_path / "python"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o700)
+    found = become("nobody", tmp_path, EXECUTABLE=str(tool))
+    if not AM_ROOT:
+        assert found == wrong_user("nobody", ME, tmp_path)
+        return
+    assert found == {
+        "error": f"error[user-cannot-run]: nobody cannot run {tool}\n"
+        "  root started envmgr and changes to the build user\n"
+        "\n"
+        "hint: install envmgr where that user can read it, for example under /opt",
+        "code": 3,
+    }
+
+
+def test_drop_to_tells_a_package_that_the_user_cannot_read(tmp_path: Path) -> None:
+    """The verbs are imported after the change of user."""
+    package = tmp_path / "envmgr"
+    package.mkdir(mode=0o700)
+    found = become("nobody", tmp_path, PACKAGE=str(package))
+    first = f"error[user-cannot-run]: nobody cannot run {package}"
+    assert found == wrong_user("nobody", ME, tmp_path) or found["error"].splitlines()[0] == first
+
+
+@pytest.mark.parametrize(("uid", "name"), [(NOBODY.pw_uid, "nobody"), (61234, "uid 61234")])
+def test_drop_to_refuses_anybody_else(tmp_path: Path, uid: int, name: str) -> None:
+    prefix = tmp_path / "envmgr"
+    found = become("daemon", prefix, start_as=uid if AM_ROOT else 0)
+    assert found == wrong_user("daemon", name if AM_ROOT else ME, prefix)
+    assert not prefix.exists()
+
+
+def test_drop_to_tells_a_root_that_may_not_change_its_user(tmp_path: Path) -> None:
+    """Root of a container with few capabilities."""
+    if not AM_ROOT:
+        assert become("nobody", tmp_path) == wrong_user("nobody", ME, tmp_path)
+        return
+    found = become("nobody", tmp_path, "setpriv", "--bounding-set", "-setuid,-setgid")
+    assert found == {
+        "error": "error[wrong-user]: root cannot become nobody here\n"
+        "  [Errno 1] Operation not permitted\n"
+        "\n"
+        "hint: run as nobody",
+        "code": 3,
+    }
+
+
+def test_drop_to_tells_a_prefix_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    prefix = tmp_path / "file" / "envmgr"
+    found = become("nobody", prefix)
+    assert found == wrong_user("nobody", ME, prefix) or found["error"].startswith("error[path-unusable]: ")
+
+
+def test_drop_to_tells_a_user_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        drop_to("no-such-user", tmp_path / "p")
+    assert caught.value.exit_code == 2
+    assert caught.value.render() == (
+        "error[unknown-user]: the build user `no-such-user` does not exist here\n\nhint: useradd --system no-such-user"
+    )
+    assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("user", [None, ME])
+def test_drop_to_changes_nothing_for_oneself_or_for_nobody_named(tmp_path: Path, user: str | None) -> None:
+    before = (os.getresuid(), os.getresgid(), os.getgroups(), dict(os.environ), Path.cwd())
+    drop_to(user, tmp_path / "p")
+    assert (os.getresuid(), os.getresgid(), os.getgroups(), dict(os.environ), Path.cwd()) == before
+    assert not (tmp_path / "p").exists()

@@ -1,0 +1,153 @@
+"""The documentation against the code: every error reference and every field of a model is explained, and none beside them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+from pydantic import BaseModel
+
+from envmgr.backends.conda.solve import CondaInput
+from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
+from envmgr.catalog.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
+from tests.helpers.places import ROOT
+
+DOCS = ROOT / "docs"
+EXIT_CODES = {"EnvmgrError": 3, "InputError": 2, "DriftError": 1}
+REFERENCE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+
+
+def references_in_code() -> dict[str, set[int]]:
+    """reference -> exit codes, from every call of an error class in the package."""
+    found: dict[str, set[int]] = defaultdict(set, {"bug": {4}, "interrupted": {130}, "command-failed": {3}})
+    for path in sorted((ROOT / "envmgr").rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
+            for keyword in call.keywords:
+                if keyword.arg == "reference":  # load_model(…, reference=…) raises InputError
+                    for name in _words(keyword.value):
+                        found[name].add(2)
+            if isinstance(call.func, ast.Name) and call.func.id in EXIT_CODES and call.args:
+                first = call.args[0]
+                names = _words(first)
+                if isinstance(first, ast.Name | ast.Starred):
+                    names = _first_of_pairs(tree)
+                for name in names:
+                    found[name].add(EXIT_CODES[call.func.id])
+    return found
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.IfExp):
+        yield from _words(node.body)
+        yield from _words(node.orelse)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
+def _first_of_pairs(tree: ast.AST) -> Iterator[str]:
+    """Where the reference is a variable: it comes from a pair (reference, text) of the same module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.ctx, ast.Load):
+            yield from (word for word in _words(node.elts[0]) if REFERENCE.fullmatch(word))
+
+
+def documented_references() -> dict[str, set[int]]:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \|", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "a reference has two rows"
+    return {name: {int(code)} for name, code in rows}
+
+
+def test_errors_page_has_every_reference_with_its_exit_code() -> None:
+    code, page = references_in_code(), documented_references()
+    assert len(code) > 50
+    assert code.keys() - page.keys() == set()
+    assert page.keys() - code.keys() == set()
+    assert {name: codes for name, codes in code.items() if codes != page[name]} == {}
+
+
+def test_errors_page_is_sorted() -> None:
+    names = list(documented_references())
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("page", "model", "prefix"),
+    [
+        ("site.md", SiteFile, ""),
+        ("site.md", NodeGroup, "groups.NAME."),
+        ("site.md", Transport, "transport."),
+        ("site.md", Mount, "mount."),
+        ("site.md", Audit, "audit."),
+        ("site.md", Channel, "channels.NAME."),
+        ("site.md", Sources, "sources."),
+        ("site.md", Policies, "policies."),
+        ("site.md", Lmod, "lmod."),
+        ("recipe.md", Software, ""),
+        ("recipe.md", Recipe, ""),
+        ("recipe.md", CondaInput, "input."),
+        ("recipe.md", EasyBuildInput, "input."),
+        ("recipe.md", Environment, "environment."),
+        ("recipe.md", ShellText, "environment.on_unload."),
+        ("recipe.md", Requires, "requires."),
+        ("recipe.md", SmokeTest, "tests[]."),
+        ("recipe.md", Deprecated, "deprecated."),
+    ],
+)
+def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefix: str) -> None:
+    rows = set(re.findall(r"^\| `([^`]+)` \|", (DOCS / page).read_text("utf-8"), re.MULTILINE))
+    fields = {f"{prefix}{field.alias or name}" for name, field in model.model_fields.items()}
+    assert fields - rows == set()
+
+
+@pytest.mark.parametrize(
+    ("page", "models"),
+    [
+        (
+            "site.md",
+            {
+                "": [SiteFile],
+                "groups.NAME.": [NodeGroup],
+                "transport.": [Transport],
+                "mount.": [Mount],
+                "audit.": [Audit],
+                "channels.NAME.": [Channel],
+                "sources.": [Sources],
+                "policies.": [Policies],
+                "lmod.": [Lmod],
+            },
+        ),
+        (
+            "recipe.md",
+            {
+                "": [Software, Recipe],
+                "input.": [CondaInput, EasyBuildInput],
+                "environment.": [Environment],
+                "environment.on_unload.": [ShellText],
+                "requires.": [Requires],
+                "tests[].": [SmokeTest],
+                "deprecated.": [Deprecated],
+            },
+        ),
+    ],
+)
+def test_page_has_no_row_for_a_field_that_does_not_exist(page: str, models: dict[str, list[type[BaseModel]]]) -> None:
+    known = {
+        f"{prefix}{field.alias or name}"
+        for prefix, found in models.items()
+        for model in found
+        for name, field in model.model_fields.items()
+    }
+    rows = re.findall(r"^\| `([a-zA-Z_.\[\]]+)` \|", (DOCS / page).read_text("utf-8"), re.MULTILINE)
+    assert [row for row in rows if row not in known] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{p.name}" for p in DOCS.glob("*.md"))])
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
+    assert [link for link in links if not (path.parent / link).exists()] == []

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import envmgr
+from tests.helpers.places import ROOT
+
+DATA = ("modulefiles", "recipes", "easyconfigs", "nodesetup")
+
+
+def pip(*argv: str | Path) -> None:
+    environ = {
+        **os.environ,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *argv], env=environ, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the wheel is made of: nothing is written into the checkout, nor changes under the build."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("envmgr", *DATA):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, copy / name)
+    (copy / "tests").mkdir()
+    (copy / "tests" / "test_x.py").write_text("")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
+    (wheel,) = folder.iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("target")
+    pip("install", "--no-deps", "--no-compile", "--target", target, wheel)
+    return target
+
+
+def files(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_wheel_is_pure_and_has_the_version_of_the_package(wheel: Path) -> None:
+    assert wheel.name == f"envmgr-{envmgr.__version__}-py3-none-any.whl"
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel: Path, source: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    info = f"envmgr-{envmgr.__version__}.dist-info/"
+    code = {f"envmgr/{name}" for name in files(source / "envmgr")}
+    data = {f"envmgr/data/{folder}/{name}" for folder in DATA for name in files(source / folder)}
+    assert {n for n in names if not n.startswith(info)} == code | data
+
+
+def test_wheel_holds_templates_and_recipes_byte_for_byte(installed: Path, source: Path) -> None:
+    assert "module.lua.j2" in files(source / "modulefiles")
+    for folder in DATA:
+        for name in files(source / folder):
+            assert (installed / "envmgr/data" / folder / name).read_bytes() == (source / folder / name).read_bytes()
+
+
+def test_wheel_has_the_entry_point_and_the_licence(wheel: Path) -> None:
+    info = f"envmgr-{envmgr.__version__}.dist-info"
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read(f"{info}/entry_points.txt").decode() == "[console_scripts]\nenvmgr = envmgr.cli.app:main\n"
+        assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+        metadata = archive.read(f"{info}/METADATA").decode()
+    assert re.search(r"^Requires-Python: >=3\.11$", metadata, re.MULTILINE)
+    assert re.search(r"^License-Expression: Apache-2\.0$", metadata, re.MULTILINE)
+
+
+def test_installed_wheel_lists_the_shipped_entries_from_anywhere(installed: Path, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path / 'prefix'}\n")
+    shipped = {f"{p.parent.parent.name}/{p.parent.name}" for p in (source / "recipes").glob("*/*/recipe.yaml")}
+    done = subprocess.run(
+        [sys.executable, "-P", installed / "bin" / "envmgr", "list", "--format", "json"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = json.loads(done.stdout)["entries"]
+    assert {e["entry"] for e in listed} == shipped
+    assert all(e["shipped"] for e in listed)
+
+
+def test_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
+    code = "import envmgr; from envmgr.system.resources import shipped; print(envmgr.__file__, shipped('recipes'), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == [str(installed / "envmgr/__init__.py"), str(installed / "envmgr/data/recipes")]

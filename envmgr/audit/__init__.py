@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envmgr.audit.gather import Request, Via, gather
+from envmgr.audit.gather import AuditRequest, Via, gather
 from envmgr.audit.judge import judge
 
-__all__ = ["Request", "Via", "gather", "judge"]
+__all__ = ["AuditRequest", "Via", "gather", "judge"]

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.model import Published
+from envmgr.audit.model import PublishedGeneration
 from envmgr.catalog.site import Site
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
-from envmgr.probe.model import Fleet, Plan, ProbePart, ShellContext
+from envmgr.probe.model import Fleet, ProbePart, ProbePlan, ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import join_probes
 from envmgr.report import Reporter
@@ -37,7 +37,9 @@ class Asker:
         """Seconds until the deadline."""
         return self.end - time.monotonic()
 
-    def ssh(self, nodes: Sequence[str], script: str, published: Published | None, *, label: str = "ssh") -> Fleet:
+    def ssh(
+        self, nodes: Sequence[str], script: str, published: PublishedGeneration | None, *, label: str = "ssh"
+    ) -> Fleet:
         """Every node's answer; those that see an older generation are asked again once their mount must show the new one."""
         folding = Folding(nodes)
         self._ask(nodes, script, folding, label)
@@ -52,7 +54,7 @@ class Asker:
                 self._ask(again, script, folding, f"{label}, again")
         return folding.fleet()
 
-    def _stale(self, fleet: Fleet, published: Published) -> tuple[float, tuple[str, ...]] | None:
+    def _stale(self, fleet: Fleet, published: PublishedGeneration) -> tuple[float, tuple[str, ...]] | None:
         """Seconds to wait, and for which nodes: only those that had not yet to see the publish when they were asked."""
         waits, nodes = [0.0], []
         for group in fleet.groups:
@@ -81,7 +83,7 @@ class Asker:
             )  # fmt: skip
 
     def slurm(
-        self, nodes: Sequence[str], clean: Fleet | None, plan: Plan,
+        self, nodes: Sequence[str], clean: Fleet | None, plan: ProbePlan,
         contexts: Sequence[ShellContext], *, whole: bool,
     ) -> dict[str, Fleet]:  # fmt: skip
         """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries every check."""
@@ -114,7 +116,7 @@ class Asker:
         return {way: folding.fleet() for way, folding in foldings.items()}
 
     def _batch(
-        self, nodes: Sequence[str], plan: Plan, contexts: Sequence[ShellContext],
+        self, nodes: Sequence[str], plan: ProbePlan, contexts: Sequence[ShellContext],
         export: Literal["ALL", "NONE"], folding: Folding, *, whole: bool,
     ) -> None:  # fmt: skip
         from envmgr.nodes import batch_on_nodes

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.system.detached import run_apart
+from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
 
 _SECONDS = 20.0  # for one entry; the prefix may begin to hang
@@ -35,7 +35,7 @@ def expected_effects(
         words = " ".join(shlex.quote(str(word)) for word in (lmod, modules, lmodrc, entry))
         script = f"{EFFECT}\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && effect {words}"
         left = min(_SECONDS, end - time.monotonic())
-        done = run_apart(["/bin/sh", "-c", script], seconds=left, check=runner.raise_if_cancelled)
+        done = run_detached(["/bin/sh", "-c", script], seconds=left, check=runner.raise_if_cancelled)
         if done.returncode == 0:
             found[entry] = done.output
     return found

@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.audit.model import Published
+from envmgr.audit.model import PublishedGeneration
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.record import RECORD, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_apart
+from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
 
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
@@ -29,14 +29,14 @@ done
 _SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
 
 
-def read_published(prefix: Prefix, runner: Runner, seconds: float) -> Published | None:
+def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedGeneration | None:
     """The current generation; None where it cannot be read within `seconds`.
 
     Raises EnvmgrError `current-damaged`, `generation-damaged`.
     """
     with tempfile.TemporaryDirectory(prefix="envmgr-published-") as folder:
         copy = ["/bin/sh", "-c", _COPY, "sh", str(prefix.root), folder]
-        if run_apart(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
+        if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
             return None
         here = Prefix(Path(folder))
         try:
@@ -48,7 +48,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> Published 
             raise
         if record is None:
             return None
-        return Published(
+        return PublishedGeneration(
             record=record,
             record_sha256=hashlib.sha256((here.generation(record.number) / RECORD).read_bytes()).hexdigest(),
             specs={name: published_spec(item).spec for name, item in raw.items()},
@@ -57,7 +57,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> Published 
         )
 
 
-def choose_samples(names: Sequence[str], published: Published) -> tuple[str, ...]:
+def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tuple[str, ...]:
     """The entries to look at closely: those named, `all`, or some: defaults first, then spread over the rest.
 
     Raises InputError `not-published`.

@@ -18,7 +18,7 @@ from typing import Literal
 from envmgr.audit.ask import Asker
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
-from envmgr.audit.model import Check, Evidence, Published
+from envmgr.audit.model import Check, Evidence, PublishedGeneration
 from envmgr.audit.munge import Decoder
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -27,19 +27,19 @@ from envmgr.nodes import UNCONFIGURED, NodeSets, Reply, slurm_here, states_or_re
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import choose_contexts
 from envmgr.probe.here import look_here
-from envmgr.probe.model import Account, Facts, Fleet, Plan, ShellContext, Way
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ShellAccount, ShellContext, Way
 from envmgr.probe.prefix import MountFacts, attribute_cache, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_apart
+from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
 
 Via = Literal["ssh", "slurm", "both"]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AuditRequest:
     """What to audit. `nodes` is a node set, None for all groups of the site.
 
     Empty `contexts` are all of `via`; empty `modules` are a sample; times are wall-clock seconds.
@@ -53,7 +53,12 @@ class Request:
 
 
 def gather(
-    request: Request, checks: Mapping[str, Check], site: Site, lmod: Lmod | None, runner: Runner, reporter: Reporter
+    request: AuditRequest,
+    checks: Mapping[str, Check],
+    site: Site,
+    lmod: Lmod | None,
+    runner: Runner,
+    reporter: Reporter,
 ) -> Evidence:
     """Ask the nodes. Ends within `request.deadline` and a few seconds, whatever hangs where.
 
@@ -64,7 +69,9 @@ def gather(
     ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
     user, accounts = _accounts(site)
     init = str(lmod.package / "init") if lmod else ""
-    plan = Plan(site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts)
+    plan = ProbePlan(
+        site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts
+    )
     asker = Asker(site, runner, reporter, [MountFacts(), *checks.values()], time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
     asking = _Asking(asker, sets, sets.resolve(request.nodes), ways, request.modules, lmod)
@@ -92,7 +99,7 @@ class _Asking:
     modules: Sequence[str]
     lmod: Lmod | None
 
-    def evidence(self, plan: Plan, published: Published | None, controller: Facts) -> Evidence:
+    def evidence(self, plan: ProbePlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
             plan = _with_published(plan, published, self.modules)
@@ -100,7 +107,7 @@ class _Asking:
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
         found: dict[str, Fleet] = {}
         here = look = None
-        asked: list[tuple[ShellContext, Account, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
+        asked: list[tuple[ShellContext, ShellAccount, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
         into_shells = any("context" in part.probe(plan) for part in asker.parts)
         if "ssh" in self.ways:
             script = join_probes(asker.parts, replace(plan, contexts=over_ssh))
@@ -142,7 +149,7 @@ class _Asking:
             groups=self._groups(),
         )
 
-    def _loads_here(self, plan: Plan) -> Mapping[str, str]:
+    def _loads_here(self, plan: ProbePlan) -> Mapping[str, str]:
         """What loading the sampled entries gives on this host."""
         if self.lmod is None or plan.number is None:
             return {}
@@ -159,7 +166,7 @@ class _Asking:
         folding = Folding((name,))
         began = time.time()
         limit = min(site.transport.node_timeout + GATE_SECONDS, self.asker.left)
-        done = run_apart(["/bin/sh", "-s"], stdin=script, seconds=limit, check=runner.raise_if_cancelled)
+        done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=runner.raise_if_cancelled)
         if done.returncode is not None:
             folding(Reply(name, "answered", done.output, "", began, time.time()))
         return folding.fleet()
@@ -180,7 +187,7 @@ def _addresses(node: str) -> frozenset[str]:
         return frozenset()
 
 
-def _accounts(site: Site) -> tuple[str, tuple[Account, ...]]:
+def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
     me = pwd.getpwuid(os.geteuid()).pw_name
     login = site.transport.user or me
@@ -189,7 +196,7 @@ def _accounts(site: Site) -> tuple[str, tuple[Account, ...]]:
     return login, ("user",)
 
 
-def _with_published(plan: Plan, published: Published, modules: Sequence[str]) -> Plan:
+def _with_published(plan: ProbePlan, published: PublishedGeneration, modules: Sequence[str]) -> ProbePlan:
     samples = choose_samples(modules, published)
     roots = {name: published.specs[name].root for name in samples}
     return replace(plan, number=published.record.number, samples=samples, roots=roots)

@@ -9,12 +9,12 @@ from typing import Protocol
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
-from envmgr.probe.model import Account, Facts, Fleet, Plan, ProbePart, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ShellAccount, ShellContext
 from envmgr.publish.record import GenerationRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedGeneration:
     """What is expected of every node: the published generation. `since` is when it became current, epoch seconds."""
 
     record: GenerationRecord
@@ -39,11 +39,11 @@ class Evidence:
     """
 
     site: Site
-    plan: Plan
+    plan: ProbePlan
     nodes: tuple[str, ...]
-    published: Published | None
+    published: PublishedGeneration | None
     ways: Mapping[str, Fleet]
-    asked: tuple[tuple[ShellContext, Account, str], ...] = ()
+    asked: tuple[tuple[ShellContext, ShellAccount, str], ...] = ()
     look: Fleet | None = None
     here: Fleet | None = None
     controller: Facts = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Evidence:
         """The answers that say how each node has the prefix, before anything was risked."""
         return self.look or self.fleet
 
-    def contexts(self) -> Iterator[tuple[ShellContext, Account, Fleet]]:
+    def contexts(self) -> Iterator[tuple[ShellContext, ShellAccount, Fleet]]:
         """Every context and account that was asked for, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
             yield context, account, self.shells if way == "ssh" else self.ways[way].sound

@@ -154,4 +154,4 @@ def get_backend(name: str) -> Backend:
         raise InputError(
             "unknown-backend", f"there is no backend `{name}`", hint=f"known: {', '.join(backend_names())}"
         )
-    return cast("Backend", importlib.import_module(f"{__name__}.{name}"))
+    return cast("Backend", importlib.import_module(f"{__name__}.{name}.backend"))

@@ -22,7 +22,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.store.verify import Intact
+from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, sha256_file
 from envmgr.system.privileges import user_name
 from envmgr.system.run import Runner
@@ -49,7 +49,7 @@ def ensure_install(
     reporter: Reporter,
     *,
     jobs: int,
-    intact: Intact,
+    intact: Verified,
 ) -> Ensured:
     """Build the install, or reuse what is there. A second builder of the same install waits, and reuses.
 

@@ -165,7 +165,7 @@ class Policies(_Model):
         return int(self.umask, 8)
 
 
-class Lmod(_Model):
+class LmodSettings(_Model):
     """Where Lmod lies, when not in a usual place: the folder with `lmod` and `update_lmod_system_cache_files`."""
 
     dir: Path | None = None
@@ -202,7 +202,7 @@ class SiteFile(_Model):
     sources: Sources = Sources()
     cpu_level: CpuLevel = "x86-64-v2"
     conda: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
-    lmod: Lmod = Lmod()
+    lmod: LmodSettings = LmodSettings()
     policies: Policies = Policies()
 
     @field_validator("prefix")
@@ -243,7 +243,7 @@ class Site(_Model):
     sources: Sources
     cpu_level: CpuLevel
     conda: Path | None
-    lmod: Lmod
+    lmod: LmodSettings
     policies: Policies
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from envmgr import __version__
-from envmgr.cli.build import build, build_item, fetch, lock, publish
+from envmgr.cli.build import build, build_job, fetch, lock, publish
 from envmgr.cli.nodes import audit, node_setup, shell_init, test
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import finish, run_verb
@@ -137,7 +137,7 @@ def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: For
 app.command()(lock)
 app.command()(fetch)
 app.command()(build)
-app.command("_build-item", hidden=True)(build_item)
+app.command("_build-item", hidden=True)(build_job)
 app.command()(publish)
 
 

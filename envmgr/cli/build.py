@@ -118,13 +118,13 @@ def build(
     run_verb(verb, site, fmt, writes_prefix=not dry_run)
 
 
-def build_item(request: Path) -> None:
+def build_job(request: Path) -> None:
     """What a job of `build --via slurm` runs on its node."""
 
     def work(runner: Runner, reporter: Reporter) -> Any:
-        from envmgr.commands.build_item import build_item
+        from envmgr.commands.build_item import run_build_job
 
-        return build_item(request, runner, reporter)
+        return run_build_job(request, runner, reporter)
 
     run_job(work)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.commands.publish import PublishResult
     from envmgr.commands.shell_init import ShellInitResult
     from envmgr.commands.site import InitResult, SiteCheckResult
-    from envmgr.publish.plan import Step
+    from envmgr.publish.plan import PlanStep
     from envmgr.smoke.here import SmokeOutcome
 
 _MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
@@ -298,7 +298,7 @@ def show_ShellInitResult(result: ShellInitResult) -> None:  # noqa: N802
     sys.stdout.write(result.text)
 
 
-def _plan(steps: Sequence[Step], *, rerender: bool) -> None:
+def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
     for step in steps:
         c = step.candidate
         if step.build == "build" and c.path not in c.missing:
@@ -329,7 +329,7 @@ def _jobs(jobs: Iterable[BuildJob]) -> None:
     table(rows)
 
 
-def _nothing(steps: Sequence[Step], current: int | None, *, built_only: bool) -> None:
+def _nothing(steps: Sequence[PlanStep], current: int | None, *, built_only: bool) -> None:
     names = ", ".join(str(s.candidate.entry) for s in steps)
     verb = "is" if len(steps) == 1 else "are"
     if built_only:
@@ -340,7 +340,7 @@ def _nothing(steps: Sequence[Step], current: int | None, *, built_only: bool) ->
         out("nothing to do: nothing is built that is not published")
 
 
-def _published(generation: int | None, parent: int | None, steps: Sequence[Step]) -> None:
+def _published(generation: int | None, parent: int | None, steps: Sequence[PlanStep]) -> None:
     if generation is not None:
         names = ", ".join(str(s.candidate.entry) for s in steps if s.publish != "unchanged")
         was = f" (was {parent})" if parent is not None else ""

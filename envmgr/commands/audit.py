@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.audit import Request, Via, gather, judge
+from envmgr.audit import AuditRequest, Via, gather, judge
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.matrix import BY, MatrixRow, matrix, observed
 from envmgr.audit.model import Check, Evidence
@@ -86,7 +86,7 @@ def audit(
     began = time.monotonic()
     site = _with_times(ctx.site, node_timeout, deadline)
     chosen = _checks(checks)
-    request = Request(
+    request = AuditRequest(
         nodes=nodes,
         via=via or site.transport.via,
         contexts=tuple(contexts),

@@ -15,13 +15,13 @@ from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
 from envmgr.errors import InputError
 from envmgr.modules.lmod import find_lmod
-from envmgr.publish.plan import Step
+from envmgr.publish.plan import PlanStep
 from envmgr.smoke.here import SmokeOutcome
 from envmgr.store.holds import holding
-from envmgr.store.verify import Intact
+from envmgr.store.verify import Verified
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
-    from envmgr.builds.slurm import Desk
+    from envmgr.builds.slurm import Submitter
     from envmgr.nodes import JobOptions
 
 
@@ -34,7 +34,7 @@ class BuildResult:
     """
 
     schema: ClassVar[str] = "envmgr.build/1"
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     rerender: bool
     dry_run: bool
     built: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def _ensure_all(
     """
     own = {item.install.relative: Work(item.backend, item.recipe, item.lock, item.items[-1]) for item in wanted}
     sent: tuple[BuildJob, ...] = ()
-    intact = Intact()
+    intact = Verified()
 
     def make(each: Work, cores: int) -> Ensured:
         return ensure_install(
@@ -167,10 +167,10 @@ def _missing(wanted: Sequence[Wanted]) -> list[Work]:
     return list({work.label: work for work in found}.values())
 
 
-def _desk(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Desk:
-    from envmgr.builds.slurm import Desk
+def _desk(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
+    from envmgr.builds.slurm import Submitter
 
-    return Desk(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
+    return Submitter(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
 
 
 def _planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:

@@ -20,7 +20,7 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Item, Prefix
-from envmgr.store.verify import Intact
+from envmgr.store.verify import Verified
 from envmgr.system.run import Runner
 
 _SEEN = 90.0  # seconds until what another node has built is seen here: longer than an NFS client's acdirmax
@@ -37,7 +37,7 @@ class BuildItemResult:
     seconds: float
 
 
-def build_item(path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
+def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
     """Build what the request at `path` asks for, and write the answer beside it: also for an error, which is raised too.
 
     A job that is told to end writes none: what ended it, Slurm knows.
@@ -73,7 +73,7 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
         raise _differs(request)
     with holding(Prefix(site.prefix), (i.install.relative for i in items), runner, reporter):
         _wait_for_needs(item, runner, reporter)
-        intact = Intact()
+        intact = Verified()
         for made in request.made:  # by jobs of the same command, which looked at what they stand on
             intact.made(made)
         ensured = ensure_install(backend, recipe, lock, item, site, runner, reporter, jobs=_cores(), intact=intact)

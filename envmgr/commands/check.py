@@ -11,9 +11,10 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.finding import Finding
 from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, resolve_nodes
+from envmgr.probe.model import Way
 from envmgr.publish.record import GenerationRecord, published_spec, read_specs
 from envmgr.smoke.here import SmokeOutcome, run_smoke_tests
-from envmgr.smoke.nodes import Missing, NodeOutcome, Way, choose_account, look_at_prefix, run_on_nodes
+from envmgr.smoke.nodes import Missing, NodeOutcome, choose_account, look_at_prefix, run_on_nodes
 from envmgr.store.verify import verify_install
 
 

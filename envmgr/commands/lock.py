@@ -15,7 +15,7 @@ from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.system.files import atomic_write, explain_os_error
 
-Status = Literal["written", "unchanged", "would write", "fresh", "stale"]
+LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class LockOutcome:
     """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale."""
 
     entry: str
-    status: Status
+    status: LockStatus
     packages: int
     changes: tuple[LockChange, ...]
     notes: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     same = all(
         (entry.folder / n).is_file() and (entry.folder / n).read_bytes() == t.encode() for n, t in result.files.items()
     )
-    status: Status = "unchanged" if same else ("would write" if dry_run else "written")
+    status: LockStatus = "unchanged" if same else ("would write" if dry_run else "written")
     if status == "written":
         with explain_os_error(entry.folder):
             for name, text in result.files.items():  # in the backend's order

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HERE = "this machine"
 
-Status = Literal["same", "written", "removed", "would-write", "would-remove", "skipped", "failed"]
+FileStatus = Literal["same", "written", "removed", "would-write", "would-remove", "skipped", "failed"]
 _STATUSES = ("same", "written", "removed", "would-write", "would-remove", "skipped", "failed")
 
 
@@ -37,7 +37,7 @@ class FileOutcome:
     """What was done with one file on these nodes (folded); `reason` where there is one."""
 
     path: str
-    status: Status
+    status: FileStatus
     nodes: str
     reason: str
 
@@ -174,7 +174,7 @@ def _judge(
 ) -> NodeSetupResult:
     """Read every answer, and fold what is equal."""
     count = len(answers) + len(failures)
-    outcomes: dict[tuple[str, Status, str], list[str]] = defaultdict(list)
+    outcomes: dict[tuple[str, FileStatus, str], list[str]] = defaultdict(list)
     slurm: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node, text in answers.items():
         lines = [tuple(line.split("\t")) for line in text.splitlines()]

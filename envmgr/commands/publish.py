@@ -15,12 +15,12 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.change import Change
-from envmgr.publish.generations import Check, Published, publish
-from envmgr.publish.plan import Plan, Step
+from envmgr.publish.generations import PublishedChange, StagedCheck, publish
+from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.smoke.here import SmokeOutcome, raise_for_failures, run_smoke_tests
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.verify import require_intact
+from envmgr.store.verify import require_unchanged
 from envmgr.system.resources import shipped
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
@@ -32,7 +32,7 @@ class PublishResult:
     """`generation` is None when nothing had to change."""
 
     schema: ClassVar[str] = "envmgr.publish/1"
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     rerender: bool
     dry_run: bool
     generation: int | None
@@ -68,13 +68,13 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
 def publish_wanted(
     ctx: Context,
     wanted: Sequence[Wanted],
-    plan: Plan,
+    plan: BuildPlan,
     facts: Mapping[str, InstallFacts],
     *,
     fresh: Sequence[str],
     reason: str,
     slurm: JobOptions | None = None,
-) -> tuple[Published, tuple[SmokeOutcome, ...]]:
+) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]]:
     """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
 
     `slurm` is as for `smoke_check`.
@@ -86,7 +86,7 @@ def publish_wanted(
             # What was made in this run had its manifest just made from the tree.
             for install in _installs(item, facts[str(item.entry)], ctx.prefix):
                 if install.relative not in fresh:
-                    require_intact(install, item.entry, ctx.reporter)
+                    require_unchanged(install, item.entry, ctx.reporter)
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
 
@@ -103,7 +103,7 @@ def publish_wanted(
     return published, tuple(outcomes)
 
 
-def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None) -> Check:
+def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None) -> StagedCheck:
     """What a staged generation must pass: the tests of every changed module. `outcomes` collects how they ended.
 
     A test's own Slurm job asks for what the site's `slurm_options` say, and before them `slurm`.

@@ -16,7 +16,7 @@ from envmgr.modules.render import ModulePolicies, fingerprint, templates_digest
 from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
 from envmgr.publish.generations import render_digest
-from envmgr.publish.plan import Candidate, Plan, make_plan
+from envmgr.publish.plan import BuildPlan, Candidate, make_plan
 from envmgr.publish.record import GenerationRecord, published_spec, read_current, read_specs
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item
@@ -144,7 +144,7 @@ def _require_one_default(wanted: Sequence[Wanted]) -> None:
             )
 
 
-def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[Plan, GenerationRecord | None]:
+def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, GenerationRecord | None]:
     """Diff the wanted entries against store and `current`; reads, changes nothing."""
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
+from envmgr.downloads.space import DownloadRecord
 
 AT_ONCE = 6  # downloads side by side
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
@@ -32,7 +33,6 @@ _SCHEMES = ("http", "https", "file")
 
 Emit = Callable[..., None]
 # A file to have: `name` in events, `file` its name in the cache, `sha256`, `places` in order, `size` (bytes) or None.
-Record = Mapping[str, Any]
 Reason = tuple[str, str, str]  # URL, `Fault.kind`, text
 
 
@@ -64,7 +64,7 @@ def make_client(version: str) -> Any:
 
 
 async def fetch_all(
-    records: Sequence[Record],
+    records: Sequence[DownloadRecord],
     cache: Path,
     client: Any,
     emit: Emit,
@@ -86,7 +86,7 @@ async def fetch_all(
     gate = asyncio.Semaphore(AT_ONCE)
     failed: list[Mapping[str, Any]] = []
 
-    async def one(record: Record) -> str:
+    async def one(record: DownloadRecord) -> str:
         async with gate:
             try:
                 found = await _fetch(record, cache, client, emit, retries, stall_timeout, keep=keep)
@@ -112,7 +112,7 @@ async def fetch_all(
 
 
 async def _fetch(
-    record: Record, cache: Path, client: Any, emit: Emit, retries: int, stall_timeout: float, *, keep: bool
+    record: DownloadRecord, cache: Path, client: Any, emit: Emit, retries: int, stall_timeout: float, *, keep: bool
 ) -> str:
     target: Path = cache / record["sha256"] / record["file"]
     if await asyncio.to_thread(has, target, record["sha256"]):
@@ -159,7 +159,9 @@ def _differs(found: str, sha256: str, *, again: bool = False) -> Fault:
     return Fault("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
 
 
-async def _into_cache(place: str, record: Record, target: Path, client: Any, emit: Emit, stall_timeout: float) -> None:
+async def _into_cache(
+    place: str, record: DownloadRecord, target: Path, client: Any, emit: Emit, stall_timeout: float
+) -> None:
     if urlsplit(place).scheme not in _SCHEMES:
         raise Fault("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):

@@ -15,8 +15,7 @@ from urllib.parse import unquote, urlsplit
 from envmgr.system.files import megabytes
 
 _HEAD_TIMEOUT = 2  # seconds
-
-Record = Mapping[str, Any]
+DownloadRecord = Mapping[str, Any]
 
 
 class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
@@ -24,7 +23,7 @@ class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's e
 
 
 async def require_space(
-    records: Sequence[Record], cache: Path, *, keep_free: int, unpacked: int = 0, keep: bool = False
+    records: Sequence[DownloadRecord], cache: Path, *, keep_free: int, unpacked: int = 0, keep: bool = False
 ) -> None:
     """Room for the files that are missing, and for all of them unpacked (`unpacked` times as large).
 
@@ -43,7 +42,7 @@ async def require_space(
             silent.add(host)
             return 0
 
-    def size_of(record: Record) -> tuple[int, bool]:
+    def size_of(record: DownloadRecord) -> tuple[int, bool]:
         file = cache / record["sha256"] / record["file"]
         if file.is_file():
             return file.stat().st_size, True
@@ -53,7 +52,7 @@ async def require_space(
 
     gate = asyncio.Semaphore(16)
 
-    async def one(record: Record) -> tuple[int, bool]:
+    async def one(record: DownloadRecord) -> tuple[int, bool]:
         async with gate:
             return await asyncio.to_thread(size_of, record)
 

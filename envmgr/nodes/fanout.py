@@ -64,7 +64,7 @@ def ask_nodes(
     whole_limit = site.transport.deadline if deadline is None else deadline
     most = min(node_limit, whole_limit) + NODES_OWN
     sent = wrap(script, nonce, limit=limit, timeout=most, hard=via == "ssh").encode("utf-8", "surrogateescape")
-    way: Way
+    way: Connector
     if via == "slurm":
         way = slurm.SlurmWay(site, runner, nonce, user=user, timeout=node_limit, deadline=whole_limit)
     else:
@@ -88,7 +88,7 @@ def ask_nodes(
         way.finish()
 
 
-class Way(Protocol):
+class Connector(Protocol):
     """A transport: what to run for a node, and what it means when that ends without an answer."""
 
     env: dict[str, str]
@@ -171,7 +171,7 @@ class Fan:
         self._over: list[Client] = []
         self._retried: set[str] = set()
 
-    def ask(self, nodes: Sequence[str], call: Callable[[str], Call | Reply], way: Way) -> None:
+    def ask(self, nodes: Sequence[str], call: Callable[[str], Call | Reply], way: Connector) -> None:
         """Until every node has its reply. Raises Interrupted; what `on_reply` raises comes through, with all ended."""
         from envmgr.nodes.clients import Loop
 

@@ -12,14 +12,14 @@ from envmgr.nodes import Reply
 Way = Literal["ssh", "slurm"]
 """How a node was asked: over ssh, or by real batch jobs."""
 
-Stage = Literal["node", "prefix", "context", "login"]
+ProbeStage = Literal["node", "prefix", "context", "login"]
 """Where a part of the probe runs.
 
 `node`: first, as the connecting user; never touches the prefix, which may hang. `prefix`: once the prefix has answered.
 `context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once.
 """
 
-Account = Literal["root", "user"]
+ShellAccount = Literal["root", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ShellContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProbePlan:
     """What the probe is made from. `contexts` and `accounts` are those of the script at hand.
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here.
@@ -48,7 +48,7 @@ class Plan:
     loads: Mapping[str, str]
     init: str
     contexts: tuple[ShellContext, ...] = ()
-    accounts: tuple[Account, ...] = ()
+    accounts: tuple[ShellAccount, ...] = ()
     roots: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -114,5 +114,5 @@ class ProbePart(Protocol):
 
     __name__: str
 
-    def probe(self, plan: Plan) -> Mapping[Stage, str]:
+    def probe(self, plan: ProbePlan) -> Mapping[ProbeStage, str]:
         """POSIX shell text by stage; it tells facts by `put KEY VALUE`, `own KEY VALUE` and `lines KEY`."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envmgr.probe.model import Facts, Fleet, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
 
 _NODE = r"""
 awk -v prefix="${ENVMGR_REAL:-$prefix}" '
@@ -39,7 +39,7 @@ class MountFacts:
 
     __name__ = "mount"
 
-    def probe(self, plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG002 - the same for every plan
+    def probe(self, plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG002 - the same for every plan
         return {"node": _NODE}
 
 

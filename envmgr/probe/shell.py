@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from envmgr.probe.model import Account, Facts, Plan, ProbePart, ShellContext, Stage
+from envmgr.probe.model import Facts, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
 NO_USER = "there is no user"  # how the end of a shell begins that could not be started for that
@@ -156,10 +156,13 @@ ENVMGR_END
 
 
 def join_probes(
-    parts_of: Iterable[ProbePart], plan: Plan, *, stages: Sequence[Stage] = ("node", "prefix", "context", "login")
+    parts_of: Iterable[ProbePart],
+    plan: ProbePlan,
+    *,
+    stages: Sequence[ProbeStage] = ("node", "prefix", "context", "login"),
 ) -> str:
     """The script for the contexts and accounts of `plan`: the parts of all checks, each stage in a file of its own."""
-    parts: dict[Stage, list[str]] = {stage: [] for stage in ("node", "prefix", "context", "login")}
+    parts: dict[ProbeStage, list[str]] = {stage: [] for stage in ("node", "prefix", "context", "login")}
     of_login: list[str] = []
     for part in parts_of:
         for stage, text in part.probe(plan).items():
@@ -195,23 +198,23 @@ def join_probes(
     return "".join(out)
 
 
-def _file(stage: str, text: str, plan: Plan) -> str:
+def _file(stage: str, text: str, plan: ProbePlan) -> str:
     """The lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
     mark = '"$secret"' if stage in ("context", "login") else "''"
     head = f'printf \'mark=%s\\nwho=%s\\nroom=%s\\n\' {mark} "$who" "$tmp/room" >"$tmp/{stage}.sh"\n'
     return f"{head}cat >>\"$tmp/{stage}.sh\" <<'ENVMGR_END'\n{_LIBRARY}{_settings(plan)}\n{text}\nput done yes\nENVMGR_END\n"
 
 
-def context_key(context: ShellContext, account: Account) -> str:
+def context_key(context: ShellContext, account: ShellAccount) -> str:
     """The beginning of a context's facts."""
     return f"ctx.{context.name}.{account}."
 
 
-def _pairs(plan: Plan) -> list[tuple[ShellContext, Account]]:
+def _pairs(plan: ProbePlan) -> list[tuple[ShellContext, ShellAccount]]:
     return [(c, a) for c in plan.contexts for a in plan.accounts]
 
 
-def _settings(plan: Plan) -> str:
+def _settings(plan: ProbePlan) -> str:
     values = {
         "prefix": plan.prefix, "generation": plan.generation, "user": plan.user, "init": plan.init,
         "samples": " ".join(plan.samples), "build_user": plan.site.build_user or "",
@@ -219,17 +222,17 @@ def _settings(plan: Plan) -> str:
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def _login(plan: Plan) -> str:
+def _login(plan: ProbePlan) -> str:
     if any(c.way == "slurm" for c in plan.contexts):  # a job is its user's already
         return "/bin/bash -l"
     return f"as {shlex.quote(_name('user' if 'user' in plan.accounts else 'root', plan))} /bin/bash -l"
 
 
-def _name(account: Account, plan: Plan) -> str:
+def _name(account: ShellAccount, plan: ProbePlan) -> str:
     return plan.user if account == "user" else "root"
 
 
-def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> tuple[str, str]:
+def _context(job: str, context: ShellContext, account: ShellAccount, plan: ProbePlan) -> tuple[str, str]:
     """The lines that start a context's shell, and those that tell what it found."""
     file, key = '"$tmp/context.sh"', context_key(context, account)
     command = {
@@ -249,7 +252,7 @@ def _context(job: str, context: ShellContext, account: Account, plan: Plan) -> t
     return _if_known(account, job, key, start, plan), tell
 
 
-def _if_known(account: Account, job: str, key: str, start: str, plan: Plan) -> str:
+def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: ProbePlan) -> str:
     """`start`, where the node knows the account; a job of Slurm's is its user's already."""
     if account == "root" or "user" not in plan.accounts or any(c.way == "slurm" for c in plan.contexts):
         return start

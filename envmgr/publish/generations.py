@@ -60,7 +60,7 @@ from envmgr.system.run import Runner
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedChange:
     """`number` is None when the rebased change was already there; `parent` is what `current` named before."""
 
     number: int | None
@@ -68,7 +68,7 @@ class Published:
     changed: tuple[str, ...]
 
 
-Check = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
+StagedCheck = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 """Gets the staged modules folder, its lmodrc.lua and the changed modules; raises to keep `current` as it is."""
 
 
@@ -87,8 +87,8 @@ def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[N
 
 
 def publish(
-    change: Change, site: Site, lmod: Lmod, runner: Runner, reporter: Reporter, *, templates: Path, check: Check
-) -> Published:
+    change: Change, site: Site, lmod: Lmod, runner: Runner, reporter: Reporter, *, templates: Path, check: StagedCheck
+) -> PublishedChange:
     """Stage `current` plus `change`, let `check` judge it, flip. `current` is read under the lock (rebase).
 
     Raises:
@@ -105,7 +105,7 @@ def publish(
         entries = published_entries(merged, old, record, change, policies, templates)
         changed = changed_entries(entries, record)
         if record is not None and not changed and record.render == render:
-            return Published(None, parent, ())
+            return PublishedChange(None, parent, ())
         check_dependencies({k: item.spec.depends for k, item in merged.items()})
         check_names(merged)
         _check_installs(prefix, change)
@@ -124,7 +124,7 @@ def publish(
                 _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
         _flip(prefix, number, parent, change.reason, reporter)
-    return Published(number, parent, tuple(sorted(changed)))
+    return PublishedChange(number, parent, tuple(sorted(changed)))
 
 
 def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) -> tuple[int, int]:

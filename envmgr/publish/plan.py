@@ -32,7 +32,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """What happens to one entry: its install, and its module in the next generation."""
 
     candidate: Candidate
@@ -41,19 +41,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BuildPlan:
     """`rerender`: templates or policies changed, so every module of `current` is written anew."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     rerender: bool
     current: int | None
 
     @property
-    def to_build(self) -> tuple[Step, ...]:
+    def to_build(self) -> tuple[PlanStep, ...]:
         return tuple(s for s in self.steps if s.build == "build")
 
     @property
-    def to_publish(self) -> tuple[Step, ...]:
+    def to_publish(self) -> tuple[PlanStep, ...]:
         return tuple(s for s in self.steps if s.publish != "unchanged")
 
     @property
@@ -65,11 +65,11 @@ class Plan:
         return not self.to_build and not self.publishes
 
 
-def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> Plan:
+def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> BuildPlan:
     """`render` is the digest of templates and policies as they are now."""
-    steps = tuple(Step(c, "build" if c.missing else "reuse", _publish(c, current)) for c in candidates)
+    steps = tuple(PlanStep(c, "build" if c.missing else "reuse", _publish(c, current)) for c in candidates)
     rerender = current is not None and bool(current.entries) and current.render != render
-    return Plan(steps, rerender, current.number if current else None)
+    return BuildPlan(steps, rerender, current.number if current else None)
 
 
 def _publish(candidate: Candidate, current: GenerationRecord | None) -> Publish:

@@ -16,14 +16,12 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply, ask_nodes, fold
 from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, Plan, Stage
+from envmgr.probe.model import Facts, ProbePlan, ProbeStage, Way
 from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.report import Reporter
 from envmgr.smoke.here import SKIPS, SmokeOutcome, detail_of, ending, no_end
-from envmgr.smoke.script import Job, jobs_of, node_script, seconds_of
+from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
-
-Way = Literal["ssh", "slurm"]
 
 _AROUND = 8.0  # seconds that a node needs after the last test's time is over, at most
 
@@ -50,14 +48,14 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class RunAccount:
     """Who runs the tests, and as whom the nodes are asked (None: as the site says)."""
 
     user: str
     login: str | None
 
 
-def choose_account(site: Site, via: Way, named: str | None) -> Account:
+def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
     """The ordinary user: `named`, else `audit.user`, else the build user, where we may become others; else the connecting one.
 
     Raises:
@@ -74,16 +72,16 @@ def choose_account(site: Site, via: Way, named: str | None) -> Account:
         if os.geteuid() != 0:
             if named not in {None, me}:
                 raise InputError("test-user", f"only root can start a Slurm step of {named}", context=f"you are {me}")
-            return Account(me, None)
+            return RunAccount(me, None)
         try:
             pwd.getpwnam(ordinary)
         except KeyError:
             raise InputError("unknown-user", f"the user `{ordinary}` does not exist here") from None
-        return Account(ordinary, ordinary)
+        return RunAccount(ordinary, ordinary)
     login = site.transport.user or me
     if login == "root" or site.transport.become:
-        return Account(ordinary, None)
-    return Account(named or login, named)
+        return RunAccount(ordinary, None)
+    return RunAccount(named or login, named)
 
 
 def look_at_prefix(site: Site, runner: Runner) -> None:
@@ -104,7 +102,7 @@ def run_on_nodes(
     *,
     site: Site,
     via: Way,
-    account: Account,
+    account: RunAccount,
     lmod: Lmod,
     runner: Runner,
     reporter: Reporter,
@@ -151,8 +149,8 @@ def run_on_nodes(
     return folding.outcomes(), folding.missing()
 
 
-def _plan(site: Site, user: str) -> Plan:
-    return Plan(site, user, None, (), {}, "")
+def _plan(site: Site, user: str) -> ProbePlan:
+    return ProbePlan(site, user, None, (), {}, "")
 
 
 def _waiting(site: Site, seconds: float) -> Site:
@@ -168,7 +166,7 @@ class _Part:
     script: str
     __name__ = "smoke"
 
-    def probe(self, _plan: Plan) -> Mapping[Stage, str]:
+    def probe(self, _plan: ProbePlan) -> Mapping[ProbeStage, str]:
         return {"prefix": self.script}
 
 
@@ -176,7 +174,7 @@ class _Part:
 class _Folding:
     """Takes replies as they come; what is kept of a node is how its tests ended."""
 
-    jobs: Sequence[Job]
+    jobs: Sequence[NodeTest]
     deadline: float
     taken: int = 0
     _ends: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = field(default_factory=dict)
@@ -200,7 +198,7 @@ class _Folding:
         if unfit := facts.get("unfit"):
             self._miss(reply.node, "unfit", unfit)
             return
-        unknown: list[Job] = []
+        unknown: list[NodeTest] = []
         stuck = ""
         for job in self.jobs:
             if (how := _how(job, facts, own)) is not None:
@@ -253,11 +251,11 @@ class _Folding:
         )
 
 
-def _name(job: Job) -> str:
+def _name(job: NodeTest) -> str:
     return f"{job.entry} `{job.test.name}`"
 
 
-def _how(job: Job, facts: Facts, own: Facts) -> tuple[str, str] | None:
+def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
     """Status and detail of one test; None where it was not run to its end."""
     if skip := facts.get(f"{job.key}.skip"):
         return "skipped", SKIPS.get(skip, skip)
@@ -271,7 +269,7 @@ def _how(job: Job, facts: Facts, own: Facts) -> tuple[str, str] | None:
     return ("failed" if end else "passed"), detail_of(_plain(job, facts.get(f"{job.key}.out", ""), own), end)
 
 
-def _plain(job: Job, output: str, own: Facts) -> str:
+def _plain(job: NodeTest, output: str, own: Facts) -> str:
     """Without what differs from node to node for no reason of the test: so that equal failures fold."""
     if scratch := own.get("scratch"):
         folder = f"{scratch}/{job.key}"

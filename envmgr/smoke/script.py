@@ -180,7 +180,7 @@ run_test() {
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class NodeTest:
     """One test of one entry; `key` is the beginning of what a node tells of it."""
 
     key: str
@@ -191,21 +191,21 @@ class Job:
 
 def jobs_of(
     specs: Sequence[ModuleSpec], modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
-) -> list[Job]:
+) -> list[NodeTest]:
     """The tests of all entries, in order. `slurm_options` are as for `script_of`."""
     pairs = [(spec.entry, test) for spec in specs for test in tests_of(spec)]
     return [
-        Job(f"t{number}", entry, test, script_of(entry, test, modules, lmodrc, lmod, slurm_options))
+        NodeTest(f"t{number}", entry, test, script_of(entry, test, modules, lmodrc, lmod, slurm_options))
         for number, (entry, test) in enumerate(pairs)
     ]
 
 
-def seconds_of(jobs: Sequence[Job]) -> float:
+def seconds_of(jobs: Sequence[NodeTest]) -> float:
     """The longest that a node can take, with what is around each test."""
     return sum(job.test.timeout + 5 for job in jobs)
 
 
-def node_script(jobs: Sequence[Job], *, seconds: float) -> str:
+def node_script(jobs: Sequence[NodeTest], *, seconds: float) -> str:
     """The part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and `$user`."""
     clean = {k: v for k, v in clean_env().items() if k not in {"HOME", "USER", "LOGNAME", "TMPDIR"}}
     words = {
@@ -226,7 +226,7 @@ def node_script(jobs: Sequence[Job], *, seconds: float) -> str:
     return "".join([settings, begin, *(_one(job) for job in jobs), "echo done >&3\n"])
 
 
-def _one(job: Job) -> str:
+def _one(job: NodeTest) -> str:
     """Every line of the test begins with `|`, so that none ends a here-document."""
     text = "".join(f"|{line}\n" for line in job.script.replace("\0", "").split("\n"))
     needs = "+".join(job.test.needs) or "-"

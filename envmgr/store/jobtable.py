@@ -28,7 +28,7 @@ _DEAD = 60.0  # seconds without one after which nobody needs to look
 
 
 @dataclass(frozen=True, slots=True)
-class Job(Process):
+class BuildRow(Process):
     """A build under way: the process of envmgr that makes `install` (its path relative to the prefix) since `started`.
 
     `work` is its private folder on that host, `slurm` the number of the Slurm job it runs in, or empty.
@@ -43,7 +43,7 @@ class Job(Process):
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
     """The row of this build in the table, for as long as it takes. Under the install's lock only."""
-    row = Job(
+    row = BuildRow(
         **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
@@ -73,15 +73,15 @@ def beating(path: Path, text: str) -> Iterator[None]:
             path.unlink()
 
 
-def left_row(install: Install) -> Job | None:
+def left_row(install: Install) -> BuildRow | None:
     """The row that an earlier build of the install left behind; None without one, or with one that cannot be read."""
     return read_row(row_path(install))
 
 
-def read_row(path: Path) -> Job | None:
+def read_row(path: Path) -> BuildRow | None:
     """None without one, and for one that cannot be read."""
     try:
-        return Job(**json.loads(path.read_bytes()))
+        return BuildRow(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -138,7 +138,7 @@ def row_path(install: Install) -> Path:
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
 
 
-def kept_row(install: Install, row: Job) -> Path:
+def kept_row(install: Install, row: BuildRow) -> Path:
     """Where a dead build's row is kept that only its own host can clear; no row of the table."""
     host = row.host.replace("/", "_")
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.{host}.{row.pid}.left"

@@ -15,7 +15,7 @@ from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_apart
+from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
 
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
@@ -93,13 +93,13 @@ def save_node_facts(
     folder = str(facts_file(Prefix(site.prefix)).parent)
     seconds = min(seconds, _SECONDS)
     end = time.monotonic() + seconds
-    before = run_apart([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
+    before = run_detached([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
     if before.returncode is None:
         return f"{site.prefix} does not answer"
     merged = merge(_parse(before.output), observed, groups, now)
     text = pretty_json(merged.model_dump(mode="json", by_alias=True))
     argv = [*become, "/bin/sh", "-c", _WRITE, "sh", folder, site.policies.umask]
-    done = run_apart(argv, seconds=end - time.monotonic(), stdin=text, check=check)
+    done = run_detached(argv, seconds=end - time.monotonic(), stdin=text, check=check)
     if done.returncode is None:
         return f"{site.prefix} does not answer"
     said = [line.strip() for line in done.error.splitlines() if line.strip()]

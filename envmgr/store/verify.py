@@ -18,13 +18,13 @@ def verify_install(install: Install, reporter: Reporter) -> list[str]:
     return _look(install, reporter)[0]
 
 
-def require_intact(install: Install, entry: object, reporter: Reporter) -> None:
+def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
     """EnvmgrError `install-differs`; `entry` is what to build again."""
     _raise_for(install, entry, verify_install(install, reporter))
 
 
 @dataclass(slots=True)
-class Intact:
+class Verified:
     """What is known to be intact in this run: what it made, and what it has looked at. For several threads."""
 
     _known: dict[str, tuple[list[str], tuple[str, ...]]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ _GRACE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class Detached:
     """`returncode` is None for a command that was left behind; `output` is what it had written by then."""
 
     returncode: int | None
@@ -29,14 +29,14 @@ class Apart:
     error: str
 
 
-def run_apart(
+def run_detached(
     argv: Sequence[str],
     *,
     seconds: float,
     stdin: str = "",
     check: Callable[[], None] = lambda: None,
     env: Mapping[str, str] | None = None,
-) -> Apart:
+) -> Detached:
     """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise.
 
     What has not ended by then is told to, and half a second later killed or left behind.
@@ -61,7 +61,7 @@ def run_apart(
                 os.killpg(process.pid, signal.SIGKILL)
             if code is None:
                 process.returncode = -signal.SIGKILL  # nobody waits for it, and Popen must not complain about that
-        return Apart(code, _read(out), _read(err))
+        return Detached(code, _read(out), _read(err))
 
 
 def _tell_to_end(process: subprocess.Popen[bytes]) -> None:

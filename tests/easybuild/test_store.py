@@ -22,7 +22,7 @@ from envmgr.nodes import JobSeen
 from envmgr.report import SilentReporter
 from envmgr.store.holds import held_installs, holding
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.store.verify import Intact
+from envmgr.store.verify import Verified
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.eb_aftermath import nothing_left
@@ -125,7 +125,7 @@ def test_what_was_made_or_looked_at_in_this_run_is_not_looked_at_again(
         return [], (c.relative,) if install == b else ()
 
     monkeypatch.setattr("envmgr.store.verify._look", look)
-    intact = Intact()
+    intact = Verified()
     intact.made(a.relative)
     item = Item(prefix.install_at("store/d/1.0-01234567"), (a, b), (b,))
     for _ in range(2):

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envmgr.audit.model import Check, Evidence, Published
+from envmgr.audit.model import Check, Evidence, PublishedGeneration
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, SiteFile, _resolve
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply
-from envmgr.probe.model import Fleet, Group, Plan
+from envmgr.probe.model import Fleet, Group, ProbePlan
 from envmgr.publish.record import GenerationRecord
 from tests.helpers.cluster import Cluster
 
@@ -24,7 +24,7 @@ def site(**fields: Any) -> Site:
     return _resolve(SiteFile(prefix=Path("/sw"), **fields), Path("/etc/envmgr/site.yaml"))
 
 
-def published(entries: Mapping[str, Requires]) -> Published:
+def published(entries: Mapping[str, Requires]) -> PublishedGeneration:
     specs = {
         entry: ModuleSpec(
             name=entry.split("/")[0], version=entry.split("/")[1], root=f"/sw/store/{entry}", digest=SHA, description="",
@@ -44,7 +44,7 @@ def published(entries: Mapping[str, Requires]) -> Published:
         entries={},
         files={},
     )
-    return Published(record, SHA, specs, (1,), 0.0)
+    return PublishedGeneration(record, SHA, specs, (1,), 0.0)
 
 
 def evidence(
@@ -67,7 +67,7 @@ def evidence(
     replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}
     lost = tuple(Reply(node, "unreachable", "", "no route", 0.0, 1.0) for node in missing)
     where = site(**(settings or {}))
-    plan = Plan(where, "alice", 1, samples, {}, "", roots={entry: f"/sw/store/{entry}" for entry in samples})
+    plan = ProbePlan(where, "alice", 1, samples, {}, "", roots={entry: f"/sw/store/{entry}" for entry in samples})
     fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
     nodes = (*answers, *missing)
     return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, **more)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from envmgr.backends.conda.solve import CondaInput
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
-from envmgr.catalog.site import Audit, Channel, Lmod, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
+from envmgr.catalog.site import Audit, Channel, LmodSettings, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 from tests.helpers.places import ROOT
 
 DOCS = ROOT / "docs"
@@ -86,7 +86,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", Channel, "channels.NAME."),
         ("site.md", Sources, "sources."),
         ("site.md", Policies, "policies."),
-        ("site.md", Lmod, "lmod."),
+        ("site.md", LmodSettings, "lmod."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -118,7 +118,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "channels.NAME.": [Channel],
                 "sources.": [Sources],
                 "policies.": [Policies],
-                "lmod.": [Lmod],
+                "lmod.": [LmodSettings],
             },
         ),
         (

@@ -14,7 +14,7 @@ from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.apart import APART
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 
 # A directory service that is gone makes `id` wait for long.
 _NODE = r"""
@@ -35,7 +35,7 @@ fi
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"node": APART + _NODE, "prefix": _PREFIX}
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, Published
+from envmgr.audit.model import Evidence, PublishedGeneration
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
 
 # Lmod compares whole seconds. Source: Lmod's src/Cache.lua, l_readCacheFile.
 _PREFIX = r"""
@@ -54,7 +54,7 @@ fi
 _NO = ("no", "false", "")  # as versions of Lmod say it
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
     return {"prefix": _PREFIX, "login": _LOGIN} if plan.number is not None else {}
 
 
@@ -71,7 +71,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _others(evidence.shells, evidence)
 
 
-def _files(fleet: Fleet, published: Published) -> Iterator[Finding]:
+def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Finding]:
     wanted = {path: sha256 for path, sha256 in published.record.files.items() if path.startswith("spider/")}
     fleet = fleet.only(lambda facts: "cache.files" in facts)
     paths = {path for group in fleet.groups for path in _found(group.facts)}

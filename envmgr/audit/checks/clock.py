@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import Reply, fold
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 
 _LATER = r"""
 own clock.later "$(date +%s.%N)"
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - every answer begins with the node's time
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's time
     return {"prefix": _LATER}
 
 

@@ -18,7 +18,7 @@ from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Plan, ShellContext, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 
 _CONTEXT = r"""
@@ -45,7 +45,7 @@ fi
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
     first = plan.samples[0] if plan.samples else ""
     return {"context": f"first={shlex.quote(first)}\n{_CONTEXT}"}
 

@@ -27,7 +27,7 @@ from envmgr.catalog.target import CPU_ORDER
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.apart import APART
-from envmgr.probe.model import Fleet, Group, Plan, Stage
+from envmgr.probe.model import Fleet, Group, ProbePlan, ProbeStage
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
@@ -79,7 +79,7 @@ put fitness.os "$( (. /etc/os-release && printf '%s %s' "${ID-}" "${VERSION_ID-}
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
     return {"node": APART + _NODE.replace("@SECONDS@", str(SMI_SECONDS)).replace("@FLAGS@", "|".join(flags))}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
 
 _PREFIX = r"""
@@ -20,7 +20,7 @@ put generation.record "$(sum <"$prefix/current/generation.json" 2>/dev/null)"
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"prefix": _PREFIX}
 
 

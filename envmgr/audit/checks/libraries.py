@@ -18,7 +18,7 @@ from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.apart import APART
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 from envmgr.probe.shell import GATE_SECONDS
 
 _LINES = 40  # of an entry's missing libraries that are told
@@ -77,7 +77,7 @@ fi
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
     how = plan.site.audit.ldd
     entries = [entry for entry in plan.samples if entry in plan.roots]
     if how == "none" or not entries:
@@ -90,7 +90,7 @@ def probe(plan: Plan) -> Mapping[Stage, str]:
     return {"prefix": APART + text}
 
 
-def _seconds(plan: Plan) -> int:
+def _seconds(plan: ProbePlan) -> int:
     """Half of what all that reads the prefix may take: other checks have their turn after this one."""
     return max(2, (int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS) // 2)
 

@@ -16,7 +16,7 @@ from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
 
 # Left out of the settings: what belongs to the machine, the terminal or the home, and what is told on its own.
 _LOGIN = (
@@ -107,7 +107,7 @@ _VARIABLES = {
 _NOT_SET = "not set"
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"login": _LOGIN}
 
 

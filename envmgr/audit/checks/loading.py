@@ -15,7 +15,7 @@ from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, Plan, Stage
+from envmgr.probe.model import Fleet, ProbePlan, ProbeStage
 from envmgr.probe.shell import printable
 
 _LOGIN = (
@@ -38,7 +38,7 @@ fi
 )
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
     return {"login": _LOGIN} if plan.number is not None and plan.samples else {}
 
 

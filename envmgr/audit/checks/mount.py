@@ -14,7 +14,7 @@ from envmgr.audit.folding import drift
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Group, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, Group, ProbePlan, ProbeStage
 from envmgr.probe.shell import GATE_SECONDS
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
@@ -31,7 +31,7 @@ fi
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"prefix": _PREFIX}
 
 

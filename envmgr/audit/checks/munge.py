@@ -14,7 +14,7 @@ from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.apart import APART
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 
 # The credential is the node's own; that there is none is compared. 3600 s is the longest life that munged gives.
 _NODE = r"""
@@ -32,7 +32,7 @@ _MENDS = (
 )
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"node": APART + _NODE}
 
 

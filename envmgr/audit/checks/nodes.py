@@ -16,14 +16,14 @@ from envmgr.audit.folding import joined
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import Reply, asleep, fold, slurm_names
-from envmgr.probe.model import Facts, Fleet, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - every answer begins with the node's name
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's name
     return {}
 
 

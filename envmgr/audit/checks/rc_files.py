@@ -16,7 +16,7 @@ from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
 
 # Lines `SHA256 PATH`, in the order in which Lmod reads them.
 _LOGIN = (
@@ -58,7 +58,7 @@ fi
 _OWN = "init/lmodrc.lua"
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
     return {"login": _LOGIN if plan.number is not None else "generation=/none\n" + _LOGIN}
 
 

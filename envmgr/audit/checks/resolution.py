@@ -14,7 +14,7 @@ from envmgr.audit.folding import elements, short
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Plan, Stage
+from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
 
 _LOGIN = r"""
 ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null; }
@@ -46,7 +46,7 @@ fi
 _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is another line put before it?"
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
     return {"login": _LOGIN} if plan.number is not None else {}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold, slurm_names
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -26,7 +26,7 @@ _SEVERITIES: Mapping[str, Severity] = {
 }  # fmt: skip
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - Slurm is asked on this host
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - Slurm is asked on this host
     return {}
 
 

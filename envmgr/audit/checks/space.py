@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 from envmgr.system.files import megabytes
 
 # POSIX: one line for the file system with -P; counted from its end, as a source can hold spaces.
@@ -22,7 +22,7 @@ own space.inodes "$(df -P -i "$prefix" 2>/dev/null | awk 'NR == 2 { print $(NF -
 """
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"prefix": _PREFIX}
 
 

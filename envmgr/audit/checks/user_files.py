@@ -17,7 +17,7 @@ from envmgr.audit.lmod_config import LMOD_CONFIG
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import Plan, Stage
+from envmgr.probe.model import ProbePlan, ProbeStage
 from envmgr.probe.shell import context_key
 
 # Lines `KIND FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. A cache in use is one
@@ -76,7 +76,7 @@ fi
 )
 
 
-def probe(plan: Plan) -> Mapping[Stage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"context": _CONTEXT}
 
 

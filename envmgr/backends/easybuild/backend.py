@@ -136,7 +136,7 @@ def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:
 
 
 def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
-    from envmgr.backends.easybuild.build import build_item
+    from envmgr.backends.easybuild.build import build_easyconfig
     from envmgr.backends.easybuild.layout import Order
     from envmgr.backends.easybuild.osdeps import require_packages
     from envmgr.backends.easybuild.sourcing import collect_sources
@@ -159,7 +159,7 @@ def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: 
         lmod=find_lmod(site.lmod.dir, os.environ, runner=runner),
         site=site,
     )
-    facts = build_item(order, runner, reporter, jobs=jobs)
+    facts = build_easyconfig(order, runner, reporter, jobs=jobs)
     tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
     return Realised(facts, {}, tools)
 

@@ -23,7 +23,7 @@ from envmgr.system.run import Completed, Runner
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead
 
 
-def build_item(order: Order, runner: Runner, reporter: Reporter, *, jobs: int) -> InstallFacts:
+def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: int) -> InstallFacts:
     """Build the item in place, read-only at the end. On any failure neither the install nor its module stays.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import Job, beats, end_processes_in, kept_row, left_row, read_row, row_path
+from envmgr.store.jobtable import BuildRow, beats, end_processes_in, kept_row, left_row, read_row, row_path
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import remove_tree, try_file_lock
 from envmgr.system.processes import runs_here
@@ -48,7 +48,7 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
     remove_half(install)
 
 
-def clear_row(install: Install, row: Job, reporter: Reporter) -> None:
+def clear_row(install: Install, row: BuildRow, reporter: Reporter) -> None:
     """What a dead build of the install left besides it: its processes and its private folder, where that was here; EasyBuild's
     lock, and its row. Of another host's the row is kept, beside the table: only that host can clear its folder.
 
@@ -81,7 +81,7 @@ def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
                 _clear_kept_row(prefix, path, row, reporter)
 
 
-def _clear_kept_row(prefix: Prefix, path: Path, row: Job, reporter: Reporter) -> None:
+def _clear_kept_row(prefix: Prefix, path: Path, row: BuildRow, reporter: Reporter) -> None:
     if not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
         return
     install = prefix.install_at(row.install)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from envmgr.builds.slurm.folder import requested_installs
 from envmgr.builds.slurm.follow import follow
-from envmgr.builds.slurm.submit import Desk, Ticket, sweep
+from envmgr.builds.slurm.submit import QueuedBuild, Submitter, sweep
 
-__all__ = ["Desk", "Ticket", "follow", "requested_installs", "sweep"]
+__all__ = ["QueuedBuild", "Submitter", "follow", "requested_installs", "sweep"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from envmgr.builds.install import Ensured
 from envmgr.builds.schedule import Outcome
 from envmgr.builds.slurm.folder import BuildAnswer
-from envmgr.builds.slurm.submit import Ticket, detached
+from envmgr.builds.slurm.submit import QueuedBuild, detached
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import end_jobs, job_facts, see_jobs
@@ -29,7 +29,7 @@ _OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
 _TAIL = 6  # lines
 
 
-def follow(tickets: Sequence[Ticket], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
+def follow(tickets: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
     """Wait until every job has ended. A failure ends what stands on it and nothing else.
 
     While Slurm does not answer, it is waited for; what jobs say is read all the same.
@@ -54,7 +54,7 @@ _STUCK = re.compile(
 
 
 class _Watch:
-    def __init__(self, tickets: Sequence[Ticket], site: Site, runner: Runner, reporter: Reporter) -> None:
+    def __init__(self, tickets: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> None:
         self.waiting = {t.work.label: t for t in tickets}
         self.done: dict[str, Ensured] = {}
         self.failed: dict[str, EnvmgrError] = {}
@@ -118,7 +118,7 @@ class _Watch:
                 ticket.seen = now
         self._next = time.monotonic() + self._pause
 
-    def _judge(self, label: str, ticket: Ticket) -> None:
+    def _judge(self, label: str, ticket: QueuedBuild) -> None:
         broken = ticket.needs & {*self.failed, *self.left}
         if broken:
             self._leave(label, ticket)
@@ -139,11 +139,11 @@ class _Watch:
         elif time.monotonic() - ticket.missed > ticket.patience:
             self._fail(label, ticket, self._lost(ticket))
 
-    def _is_over(self, ticket: Ticket) -> bool:
+    def _is_over(self, ticket: QueuedBuild) -> bool:
         """Ended, or unknown to a Slurm that answers."""
         return self._looked and (ticket.seen is None or ticket.seen.ended)
 
-    def _finish(self, label: str, ticket: Ticket, answer: BuildAnswer | None) -> None:
+    def _finish(self, label: str, ticket: QueuedBuild, answer: BuildAnswer | None) -> None:
         manifest = read_manifest(ticket.work.item.install.manifest)
         seconds = answer.seconds if answer is not None else 0.0
         self.done[label] = Ensured(ticket.work.item.install, True, manifest.facts, manifest.tree, seconds)
@@ -153,7 +153,7 @@ class _Watch:
         count = self._total - len(self.waiting)
         self._reporter.say(f"{ticket.shown}: built by job {ticket.job}{on} ({count} of {self._total})")
 
-    def _fail(self, label: str, ticket: Ticket, error: EnvmgrError) -> None:
+    def _fail(self, label: str, ticket: QueuedBuild, error: EnvmgrError) -> None:
         if ticket.before:
             error.context = (
                 *error.context,
@@ -166,14 +166,14 @@ class _Watch:
             ticket.folder.write_row(row.model_copy(update={"told": True}))
         self._reporter.say(f"{ticket.shown}: failed: {error.message}")
 
-    def _leave(self, label: str, ticket: Ticket) -> None:
+    def _leave(self, label: str, ticket: QueuedBuild) -> None:
         """Slurm would cancel it too, at some time."""
         del self.waiting[label]
         self.left.append(label)
         if not ticket.job or end_jobs([ticket.job], self._site):
             ticket.folder.remove()
 
-    def _lost(self, ticket: Ticket) -> EnvmgrError:
+    def _lost(self, ticket: QueuedBuild) -> EnvmgrError:
         """The error of a job that ended without a word: what Slurm knows, and the last that the job said."""
         facts = job_facts(ticket.job, self._site, self._runner)
         state = facts.get("JobState", ticket.seen.state if ticket.seen else "")

@@ -35,7 +35,7 @@ exec {python} -I -u -m envmgr _build-item {request}
 
 
 @dataclass(slots=True)
-class Ticket:
+class QueuedBuild:
     """An item that is waited for, and its job. `needs` are labels among the other tickets; without a `job` it was not sent.
 
     `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job has
@@ -62,7 +62,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Submitter:
     """Takes builds for Slurm. `recipes` are the folders of the recipes, by entry: their locks are sent along."""
 
     site: Site
@@ -71,7 +71,7 @@ class Desk:
     runner: Runner
     reporter: Reporter
 
-    def look(self, work: Sequence[Work]) -> list[Ticket]:
+    def look(self, work: Sequence[Work]) -> list[QueuedBuild]:
         """What `submit` would do: tickets without a job are those that it would send. Changes nothing.
 
         Raises:
@@ -84,7 +84,7 @@ class Desk:
             ticket.attached = bool(ticket.job)
         return tickets
 
-    def submit(self, work: Sequence[Work]) -> list[Ticket]:
+    def submit(self, work: Sequence[Work]) -> list[QueuedBuild]:
         """One job for each, what it needs first; what others or an earlier run have under way is followed instead.
 
         Raises:
@@ -95,7 +95,7 @@ class Desk:
         def waiting(holder: str) -> None:
             self.reporter.say(f"slurm: waiting for {holder}, which submits builds")
 
-        sent: list[Ticket] = []
+        sent: list[QueuedBuild] = []
         try:
             with file_lock(prefix.locks / "slurm-submit.lock", on_wait=waiting, check=self.runner.raise_if_cancelled):
                 tickets = self.look([w for w in work if not w.item.install.exists()])
@@ -123,27 +123,27 @@ class Desk:
                     ticket.folder.remove()
             raise
 
-    def _tickets(self, work: Sequence[Work]) -> list[Ticket]:
+    def _tickets(self, work: Sequence[Work]) -> list[QueuedBuild]:
         labels = {w.label for w in work}
 
         def needs(install: Install, more: Sequence[Install]) -> frozenset[str]:
             return frozenset(i.relative for i in more if i.relative in labels and i.relative != install.relative)
 
         return [
-            Ticket(
+            QueuedBuild(
                 w, JobFolder(w.item.install), needs(w.item.install, (*w.item.needs, *w.item.build_needs))
             )
             for w in work
         ]  # fmt: skip
 
-    def _attach(self, ticket: Ticket) -> None:
+    def _attach(self, ticket: QueuedBuild) -> None:
         row = ticket.folder.row()
         if row is None or row.job != ticket.job:  # its submitter died before it could write it down
             ticket.folder.write_row(self._row(ticket))
         if not ticket.before:
             self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job} is under way already; following it")
 
-    def _send(self, ticket: Ticket, after: Sequence[str], made: Collection[str]) -> None:
+    def _send(self, ticket: QueuedBuild, after: Sequence[str], made: Collection[str]) -> None:
         folder = ticket.folder
         folder.write(ticket.work, self.recipes[str(ticket.work.lock.entry)], self.site, envmgr.__version__, made)
         script = _SCRIPT.format(python=shlex.quote(sys.executable), request=shlex.quote(str(folder.request)))
@@ -162,7 +162,7 @@ class Desk:
         waits = f", after {' '.join(after)}" if after else ""
         self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job}{waits}")
 
-    def _row(self, ticket: Ticket) -> JobRow:
+    def _row(self, ticket: QueuedBuild) -> JobRow:
         return JobRow(
             job=ticket.job, item=ticket.work.label, user=getpass.getuser(), host=socket.gethostname(),
             submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), options=tuple(self.options.words()),
@@ -211,7 +211,7 @@ def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool,
     return False, age <= _KEPT and not prefix.install_at(row.item).exists()
 
 
-def detached(tickets: Sequence[Ticket]) -> Interrupted:
+def detached(tickets: Sequence[QueuedBuild]) -> Interrupted:
     """What whoever leaves is told: the jobs stay."""
     jobs = [t for t in tickets if t.job]
     error = Interrupted()

@@ -15,8 +15,8 @@ import pytest
 from envmgr.catalog.recipe import SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.nodes import Reply
-from envmgr.smoke.nodes import Account, Missing, _Folding, choose_account
-from envmgr.smoke.script import Job
+from envmgr.smoke.nodes import Missing, RunAccount, _Folding, choose_account
+from envmgr.smoke.script import NodeTest
 from tests.conftest import Sandbox
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.disguises import do
@@ -363,21 +363,21 @@ def test_nothing_published_asks_no_node(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("transport", "named", "expected"),
     [
-        ({"user": "root"}, None, Account("alice", None)),
-        ({"user": "admin", "become": "sudo -n"}, "bob", Account("bob", None)),
-        ({"user": "admin"}, None, Account("admin", None)),
-        ({"user": "admin"}, "bob", Account("bob", "bob")),
+        ({"user": "root"}, None, RunAccount("alice", None)),
+        ({"user": "admin", "become": "sudo -n"}, "bob", RunAccount("bob", None)),
+        ({"user": "admin"}, None, RunAccount("admin", None)),
+        ({"user": "admin"}, "bob", RunAccount("bob", "bob")),
     ],
 )
 def test_ordinary_user_is_chosen_where_we_can_become_others(
-    tmp_path: Path, transport: dict[str, str], named: str | None, expected: Account
+    tmp_path: Path, transport: dict[str, str], named: str | None, expected: RunAccount
 ) -> None:
     (tmp_path / "site.yaml").write_text(json.dumps(settings(("c1",)) | {"transport": transport, "catalogs": []}))
     assert choose_account(load_site(tmp_path / "site.yaml", {}), "ssh", named) == expected
 
 
 def test_answers_without_sense_and_half_answers_are_never_a_pass() -> None:
-    jobs = [Job(f"t{i}", "a/1", SmokeTest(name=name, run=":"), "") for i, name in enumerate("pqrst")]
+    jobs = [NodeTest(f"t{i}", "a/1", SmokeTest(name=name, run=":"), "") for i, name in enumerate("pqrst")]
     folding = _Folding(jobs, 60)
     for node, answer in {
         "c1": "Welcome!",

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
 from envmgr.audit.expect import choose_samples
 from envmgr.audit.folding import elements, joined
-from envmgr.audit.model import Evidence, Published
+from envmgr.audit.model import Evidence, PublishedGeneration
 from envmgr.catalog.recipe import Requires
 from envmgr.errors import InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import CONTEXTS, choose_contexts
-from envmgr.probe.model import Plan
+from envmgr.probe.model import ProbePlan
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import join_probes, printable, read_answer
 from envmgr.publish.record import PublishedEntry
@@ -158,7 +158,7 @@ def test_every_check_is_in_the_page() -> None:
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_joined_probe_is_sh(shell: str) -> None:
-    plan = Plan(
+    plan = ProbePlan(
         site(build_user="rsw"), "alice", 4, ("hello/1.0",), {"hello/1.0": "A=1\n"}, "/usr/share/lmod/lmod/init",
         contexts=CONTEXTS, accounts=("root", "user"), roots={"hello/1.0": "/sw/store/hello/1.0-01234567"},
     )  # fmt: skip
@@ -167,7 +167,7 @@ def test_joined_probe_is_sh(shell: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def some_published(number: int, defaults: Mapping[str, bool], kept: tuple[int, ...] = (1,)) -> Published:
+def some_published(number: int, defaults: Mapping[str, bool], kept: tuple[int, ...] = (1,)) -> PublishedGeneration:
     made = published({entry: Requires() for entry in defaults})
     specs = {entry: spec.model_copy(update={"default": defaults[entry]}) for entry, spec in made.specs.items()}
     one = PublishedEntry(digest=SHA, path="", lock="", fingerprint="")

@@ -16,7 +16,7 @@ from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.audit.missing import missing_libraries
 from envmgr.catalog.fitness import NodeFacts, level_flags
 from envmgr.catalog.recipe import Requires
-from envmgr.probe.model import Plan
+from envmgr.probe.model import ProbePlan
 from envmgr.probe.shell import join_probes, read_answer
 from tests.helpers.cluster import Cluster, faults
 from tests.helpers.evidence import evidence, published_link, site, told
@@ -268,7 +268,7 @@ def test_ldd_that_did_not_end_is_a_note() -> None:
 
 
 def test_ldd_can_be_switched_off() -> None:
-    plan = Plan(site(audit={"ldd": "none"}), "alice", 1, ("t/1",), {}, "", roots={"t/1": "/x"})
+    plan = ProbePlan(site(audit={"ldd": "none"}), "alice", 1, ("t/1",), {}, "", roots={"t/1": "/x"})
     assert libraries.probe(plan) == {}
 
 
@@ -278,7 +278,7 @@ def test_ldd_can_be_switched_off() -> None:
 def ask(cluster: Cluster, node: str, roots: dict[str, str] | None = None, ldd: str = "sample") -> dict[str, str]:
     """What the joined probe of these checks tells on a node; it must not complain."""
     where = site(audit={"ldd": ldd, "user": "alice"}).model_copy(update={"prefix": cluster.prefix, "build_user": "rsw"})
-    plan = Plan(where, "alice", 1, tuple(roots or {}), {}, "", roots=roots or {})
+    plan = ProbePlan(where, "alice", 1, tuple(roots or {}), {}, "", roots=roots or {})
     done = cluster.exec(node, ["/bin/sh", "-s"], stdin=join_probes([fitness, libraries], plan))
     assert done.stderr == ""
     facts, _, _ = read_answer(done.stdout)

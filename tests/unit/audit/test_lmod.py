@@ -15,12 +15,12 @@ import pytest
 
 from envmgr.audit.checks import get_check
 from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, Published
+from envmgr.audit.model import Evidence, PublishedGeneration
 from envmgr.catalog.site import Site, SiteFile, _resolve
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes import Reply
 from envmgr.probe.contexts import CONTEXTS
-from envmgr.probe.model import Account, Fleet, Group, Plan, ShellContext
+from envmgr.probe.model import Fleet, Group, ProbePlan, ShellAccount, ShellContext
 from envmgr.probe.shell import join_probes, read_answer
 from envmgr.publish.record import GenerationRecord
 from tests.helpers.cluster import Cluster
@@ -36,12 +36,12 @@ def site(prefix: str) -> Site:
     return _resolve(SiteFile(prefix=Path(prefix)), Path("/etc/envmgr/site.yaml"))
 
 
-def published(number: int, files: Mapping[str, str], lmod: str = "8.6.19") -> Published:
+def published(number: int, files: Mapping[str, str], lmod: str = "8.6.19") -> PublishedGeneration:
     record = GenerationRecord(
         number=number, parent=None, created="", user="rsw", host="login", reason="", tools={"lmod": lmod}, render="",
         entries={}, files=dict(files),
     )  # fmt: skip
-    return Published(record, RECORD, {}, (number,), 0.0)
+    return PublishedGeneration(record, RECORD, {}, (number,), 0.0)
 
 
 # -- judged by hand-made answers ----------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ def told(
         else:
             groups[groups.index(same)] = Group(facts, (*same.nodes, node))
     where = site("/sw")
-    plan = Plan(where, "alice", 7, (), {}, "")
-    pairs: tuple[tuple[ShellContext, Account, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
+    plan = ProbePlan(where, "alice", 7, (), {}, "")
+    pairs: tuple[tuple[ShellContext, ShellAccount, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
     given = Evidence(
         where, plan, tuple(answers), published(7, FILES, lmod), {"ssh": Fleet(tuple(groups), {}, {}, ())}, pairs
     )
@@ -336,8 +336,8 @@ class Scene:
 
     cluster: Cluster
     script: str
-    expected: Published
-    plan: Plan
+    expected: PublishedGeneration
+    plan: ProbePlan
 
     @property
     def folder(self) -> str:
@@ -356,7 +356,7 @@ class Scene:
             facts, _, text = read_answer(answer.stdout)
             groups[text] = Group(facts, (*(groups[text].nodes if text in groups else ()), node))
         replies = {node: Reply(node, "answered", "", "", 0.0, 0.0) for node in nodes}
-        pairs: tuple[tuple[ShellContext, Account, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
+        pairs: tuple[tuple[ShellContext, ShellAccount, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
         fleet = Fleet(tuple(groups.values()), {}, replies, ())
         return Evidence(self.plan.site, self.plan, nodes, self.expected, {"ssh": fleet}, pairs)
 
@@ -367,7 +367,9 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(cluster: Cluster) -> Iterator[Scene]:
-    plan = Plan(site(str(cluster.prefix)), "alice", NUMBER, (), {}, "", contexts=(LOGIN,), accounts=("root", "user"))
+    plan = ProbePlan(
+        site(str(cluster.prefix)), "alice", NUMBER, (), {}, "", contexts=(LOGIN,), accounts=("root", "user")
+    )
     folder, link = plan.generation, cluster.host_prefix / "current"
     before = link.readlink() if link.is_symlink() else None
     for path in ("modules/hello/1.0.lua", "modules/hello/2.0.lua"):

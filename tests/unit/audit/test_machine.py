@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.checks import accounts, clock, munge, slurm, space
 from envmgr.nodes import Reply
-from envmgr.probe.model import Plan
+from envmgr.probe.model import ProbePlan
 from envmgr.probe.shell import join_probes, read_answer
 from tests.helpers.cluster import Cluster, faults
 from tests.helpers.evidence import evidence, published_link, site, told
@@ -266,7 +266,7 @@ def test_node_that_slurm_does_not_know_is_a_note_unless_its_group_is_not_slurms(
 def ask(cluster: Cluster, node: str, *checks: object) -> tuple[dict[str, str], dict[str, str]]:
     """Facts and own facts that the joined probe tells on a node; it must not complain."""
     where = site(build_user="rsw").model_copy(update={"prefix": cluster.prefix})
-    script = join_probes(checks or (accounts, clock, munge, slurm, space), Plan(where, "alice", 1, (), {}, ""))  # type: ignore[arg-type]
+    script = join_probes(checks or (accounts, clock, munge, slurm, space), ProbePlan(where, "alice", 1, (), {}, ""))  # type: ignore[arg-type]
     done = cluster.exec(node, ["/bin/sh", "-s"], stdin=script)
     assert done.stderr == ""
     facts, own, _ = read_answer(done.stdout)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from envmgr.catalog.names import Entry
-from envmgr.publish.plan import Candidate, Plan, Step, make_plan, state_of
+from envmgr.publish.plan import BuildPlan, Candidate, PlanStep, make_plan, state_of
 from envmgr.publish.record import GenerationRecord, PublishedEntry
 
 OLD, NEW = "a" * 64, "b" * 64
@@ -47,8 +47,8 @@ def test_make_plan_for_every_combination_of_store_and_generation(case: str, inst
     published, change, publish = PUBLISH[case]
     wanted = candidate(installed=installed, **change)  # type: ignore[arg-type]
     plan = make_plan([wanted], None if published is None else record(*published), "r")
-    step = Step(wanted, "reuse" if installed else "build", publish)  # type: ignore[arg-type]
-    assert plan == Plan((step,), rerender=False, current=None if published is None else 7)
+    step = PlanStep(wanted, "reuse" if installed else "build", publish)  # type: ignore[arg-type]
+    assert plan == BuildPlan((step,), rerender=False, current=None if published is None else 7)
     assert plan.to_build == (() if installed else (step,))
     assert plan.to_publish == (() if publish == "unchanged" else (step,))
     assert plan.publishes == (publish != "unchanged")

@@ -151,3 +151,30 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_architecture_page_has_every_room_and_no_other() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    rows = re.search(r"## Rooms\n.*?\n## ", page, re.DOTALL)
+    assert rows
+    named = {room for line in re.findall(r"^\| (`.*?) \|", rows[0], re.MULTILINE) for room in re.findall(r"`(\w+)`", line)}
+    package = ROOT / "envmgr"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    alone = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    assert named == rooms | alone
+
+
+def test_architecture_page_names_tests_that_exist() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    rows = page.partition("## Invariants")[2]
+    named = set(re.findall(r"`(test_\w+)`", rows))
+    text = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("*/**/test_*.py"))
+    assert len(named) >= 15
+    assert [name for name in sorted(named) if f"def {name}(" not in text] == []
+
+
+def test_architecture_page_names_files_that_exist() -> None:
+    rows = (DOCS / "architecture.md").read_text("utf-8").partition("## Where to look")[2].partition("## Words")[0]
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_.0-9]+)?)`", rows)
+    assert len(named) > 10
+    assert [n for n in named if not any((base / n).exists() for base in (ROOT / "envmgr", ROOT))] == []

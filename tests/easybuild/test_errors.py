@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.easybuild.failures import missing_packages
 from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.system.files import sha256_file
@@ -483,15 +482,6 @@ def test_missing_packages_of_the_system(workshop: Workshop) -> None:
         "\n"
         "hint: dnf install no-such-program nope-devel (Rocky, Alma, RHEL) or apt-get install libnope-dev no-such-program "
         "(Debian, Ubuntu); nodes need the libraries of the same packages to run it"
-    )
-
-
-def test_package_names_are_those_of_each_family() -> None:
-    error = missing_packages(
-        ["Python"], [("openssl-devel", "libssl-dev", "libopenssl-devel"), ("zlib-devel", "zlib1g-dev"), ("bc",)]
-    )
-    assert error.hint.startswith(
-        "dnf install bc openssl-devel zlib-devel (Rocky, Alma, RHEL) or apt-get install bc libssl-dev zlib1g-dev (Debian, Ubuntu); "
     )
 
 

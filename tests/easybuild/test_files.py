@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe
+from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.system.files import sha256_file
 from tests.helpers.eb_scene import AM_ROOT, Workshop
 from tests.helpers.eb_told import patched, told
@@ -144,24 +144,6 @@ def test_upstream_s_places_are_those_that_easybuild_would_try(workshop: Workshop
     assert [url.rpartition("/")[2] for url in second["urls"] if "example.org" not in url] == [
         "my-ext-2.0.tar.gz", "my_ext-2.0.tar.gz",
     ]  # fmt: skip
-
-
-def test_two_versions_of_one_software_are_both_told() -> None:
-    """As zlib of the system's compiler and of the toolchain's, which one closure has."""
-
-    def item(name: str, version: str, sha256: str) -> LockedItem:
-        return LockedItem(
-            name=name, version=version, easyconfig=f"{name}-{version}.eb", origin="easybuild", sha256=sha256 * 64
-        )
-
-    items = (item("zlib", "1.3.1", "a"), item("zlib", "1.3.1-GCCcore-13.3.0", "b"), item("toy", "1.0", "c"))
-    lock = EasyBuildLock(recipe="", framework="5.4.1", easyblocks="5.4.1", rpath=False, items=items)
-    assert describe(lock) == {
-        "easybuild-framework": "5.4.1",
-        "zlib/1.3.1": "1.3.1 aaaaaaaa",
-        "zlib/1.3.1-GCCcore-13.3.0": "1.3.1-GCCcore-13.3.0 bbbbbbbb",
-        "toy": "1.0 cccccccc",
-    }
 
 
 def damaged(box: Workshop) -> Path:

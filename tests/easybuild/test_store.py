@@ -20,16 +20,15 @@ from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.nodes import JobSeen
 from envmgr.report import SilentReporter
-from envmgr.store.holds import held_installs, holding
+from envmgr.store.holds import holding
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.eb_aftermath import nothing_left
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
-from tests.helpers.eb_shop import GATED, Shop, leave, soon
 from tests.helpers.eb_slow import compiling, orphan_a_compiler, release, rows, signs, slow
-from tests.helpers.scenes import error_of, finish, kill, no_processes, plain
+from tests.helpers.scenes import error_of, finish, kill, no_processes, plain, tamper
 
 
 @pytest.fixture
@@ -46,12 +45,6 @@ def install(box: Workshop, name: str) -> Install:
 
 def program(box: Workshop, name: str) -> Path:
     return install(box, name).path / "bin" / "toy"
-
-
-def tamper(path: Path, text: str) -> None:
-    path.chmod(0o755)
-    path.write_text(text)
-    path.chmod(0o555)
 
 
 def tampered(box: Workshop, dependencies: str) -> Path:
@@ -210,24 +203,6 @@ def test_gc_keeps_what_a_running_build_will_need(box: Workshop) -> None:
     assert gone.startswith("store/gdep/")
     assert nothing_left(box) == []
     assert not list(box.prefix.glob("var/jobs/holds/*"))
-
-
-def test_hold_counts_as_long_as_its_run_lives(tmp_path: Path) -> None:
-    prefix = Prefix(tmp_path)
-    with holding(prefix, ["store/a/1-01234567"], Runner(), SilentReporter()):
-        assert held_installs(prefix) == {"store/a/1-01234567"}
-        (path,) = prefix.holds.iterdir()
-        text = path.read_text()
-    assert held_installs(prefix) == set()
-    assert not path.exists()
-    path.write_text(json.dumps(json.loads(text) | {"ticks": 1}))
-    assert held_installs(prefix) == set()
-    path.write_text(json.dumps(json.loads(text) | {"host": "elsewhere"}))
-    assert held_installs(prefix) == {"store/a/1-01234567"}
-    os.utime(path, (1, 1))
-    assert held_installs(prefix) == set()
-    path.write_text("{")
-    assert held_installs(prefix) == set()
 
 
 # What dead builds left
@@ -422,34 +397,6 @@ def test_request_of_a_killed_submitter_goes_once_its_install_is_there(
         os.utime(path, (1, 1))
     sweep(site, Runner())
     assert not lost.exists()
-
-
-def test_job_verifies_on_its_node_and_a_waiting_chain_keeps_what_it_uses_from_gc(shop: Shop) -> None:
-    """Its submitter is killed: nothing but the requests says what the jobs need; a local build then takes over what they left."""
-    shop.write_site(policies={"keep_days": 0, "min_free": 0})
-    shop.toy("deep")
-    shop.toy("held", GATED)
-    shop.toy("high", builddependencies=[("deep", "1.0")], dependencies=[("held", "1.0")])
-    shop.lock("deep", "high")
-    assert shop.cluster.envmgr(["build", "deep/1.0", "--no-publish"]).code == 0
-    shop.shut("held")
-    process = shop.start("high", "--no-publish")
-    assert soon(lambda: shop.runs("held"), 60)
-    leave(shop.cluster, process, "KILL")
-    assert shop.table() == ["held", "high"]
-    assert shop.cluster.envmgr(["gc", "--format", "json"]).data["installs"] == []
-    (manifest,) = shop.cluster.host_prefix.glob("store/deep/*.manifest.json")
-    tamper(manifest.with_name(manifest.name.removesuffix(".manifest.json")) / "bin/toy", "poison")
-    shop.open("held")
-    assert soon(lambda: not shop.jobs(), 60)
-    told = shop.build("high", "--no-publish")
-    assert told.code == 3
-    assert "error[install-differs]: /cluster/sw/store/deep/1.0-" in told.stderr
-    assert "high" not in shop.store()
-    manifest.unlink()
-    assert shop.cluster.envmgr(["build", "high/1.0", "--no-publish"]).code == 0
-    assert shop.cluster.envmgr(["gc"]).code == 0
-    assert [name for name in shop.table() if name != "high"] == []  # a failure that was told stays for a day
 
 
 # The site's group

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.easybuild.input import accept_eula_for
-from envmgr.backends.easybuild.licences import words_of
-from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, read_lock
-from envmgr.backends.easybuild.tool import own_home
-from envmgr.backends.easybuild.trust import only_ours
+from envmgr.backends.easybuild.lock import LOCK_NAME, read_lock
 from envmgr.system.files import sha256_file
-from envmgr.system.run import RunAs, Runner
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.helpers.scenes import error_of
 
@@ -125,32 +119,6 @@ def test_root_does_not_run_easyconfigs_that_others_may_write(workshop: Workshop,
         "hint: name a build_user in site.yaml; or look at it, then `chown` or `chmod` it"
     )
     assert who_ran(workshop) == ""
-
-
-@only_root
-def test_root_s_own_easybuild_is_not_in_somebody_else_s_home(tmp_path: Path) -> None:
-    """As sudo may leave it in $HOME."""
-    os.chown(tmp_path, pwd.getpwnam("nobody").pw_uid, -1)
-    here = own_home("5.4.1", {"HOME": str(tmp_path)})
-    assert here == own_home("5.4.1", {"XDG_CACHE_HOME": str(tmp_path)})
-    assert here == Path(pwd.getpwuid(0).pw_dir) / ".cache/envmgr/easybuild/5.4.1"
-    os.chown(tmp_path, 0, -1)
-    tmp_path.chmod(0o777)
-    assert not only_ours(tmp_path / "x")
-
-
-@only_root
-def test_command_of_another_user_has_nothing_of_root_and_ends_with_what_it_left() -> None:
-    nobody = pwd.getpwnam("nobody")
-    run_as = RunAs(nobody.pw_uid, nobody.pw_gid)
-    script = "id -u; id -G; sleep 300 </dev/null >/dev/null 2>&1 & echo $!"
-    done = Runner().run(["/bin/sh", "-c", script], cwd=Path("/"), run_as=run_as)
-    uid, groups, left = done.stdout.split()
-    assert (int(uid), int(groups)) == (nobody.pw_uid, nobody.pw_gid)
-    end = time.monotonic() + 5
-    while Path(f"/proc/{left}/cmdline").exists() and Path(f"/proc/{left}/cmdline").read_bytes():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @only_root
@@ -275,11 +243,6 @@ def test_eula_that_any_easyconfig_says_it_accepts(workshop: Workshop) -> None:
     refused(workshop, "toy/1.0", "toy-eula")
 
 
-def test_accepted_eula_is_that_of_one_software_only() -> None:
-    assert accept_eula_for(["CUDA", "a.b"]) == r"CUDA$,a\.b$"
-    assert accept_eula_for([]) == ""
-
-
 def test_accepted_eula_is_not_a_pattern_to_easybuild(workshop: Workshop) -> None:
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64])
     workshop.provide_easybuild()
@@ -288,18 +251,6 @@ def test_accepted_eula_is_not_a_pattern_to_easybuild(workshop: Workshop) -> None
         assert error_of(workshop.run("lock", "cuda/1.0"), workshop).startswith("error[eula-not-accepted]: ")
     workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})
     workshop.ok("lock", "cuda/1.0")
-
-
-def test_words_of_a_lock_are_each_told_once() -> None:
-    item = {"easyconfig": "x.eb", "origin": "catalog", "sha256": "0" * 64, "version": "1"}
-    lock = EasyBuildLock.model_validate({
-        "recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "accept_eula": ["CUDA"],
-        "items": [
-            {**item, "name": "CUDA", "eulas": ["CUDA"]}, {**item, "name": "cuDNN"}, {**item, "name": "cuTENSOR"},
-            {**item, "name": "x", "sources": [{"name": "Miniconda3-latest.sh", "sha256": "0" * 64}]},
-        ],
-    })  # fmt: skip
-    assert words_of(lock) == ("cuda-eula", "cudnn-eula", "cutensor-eula", "anaconda-terms")
 
 
 # A source that lies beside its easyconfig

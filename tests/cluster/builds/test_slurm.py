@@ -7,16 +7,10 @@ import re
 import time
 from pathlib import Path
 
-import pytest
-
-from envmgr.nodes import JobOptions
-from tests.conftest import Sandbox
 from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import shadowed_file
 from tests.helpers.done import Done
 from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave, soon
-
-TIMES = "minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12"
 
 
 def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
@@ -220,23 +214,3 @@ def test_smoke_test_runs_where_the_build_was_told_to_run(shop: Shop) -> None:
         shop.write_site()
     assert done.code == 0, done.stderr
     assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("passed", "")]
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        (["--cpus", "4"], "--cpus is for Slurm jobs\n\nhint: add `--via slurm`"),
-        (["--via", "local", "--account", "x"], "--account is for Slurm jobs\n\nhint: add `--via slurm`"),
-        (["--via", "slurm", "-j", "4"], "--jobs is for builds on this host\n\nhint: --cpus is what each job gets"),
-        (["--via", "slurm", "--time", "2h"], f"--time `2h` is not a time as Slurm writes it\n\nhint: {TIMES}"),
-        (["--via", "slurm", "--partition", "-x"], "--partition `-x` is not a name that Slurm could know"),
-    ],
-)  # fmt: skip
-def test_options_of_jobs_are_checked_first(sandbox: Sandbox, options: list[str], text: str) -> None:
-    done = sandbox.run("build", "none/1.0", *options)
-    assert (done.code, done.stdout, done.stderr) == (2, "", f"error[bad-job-option]: {text}\n")
-
-
-@pytest.mark.parametrize("time", ["90", "90:00", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED"])
-def test_times_of_slurm_are_taken(time: str) -> None:
-    JobOptions(time=time).check()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,27 +14,18 @@ from tests.helpers.cluster.needs import reason_to_skip
 KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_cluster": "nfs"}
 
 
-# A test file that uses a cluster: it imports this package, or a function in it asks for a fixture of it.
-_USES_CLUSTER = re.compile(r"\btests\.cluster\b|def \w+\([^)]*\b(?:(?:sshfs_|nfs_)?cluster|shop)\b")
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadgroup`, the tests of such a file run in one worker: each boots the clusters, and sets them up, for itself.
+    """With `--dist loadgroup`, the tests of a file in tests/cluster run in one worker: each boots the clusters, and sets them up, for itself.
 
     By the file, not by `xdist_group` marks: with pytest 9.2 xdist 3.8 does not see them (it sets the attribute `_nodeid`).
     """
     from xdist.scheduler import LoadGroupScheduling
 
-    @functools.cache
-    def uses_cluster(file: str) -> bool:
-        path = config.rootpath / file
-        return path.is_file() and _USES_CLUSTER.search(path.read_text()) is not None
-
     class ByClusterFile(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return file if uses_cluster(file) else super()._split_scope(nodeid)
+            return file if file.startswith("tests/cluster/") else super()._split_scope(nodeid)
 
     return ByClusterFile(config, log) if config.getvalue("dist") == "loadgroup" else None
 

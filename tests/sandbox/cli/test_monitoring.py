@@ -28,9 +28,8 @@ from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import Asked, AuditResult
 from envmgr.finding import Finding
 from tests.conftest import Sandbox
-from tests.helpers.audit_scene import Audited
-from tests.helpers.cluster import faults
 from tests.helpers.places import ROOT
+from tests.helpers.programs import program, run
 
 CONTRIB = ROOT / "contrib"
 ALERTS = CONTRIB / "prometheus/envmgr-alerts.yml"
@@ -50,22 +49,6 @@ ILL = replace(
         Finding(NASTY, "note", "x", "y"),
     ),
 )  # fmt: skip
-
-
-def program(*names: str) -> str:
-    """The first of `names` that is here; else the test is skipped."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    for name in names:
-        if found := shutil.which(name, path=path):
-            return found
-    pytest.skip(f"needs {names[0]}; `make test` as root installs it")
-
-
-def run(*argv: str | Path, stdin: str = "", cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, argv)), input=stdin, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
 
 
 # -- alert rules ---------------------------------------------------------------------------------------------------------
@@ -275,37 +258,6 @@ def test_prometheus_tells_what_an_audit_found_and_what_to_run(watched: Watched, 
     watched.path.unlink()
     (missing,) = watched.wait_for_alerts("EnvmgrAuditMissing", state="pending")
     assert missing["annotations"]["summary"] == "metrics of envmgr's audit are missing from login"
-
-
-# -- a real audit --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.xdist_group("audited")
-def test_a_real_audit_of_a_cluster_with_a_broken_node_as_metrics_and_as_junit(audited: Audited) -> None:
-    cluster, path = audited.cluster, "/var/lib/node_exporter/envmgr.prom"
-    cluster.exec("login", ["mkdir", "-p", "/var/lib/node_exporter"], check=True)
-
-    def audit(fmt: str) -> tuple[int, str]:
-        done = cluster.envmgr(["audit", "--via", "ssh", "--format", fmt, "--output", path])
-        assert done.stdout == ""
-        return done.code, cluster.exec("login", ["cat", path], check=True).stdout
-
-    code, metrics = audit("prometheus")
-    assert code == 0, metrics
-    assert re.findall(r"^envmgr_audit_findings.* (?!0$).*", metrics, re.MULTILINE) == []
-    assert f"\nenvmgr_published_generation {audited.generation}\n" in metrics
-    with faults.unmounted(cluster, "c2"):
-        code, metrics = audit("prometheus")
-        junit_code, junit = audit("junit")
-    assert (code, junit_code) == (1, 1)
-    assert "\nenvmgr_audit_success 1\n" in metrics
-    assert '\nenvmgr_audit_node_findings{node="c2",check="mount",severity="error"} 1\n' in metrics
-    assert (
-        '<testcase name="c2" classname="envmgr.audit.mount">\n      <failure type="error" message="/cluster/sw: not mounted'
-        in junit
-    )
-    checked = run(program("promtool"), "check", "metrics", stdin=metrics)
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 # -- timer and cron ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
-from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.formats import answer_text
 from envmgr.cli.text_audit import _summary
 from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError
@@ -24,7 +24,6 @@ from envmgr.nodes.batch import _program
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
 from envmgr.probe.model import Fleet
 from envmgr.system.run import Runner
-from tests.conftest import Sandbox
 from tests.helpers.evidence import evidence, site, told
 
 QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
@@ -304,19 +303,3 @@ LATE = (Asked("ssh", "c[1-3]", "", ""), Asked("slurm", "c[1,3]", "", "c2"))
 )  # fmt: skip
 def test_last_line_claims_what_was_looked_at(changed: dict[str, Any], line: str) -> None:
     assert _summary(replace(WELL, **changed)) == line
-
-
-# -- --output ------------------------------------------------------------------------------------------------------------
-
-
-def test_folder_of_the_output_is_not_made(sandbox: Sandbox) -> None:
-    path = sandbox.root / "textfile/envmgr.prom"
-    done = sandbox.run("audit", "--nodes", "c1", "--format", "prometheus", "--output", str(path))
-    assert (done.code, done.stdout, done.stderr) == (
-        3, "",
-        f"error[output-failed]: there is no folder {path.parent}\n  --output {path}\n\nhint: make it first\n",
-    )  # fmt: skip
-    assert not path.parent.exists()
-    with pytest.raises(EnvmgrError, match="there is no folder"):
-        show_answer(WELL, "json", path)
-    assert not path.parent.exists()

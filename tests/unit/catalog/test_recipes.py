@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
+from envmgr.backends.conda.lock import LockedPackage
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from envmgr.backends.conda.solve import find_conda_lock
 from envmgr.catalog.recipe import Recipe, load_recipe
-from envmgr.system.resources import shipped
-from tests.conftest import Sandbox
-from tests.helpers.standin.conda_shim import install_shim
-from tests.helpers.standin.from_sidecars import channel_from_sidecars
+from tests.helpers.shipped import CONDA_FORGE, DRIVERS, ENTRIES, NOTE, ROOT, lock_of
 
-ROOT = shipped("recipes")
-CONDA_FORGE = "https://conda.anaconda.org/conda-forge"
-NOTE = "package records collected from public lock files on 2026-11-20: a partial snapshot of the channel"
-# NVIDIA, "CUDA Compatibility", minimum driver for minor-version compatibility.
-DRIVERS = {
-    "pytorch/2.1-cuda11.8": "450.80.02",
-    "pytorch/2.7-cuda12.9": "525.60.13",
-    "tensorflow/2.15-cuda11.8": "450.80.02",
-}
-ENTRIES = sorted([*DRIVERS, "python/3.10", "python/3.12", "mpich/4.2"])
-
-MakeSandbox = Callable[[str, str], Sandbox]
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
-
-
-@pytest.fixture
-def box(make_sandbox: MakeSandbox) -> Sandbox:
-    """A site without channels of its own: the catalog is the shipped one."""
-    made = make_sandbox("site", "")
-    made.settings = {"channels": {}}
-    made.write_site()
-    return made
-
-
-def lock_of(entry: str) -> CondaLock:
-    return read_lock(ROOT / entry)[0]
 
 
 def recipe_of(entry: str) -> Recipe:
@@ -61,35 +31,6 @@ def demands(entry: str, name: str) -> set[str]:
     """The versions that packages of an entry ask of `name`, as they write them."""
     found = [d.partition(" ") for p in lock_of(entry).packages for d in p.depends]
     return {rest for first, _, rest in found if first == name}
-
-
-def test_catalog_check_finds_nothing_in_the_shipped_catalog(box: Sandbox) -> None:
-    done = box.ok("catalog", "check", "--format", "json")
-
-    assert done.data["findings"] == []
-    assert done.data["checked"] >= len(ENTRIES)
-
-
-def test_catalog_has_every_entry_and_one_default_a_name(box: Sandbox) -> None:
-    listed = {e["entry"]: e for e in box.ok("list", "--format", "json").data["entries"]}
-
-    assert {e: listed[e]["state"] for e in ENTRIES} == dict.fromkeys(ENTRIES, "locked")
-    defaults = [e for e in ENTRIES if "default" in listed[e]["notes"]]
-    assert defaults == ["mpich/4.2", "python/3.12", "pytorch/2.7-cuda12.9", "tensorflow/2.15-cuda11.8"]
-
-
-def test_lock_check_calls_every_shipped_lock_fresh(box: Sandbox) -> None:
-    outcomes = box.ok("lock", "--all", "--check", "--format", "json").data["outcomes"]
-
-    assert {o["status"] for o in outcomes} == {"fresh"}
-    assert set(ENTRIES) <= {o["entry"] for o in outcomes}
-
-
-def test_shipped_lock_is_never_written(box: Sandbox) -> None:
-    done = box.run("lock", "mpich/4.2")
-
-    assert done.code == 3
-    assert "error[catalog-read-only]: mpich/4.2 is in the catalog that ships with envmgr" in done.stderr
 
 
 @every_entry
@@ -117,64 +58,6 @@ def test_shipped_lock_has_real_urls_and_says_where_its_records_come_from(entry: 
         assert re.fullmatch(r"[0-9a-f]{64} [0-9a-f]{32}", f"{package.sha256} {package.md5}")
     said = yaml.safe_load((ROOT / entry / LOCK_NAME).read_text())["metadata"]["custom_metadata"]
     assert said["envmgr_snapshot_conda-forge"].startswith(f"{NOTE}; linux-64 ")
-
-
-def test_solving_the_sidecars_again_gives_the_same_locks(make_sandbox: MakeSandbox, tmp_path: Path) -> None:
-    box = relocking_site(make_sandbox, tmp_path)
-
-    box.ok("lock", *ENTRIES)
-
-    for entry in ENTRIES:
-        old, new = lock_of(entry), read_lock(box.root / "recipes" / entry)[0]
-        expected = (ROOT / entry / LOCK_NAME).read_text()
-        for subdir, digest in old.channels[0].repodata.items():  # another folder: only its digests may differ
-            expected = expected.replace(digest, new.channels[0].repodata[subdir])
-        assert (box.root / "recipes" / entry / LOCK_NAME).read_text() == expected
-        assert new.packages == old.packages
-
-
-def test_solving_by_conda_lock_gives_the_same_lock_as_by_rattler(make_sandbox: MakeSandbox, tmp_path: Path) -> None:
-    box = relocking_site(make_sandbox, tmp_path)
-    folder = box.root / "recipes" / "pytorch/2.1-cuda11.8"
-
-    box.ok("lock", "pytorch/2.1-cuda11.8")
-    by_rattler = (folder / LOCK_NAME).read_bytes()
-    done = box.ok("lock", "pytorch/2.1-cuda11.8", "--solver", "conda-lock")
-
-    assert done.stdout.startswith(
-        "pytorch/2.1-cuda11.8: written  85 packages\n  note: "
-    )  # the sidecar names its solver
-    assert (folder / LOCK_NAME).read_bytes() == by_rattler
-    sidecar = json.loads((folder / SIDECAR_NAME).read_bytes())
-    assert sidecar.pop("solver") == "conda-lock"
-
-
-def relocking_site(make_sandbox: MakeSandbox, tmp_path: Path) -> Sandbox:
-    """A site with the shipped recipes, without locks, in a catalog of its own; conda-forge is the sidecars' records."""
-    box = make_sandbox("relock", "")
-    mirror = channel_from_sidecars((ROOT / e / SIDECAR_NAME for e in ENTRIES), tmp_path / "snapshot")
-    conda_forge = {"url": CONDA_FORGE, "mirrors": [str(mirror)], "note": NOTE}
-    box.settings = {"channels": {"conda-forge": conda_forge}, "conda": str(install_shim(box.root))}
-    box.write_site()
-    for entry in ENTRIES:
-        folder = box.root / "recipes" / entry
-        folder.mkdir(parents=True)
-        (folder / "recipe.yaml").write_bytes((ROOT / entry / "recipe.yaml").read_bytes())
-        (folder.parent / "software.yaml").write_bytes((ROOT / entry).parent.joinpath("software.yaml").read_bytes())
-    return box
-
-
-def test_build_dry_run_lists_the_real_packages_of_pytorch(box: Sandbox) -> None:
-    (step,) = box.ok("build", "pytorch/2.1-cuda11.8", "--dry-run", "--format", "json").data["steps"]
-
-    packages: dict[str, Any] = step["candidate"]["packages"]
-    assert len(packages) == 85
-    assert packages["pytorch"] == "2.1.2 cuda118_py311hde743b7_303"
-    assert packages["cudatoolkit"] == "11.8.0 h4ba93d1_13"
-    shown = box.ok("build", "pytorch/2.1-cuda11.8", "--dry-run").stdout
-    assert shown.startswith("pytorch/2.1-cuda11.8: build store/pytorch/2.1-cuda11.8-")
-    assert "(85 packages, " in shown.splitlines()[0]
-    assert not box.prefix.exists()
 
 
 @every_entry

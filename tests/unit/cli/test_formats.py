@@ -3,33 +3,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
-import time
 import xml.etree.ElementTree as ET
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.formats import show_answer
 from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
 from envmgr.cli.render import to_data
 from envmgr.commands.audit import Asked, AuditResult, ExplainResult
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from tests.conftest import Sandbox
+from tests.helpers.exposition import WELL, of, parse, text
 
-WELL = AuditResult(
-    generation=12, entries=("hello/1.0", "hello/2.0"), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
-    contexts=("ssh-bash",), accounts=("root", "alice"), checks=("mount", "nodes"), findings=(), matrix=(),
-    finished=1_700_000_000.1239, seconds=2.5,
-)  # fmt: skip
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")
 SLOW = Finding("mount", "warning", "/sw", "answers in 2.0 s", nodes="c2")
 SILENT = Finding("nodes", "error", "ssh", "silent: no answer", "an answer", "try `ssh c4 true`", "c4")
@@ -44,42 +35,7 @@ GROUPS = EnvmgrError(
 )
 
 
-def text(answer: Any, fmt: str, now: float = 0) -> str:
-    found = answer_text(answer, fmt, now=now)
-    assert found is not None
-    return found
-
-
 # -- prometheus ----------------------------------------------------------------------------------------------------------
-
-Series = dict[str, dict[frozenset[tuple[str, str]], float]]
-
-
-def parse(exposed: str) -> Series:
-    """A reader of the text format, by its specification and not by our writer."""
-    found: Series = defaultdict(dict)
-    told: dict[str, list[str]] = defaultdict(list)
-    assert exposed.endswith("\n")
-    for line in exposed[:-1].split("\n"):
-        if comment := re.fullmatch(r"# (HELP|TYPE) (\S+) (.+)", line):
-            told[comment[2]].append(comment[1])
-            assert comment[2] not in found, "comments come before the series"
-            continue
-        sample = re.fullmatch(r'([a-z_]+)(\{(?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (\S+)', line)
-        assert sample, line
-        labels = [
-            (name, re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], value))
-            for name, value in re.findall(r'([a-z]+)="((?:[^"\\]|\\.)*)"', sample[2] or "")
-        ]
-        assert len(dict(labels)) == len(labels)
-        assert frozenset(labels) not in found[sample[1]], line
-        found[sample[1]][frozenset(labels)] = float(sample[3])
-    assert {name: sorted(lines) for name, lines in told.items()} == {name: ["HELP", "TYPE"] for name in found}
-    return found
-
-
-def of(series: Series, name: str, **labels: str) -> float | None:
-    return series.get(name, {}).get(frozenset(labels.items()))
 
 
 def test_a_good_audit_says_so_with_zeros() -> None:
@@ -352,118 +308,3 @@ def test_a_reader_sees_a_whole_file_at_every_moment(tmp_path: Path) -> None:
     }
     assert set(seen) <= sums | {"envmgr.prom"}
     assert len(seen) > 4
-
-
-# -- the command line ----------------------------------------------------------------------------------------------------
-
-
-def test_a_site_that_cannot_be_read_turns_the_old_green_file_red(sandbox: Sandbox) -> None:
-    path = sandbox.root / "envmgr.prom"
-    path.write_text(text(WELL, "prometheus"))
-    (sandbox.root / "site.yaml").write_text("prefix: [")
-    before = time.time()
-    done = sandbox.run("audit", "--format", "prometheus", "--output", "envmgr.prom")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error[")
-    series = parse(path.read_text())
-    assert of(series, "envmgr_audit_success") == 0
-    when = of(series, "envmgr_audit_timestamp_seconds")
-    assert when is not None
-    assert before - 1 < when < time.time() + 1
-    assert series.keys() == {"envmgr_audit_timestamp_seconds", "envmgr_audit_success", "envmgr_audit_error_info"}
-
-
-def test_groups_that_cannot_be_read_turn_the_file_red_and_exit_3(sandbox: Sandbox) -> None:
-    sandbox.settings["groups"] = {"gpu": {"slurm": "gpu"}}
-    sandbox.write_site()
-    sinfo = sandbox.root / "bin/sinfo"
-    sinfo.parent.mkdir()
-    sinfo.write_text("#!/bin/sh\necho 'slurm_load_partitions: Unable to contact slurm controller' >&2\nexit 1\n")
-    sinfo.chmod(0o755)
-    path = f"{sinfo.parent}:{os.environ['PATH']}"
-    done = sandbox.run("audit", "--format", "prometheus", "--output", "x.prom", PATH=path)
-    assert done.code == 3
-    assert done.stderr.startswith("error[groups-unreadable]: ")
-    assert (
-        of(parse((sandbox.root / "x.prom").read_text()), "envmgr_audit_error_info", reference="groups-unreadable") == 1
-    )
-
-
-def test_an_error_as_json_goes_to_the_file_and_in_words_to_stderr(sandbox: Sandbox) -> None:
-    done = sandbox.run("audit", "--format", "json", "--output", "x.json")
-    assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("error[no-nodes]: ")
-    assert json.loads((sandbox.root / "x.json").read_text())["reference"] == "no-nodes"
-
-
-def test_an_error_leaves_a_table_alone(sandbox: Sandbox) -> None:
-    (sandbox.root / "x.txt").write_text("old")
-    assert sandbox.run("audit", "--output", "x.txt").code == 2
-    assert (sandbox.root / "x.txt").read_text() == "old"
-
-
-@pytest.mark.parametrize("options", [["--oops"], ["--node-timeout", "0"], ["--via", "pigeon"], ["--nodes"]])
-def test_an_option_that_is_wrong_does_not_touch_the_file(sandbox: Sandbox, options: list[str]) -> None:
-    (sandbox.root / "x.prom").write_text("old")
-    done = sandbox.run("audit", "--format", "prometheus", "--output", "x.prom", *options)
-    assert done.code == 2
-    assert (sandbox.root / "x.prom").read_text() == "old"
-
-
-@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "dangling link", "device"])
-def test_only_a_plain_file_is_replaced(sandbox: Sandbox, kind: str) -> None:
-    """As root, `--output /dev/null` would else make a file of it."""
-    path = sandbox.root / "there"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "device":
-        path = Path("/dev/null")
-    else:
-        path.symlink_to("site.yaml" if kind == "link" else "nowhere")
-    before = path.lstat()
-    done = sandbox.run("audit", "--format", "prometheus", "--output", str(path))
-    assert done.code == 2
-    assert f"{path} is there, and is not a plain file." in " ".join(done.stderr.replace("│", " ").split())
-    assert path.lstat().st_ino == before.st_ino
-
-
-def test_a_file_that_cannot_be_written_is_told_beside_what_happened(sandbox: Sandbox) -> None:
-    done = sandbox.run("audit", "--format", "prometheus", "--output", "x" * 300)
-    assert done.code == 3
-    assert re.findall(r"^error\[(.+?)\]", done.stderr, re.MULTILINE) == ["no-nodes", "path-unusable"]
-
-
-def test_a_file_that_cannot_be_written_is_an_error_and_the_old_one_stays(sandbox: Sandbox) -> None:
-    (sandbox.root / "file").write_text("old")
-    done = sandbox.run("audit", "--explain", "mount", "--output", "file/x.txt")
-    assert done.code == 3
-    assert done.stderr.startswith("error[path-unusable]: ")
-    assert (sandbox.root / "file").read_text() == "old"
-
-
-def test_sigterm_leaves_the_file_and_exits_130(sandbox: Sandbox) -> None:
-    """A reboot, or systemd's time-out: the old numbers stay, and grow stale."""
-    ssh = sandbox.root / "bin/ssh"
-    ssh.parent.mkdir()
-    ssh.write_text(f"#!/bin/sh\necho >{sandbox.root}/began\nexec sleep 60\n")
-    ssh.chmod(0o755)
-    (sandbox.root / "x.prom").write_text("old")
-    process = sandbox.start(
-        "audit",
-        "--nodes",
-        "c1",
-        "--format",
-        "prometheus",
-        "--output",
-        "x.prom",
-        PATH=f"{ssh.parent}:{os.environ['PATH']}",
-    )
-    end = time.monotonic() + 30
-    while not (sandbox.root / "began").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 130
-    assert "error[interrupted]: " in process.communicate()[1]
-    assert (sandbox.root / "x.prom").read_text() == "old"

@@ -9,6 +9,7 @@ import pwd
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from envmgr.errors import InputError
 from envmgr.system.privileges import drop_to
+from envmgr.system.run import RunAs, Runner
 from tests.helpers.places import ROOT
 
 AM_ROOT = os.geteuid() == 0
@@ -183,3 +185,20 @@ def test_drop_to_changes_nothing_for_oneself_or_for_nobody_named(tmp_path: Path,
     drop_to(user, tmp_path / "p")
     assert (os.getresuid(), os.getresgid(), os.getgroups(), dict(os.environ), Path.cwd()) == before
     assert not (tmp_path / "p").exists()
+
+
+only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
+
+
+@only_root
+def test_command_of_another_user_has_nothing_of_root_and_ends_with_what_it_left() -> None:
+    nobody = pwd.getpwnam("nobody")
+    run_as = RunAs(nobody.pw_uid, nobody.pw_gid)
+    script = "id -u; id -G; sleep 300 </dev/null >/dev/null 2>&1 & echo $!"
+    done = Runner().run(["/bin/sh", "-c", script], cwd=Path("/"), run_as=run_as)
+    uid, groups, left = done.stdout.split()
+    assert (int(uid), int(groups)) == (nobody.pw_uid, nobody.pw_gid)
+    end = time.monotonic() + 5
+    while Path(f"/proc/{left}/cmdline").exists() and Path(f"/proc/{left}/cmdline").read_bytes():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.backends.easybuild.failures import missing_packages
 from envmgr.backends.easybuild.osdeps import installed
 from envmgr.system.run import Completed, Runner, clean_env
 
@@ -42,3 +43,12 @@ def test_rpm_tells_packages_and_what_they_provide(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     asked = {"zlib-devel", "libz-devel", "no-such-package"}
     assert installed(asked, Here()) == {"zlib-devel", "libz-devel"}
+
+
+def test_package_names_are_those_of_each_family() -> None:
+    error = missing_packages(
+        ["Python"], [("openssl-devel", "libssl-dev", "libopenssl-devel"), ("zlib-devel", "zlib1g-dev"), ("bc",)]
+    )
+    assert error.hint.startswith(
+        "dnf install bc openssl-devel zlib-devel (Rocky, Alma, RHEL) or apt-get install bc libssl-dev zlib1g-dev (Debian, Ubuntu); "
+    )

@@ -1,0 +1,39 @@
+"""A real audit of a cluster, as metrics and as JUnit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster import faults
+from tests.helpers.programs import program, run
+
+
+@pytest.mark.xdist_group("audited")
+def test_a_real_audit_of_a_cluster_with_a_broken_node_as_metrics_and_as_junit(audited: Audited) -> None:
+    cluster, path = audited.cluster, "/var/lib/node_exporter/envmgr.prom"
+    cluster.exec("login", ["mkdir", "-p", "/var/lib/node_exporter"], check=True)
+
+    def audit(fmt: str) -> tuple[int, str]:
+        done = cluster.envmgr(["audit", "--via", "ssh", "--format", fmt, "--output", path])
+        assert done.stdout == ""
+        return done.code, cluster.exec("login", ["cat", path], check=True).stdout
+
+    code, metrics = audit("prometheus")
+    assert code == 0, metrics
+    assert re.findall(r"^envmgr_audit_findings.* (?!0$).*", metrics, re.MULTILINE) == []
+    assert f"\nenvmgr_published_generation {audited.generation}\n" in metrics
+    with faults.unmounted(cluster, "c2"):
+        code, metrics = audit("prometheus")
+        junit_code, junit = audit("junit")
+    assert (code, junit_code) == (1, 1)
+    assert "\nenvmgr_audit_success 1\n" in metrics
+    assert '\nenvmgr_audit_node_findings{node="c2",check="mount",severity="error"} 1\n' in metrics
+    assert (
+        '<testcase name="c2" classname="envmgr.audit.mount">\n      <failure type="error" message="/cluster/sw: not mounted'
+        in junit
+    )
+    checked = run(program("promtool"), "check", "metrics", stdin=metrics)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

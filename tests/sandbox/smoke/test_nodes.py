@@ -1,0 +1,18 @@
+"""Smoke tests on nodes, where no node is asked."""
+
+from __future__ import annotations
+
+from tests.conftest import Sandbox
+
+
+def test_options_for_nodes_need_nodes(sandbox: Sandbox) -> None:
+    done = sandbox.run("test", "--user", "alice")
+    assert (done.code, done.stderr) == (
+        2,
+        "error[test-user]: --user and --deadline are for nodes\n\nhint: add `--nodes SET`, or `--via ssh` for all\n",
+    )
+
+
+def test_nothing_published_asks_no_node(sandbox: Sandbox) -> None:
+    done = sandbox.run("test", "--nodes", "nosuch[1-3]")
+    assert (done.code, done.stderr.splitlines()[0]) == (3, "error[nothing-published]: nothing was published yet")

@@ -1,0 +1,114 @@
+"""The shipped recipes and their locks, by the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
+from tests.conftest import Sandbox
+from tests.helpers.shipped import CONDA_FORGE, ENTRIES, NOTE, ROOT, lock_of
+from tests.helpers.standin.conda_shim import install_shim
+from tests.helpers.standin.from_sidecars import channel_from_sidecars
+
+MakeSandbox = Callable[[str, str], Sandbox]
+
+
+@pytest.fixture
+def box(make_sandbox: MakeSandbox) -> Sandbox:
+    """A site without channels of its own: the catalog is the shipped one."""
+    made = make_sandbox("site", "")
+    made.settings = {"channels": {}}
+    made.write_site()
+    return made
+
+
+def test_catalog_check_finds_nothing_in_the_shipped_catalog(box: Sandbox) -> None:
+    done = box.ok("catalog", "check", "--format", "json")
+
+    assert done.data["findings"] == []
+    assert done.data["checked"] >= len(ENTRIES)
+
+
+def test_catalog_has_every_entry_and_one_default_a_name(box: Sandbox) -> None:
+    listed = {e["entry"]: e for e in box.ok("list", "--format", "json").data["entries"]}
+
+    assert {e: listed[e]["state"] for e in ENTRIES} == dict.fromkeys(ENTRIES, "locked")
+    defaults = [e for e in ENTRIES if "default" in listed[e]["notes"]]
+    assert defaults == ["mpich/4.2", "python/3.12", "pytorch/2.7-cuda12.9", "tensorflow/2.15-cuda11.8"]
+
+
+def test_lock_check_calls_every_shipped_lock_fresh(box: Sandbox) -> None:
+    outcomes = box.ok("lock", "--all", "--check", "--format", "json").data["outcomes"]
+
+    assert {o["status"] for o in outcomes} == {"fresh"}
+    assert set(ENTRIES) <= {o["entry"] for o in outcomes}
+
+
+def test_shipped_lock_is_never_written(box: Sandbox) -> None:
+    done = box.run("lock", "mpich/4.2")
+
+    assert done.code == 3
+    assert "error[catalog-read-only]: mpich/4.2 is in the catalog that ships with envmgr" in done.stderr
+
+
+def test_solving_the_sidecars_again_gives_the_same_locks(make_sandbox: MakeSandbox, tmp_path: Path) -> None:
+    box = relocking_site(make_sandbox, tmp_path)
+
+    box.ok("lock", *ENTRIES)
+
+    for entry in ENTRIES:
+        old, new = lock_of(entry), read_lock(box.root / "recipes" / entry)[0]
+        expected = (ROOT / entry / LOCK_NAME).read_text()
+        for subdir, digest in old.channels[0].repodata.items():  # another folder: only its digests may differ
+            expected = expected.replace(digest, new.channels[0].repodata[subdir])
+        assert (box.root / "recipes" / entry / LOCK_NAME).read_text() == expected
+        assert new.packages == old.packages
+
+
+def test_solving_by_conda_lock_gives_the_same_lock_as_by_rattler(make_sandbox: MakeSandbox, tmp_path: Path) -> None:
+    box = relocking_site(make_sandbox, tmp_path)
+    folder = box.root / "recipes" / "pytorch/2.1-cuda11.8"
+
+    box.ok("lock", "pytorch/2.1-cuda11.8")
+    by_rattler = (folder / LOCK_NAME).read_bytes()
+    done = box.ok("lock", "pytorch/2.1-cuda11.8", "--solver", "conda-lock")
+
+    assert done.stdout.startswith(
+        "pytorch/2.1-cuda11.8: written  85 packages\n  note: "
+    )  # the sidecar names its solver
+    assert (folder / LOCK_NAME).read_bytes() == by_rattler
+    sidecar = json.loads((folder / SIDECAR_NAME).read_bytes())
+    assert sidecar.pop("solver") == "conda-lock"
+
+
+def relocking_site(make_sandbox: MakeSandbox, tmp_path: Path) -> Sandbox:
+    """A site with the shipped recipes, without locks, in a catalog of its own; conda-forge is the sidecars' records."""
+    box = make_sandbox("relock", "")
+    mirror = channel_from_sidecars((ROOT / e / SIDECAR_NAME for e in ENTRIES), tmp_path / "snapshot")
+    conda_forge = {"url": CONDA_FORGE, "mirrors": [str(mirror)], "note": NOTE}
+    box.settings = {"channels": {"conda-forge": conda_forge}, "conda": str(install_shim(box.root))}
+    box.write_site()
+    for entry in ENTRIES:
+        folder = box.root / "recipes" / entry
+        folder.mkdir(parents=True)
+        (folder / "recipe.yaml").write_bytes((ROOT / entry / "recipe.yaml").read_bytes())
+        (folder.parent / "software.yaml").write_bytes((ROOT / entry).parent.joinpath("software.yaml").read_bytes())
+    return box
+
+
+def test_build_dry_run_lists_the_real_packages_of_pytorch(box: Sandbox) -> None:
+    (step,) = box.ok("build", "pytorch/2.1-cuda11.8", "--dry-run", "--format", "json").data["steps"]
+
+    packages: dict[str, Any] = step["candidate"]["packages"]
+    assert len(packages) == 85
+    assert packages["pytorch"] == "2.1.2 cuda118_py311hde743b7_303"
+    assert packages["cudatoolkit"] == "11.8.0 h4ba93d1_13"
+    shown = box.ok("build", "pytorch/2.1-cuda11.8", "--dry-run").stdout
+    assert shown.startswith("pytorch/2.1-cuda11.8: build store/pytorch/2.1-cuda11.8-")
+    assert "(85 packages, " in shown.splitlines()[0]
+    assert not box.prefix.exists()

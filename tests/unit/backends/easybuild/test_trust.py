@@ -1,0 +1,47 @@
+"""Whose EasyBuild runs, and which terms a site has accepted."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from envmgr.backends.easybuild.input import accept_eula_for
+from envmgr.backends.easybuild.licences import words_of
+from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.tool import own_home
+from envmgr.backends.easybuild.trust import only_ours
+from tests.helpers.eb_scene import AM_ROOT
+
+only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
+
+
+@only_root
+def test_root_s_own_easybuild_is_not_in_somebody_else_s_home(tmp_path: Path) -> None:
+    """As sudo may leave it in $HOME."""
+    os.chown(tmp_path, pwd.getpwnam("nobody").pw_uid, -1)
+    here = own_home("5.4.1", {"HOME": str(tmp_path)})
+    assert here == own_home("5.4.1", {"XDG_CACHE_HOME": str(tmp_path)})
+    assert here == Path(pwd.getpwuid(0).pw_dir) / ".cache/envmgr/easybuild/5.4.1"
+    os.chown(tmp_path, 0, -1)
+    tmp_path.chmod(0o777)
+    assert not only_ours(tmp_path / "x")
+
+
+def test_accepted_eula_is_that_of_one_software_only() -> None:
+    assert accept_eula_for(["CUDA", "a.b"]) == r"CUDA$,a\.b$"
+    assert accept_eula_for([]) == ""
+
+
+def test_words_of_a_lock_are_each_told_once() -> None:
+    item = {"easyconfig": "x.eb", "origin": "catalog", "sha256": "0" * 64, "version": "1"}
+    lock = EasyBuildLock.model_validate({
+        "recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "accept_eula": ["CUDA"],
+        "items": [
+            {**item, "name": "CUDA", "eulas": ["CUDA"]}, {**item, "name": "cuDNN"}, {**item, "name": "cuTENSOR"},
+            {**item, "name": "x", "sources": [{"name": "Miniconda3-latest.sh", "sha256": "0" * 64}]},
+        ],
+    })  # fmt: skip
+    assert words_of(lock) == ("cuda-eula", "cudnn-eula", "cutensor-eula", "anaconda-terms")

@@ -1,0 +1,30 @@
+"""Holds: what a running build will need is kept from gc."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from envmgr.report import SilentReporter
+from envmgr.store.holds import held_installs, holding
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
+
+
+def test_hold_counts_as_long_as_its_run_lives(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path)
+    with holding(prefix, ["store/a/1-01234567"], Runner(), SilentReporter()):
+        assert held_installs(prefix) == {"store/a/1-01234567"}
+        (path,) = prefix.holds.iterdir()
+        text = path.read_text()
+    assert held_installs(prefix) == set()
+    assert not path.exists()
+    path.write_text(json.dumps(json.loads(text) | {"ticks": 1}))
+    assert held_installs(prefix) == set()
+    path.write_text(json.dumps(json.loads(text) | {"host": "elsewhere"}))
+    assert held_installs(prefix) == {"store/a/1-01234567"}
+    os.utime(path, (1, 1))
+    assert held_installs(prefix) == set()
+    path.write_text("{")
+    assert held_installs(prefix) == set()

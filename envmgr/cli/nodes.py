@@ -67,13 +67,13 @@ def test(
 
 def _refuse_missing_folder(output: Path) -> None:
     """Before an audit of minutes, and not after it."""
-    from envmgr.cli.formats import refuse_missing_folder
+    from envmgr.cli.answer import refuse_missing_folder
 
     try:
         refuse_missing_folder(output)
     except EnvmgrError as error:
         answer = error
-        finish(lambda: answer, AuditFormat.table)
+        finish(lambda: answer, Format.table)
 
 
 def _plain_file(path: Path | None) -> Path | None:
@@ -96,7 +96,7 @@ def audit(
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
     site: SiteOption = None,
     fmt: Annotated[AuditFormat, typer.Option("--format", help="For people, programs, CI, or node_exporter.")] = (
-        AuditFormat.table
+        Format.table.value
     ),
     output: Annotated[
         Path | None,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from envmgr.cli.formats import format_names
 
 
 class Format(StrEnum):
@@ -14,11 +16,10 @@ class Format(StrEnum):
     json = "json"
 
 
-class AuditFormat(StrEnum):
-    table = "table"
-    json = "json"
-    junit = "junit"
-    prometheus = "prometheus"
+if TYPE_CHECKING:
+    AuditFormat = str
+else:  # one of the formats for all verbs, or of those that are files of `formats/`
+    AuditFormat = StrEnum("AuditFormat", [(name, name) for name in (*Format, *format_names())])
 
 
 class BuildVia(StrEnum):

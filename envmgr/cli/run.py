@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from envmgr import __version__
-from envmgr.cli.options import AuditFormat, Format
+from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def run_verb(
-    verb: Callable[[Context], Any], site: Path | None, fmt: Format | AuditFormat,
+    verb: Callable[[Context], Any], site: Path | None, fmt: str,
     *, writes_prefix: bool = False, output: Path | None = None,
 ) -> NoReturn:  # fmt: skip
     """Find the site, become the build user where the prefix is written, run the verb, render, exit.
@@ -52,7 +52,7 @@ def run_verb(
             os.umask(found.policies.mask)
             drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
         _stop_by_signals(runner)
-        return verb(Context(found, runner, make_reporter(quiet=fmt.value == "json"), dict(os.environ)))
+        return verb(Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ)))
 
     finish(work, fmt, output)
 
@@ -98,7 +98,7 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     signal.signal(number, stop)
 
 
-def finish(work: Callable[[], Any], fmt: Format | AuditFormat, output: Path | None = None) -> NoReturn:
+def finish(work: Callable[[], Any], fmt: str, output: Path | None = None) -> NoReturn:
     """Do the work, show its result or its error on stdout or in the file `output`, exit with its code.
 
     For work that needs no site; else `run_verb`.
@@ -142,16 +142,16 @@ def _answer(work: Callable[[], Any]) -> Any:
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 
-def _show(answer: Any, fmt: Format | AuditFormat, output: Path | None) -> None:
+def _show(answer: Any, fmt: str, output: Path | None) -> None:
     from envmgr.cli.render import print_error, print_json, to_data
 
-    if output is not None or fmt.value in {"junit", "prometheus"}:
-        from envmgr.cli.formats import show_answer
+    if output is not None or fmt not in set(Format):
+        from envmgr.cli.answer import show_answer
 
-        show_answer(answer, fmt.value, output)
+        show_answer(answer, fmt, output)
     elif isinstance(answer, EnvmgrError):
-        print_error(answer, fmt.value)
-    elif fmt.value == "json":
+        print_error(answer, fmt)
+    elif fmt == "json":
         print_json(answer.schema, to_data(answer))
     else:
         from envmgr.cli.text import show

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from envmgr.cli.formats import answer_text
+from envmgr.cli.answer import answer_text
 from envmgr.commands.audit import Asked, AuditResult
 
 WELL = AuditResult(

@@ -1,76 +1,33 @@
-"""Where an audit's answer goes: to stdout or to a file, in any format; also when it failed, for whoever reads the file."""
+"""Formats of an audit's answer for other programs, one module each: found by their place, so that a new one is one new file.
+
+Text for people and JSON are every verb's, and are no files here.
+"""
 
 from __future__ import annotations
 
-import io
-import sys
-import time
-from contextlib import redirect_stdout
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from envmgr.cli.render import print_error, print_json, to_data
-from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.system.files import atomic_write
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from envmgr.commands.audit import AuditResult, ExplainResult
-
-
-def show_answer(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, output: Path | None) -> None:
-    """Write the answer to `output`, atomically and for everybody to read, or to stdout where that is None.
-
-    An error is told on stderr, too. What was interrupted leaves the file as it is: its age says the rest.
-
-    Raises:
-        EnvmgrError: the file cannot be written; it is then as before.
-    """
-    text = answer_text(answer, fmt, now=time.time())
-    if isinstance(answer, EnvmgrError) and (output is not None or fmt != "json"):
-        print_error(answer, "table")
-    if text is None or (output is not None and isinstance(answer, Interrupted)):
-        return
-    if output is None:
-        sys.stdout.write(text)
-    else:  # names of files on nodes may hold what is no UTF-8
-        refuse_missing_folder(output)
-        atomic_write(output, text.encode("utf-8", "backslashreplace"), mode=0o644)
-
-
-def refuse_missing_folder(output: Path) -> None:
-    """A folder made for a typo is one that no collector looks into. Raises EnvmgrError `output-failed`."""
-    try:
-        output.parent.stat()
-    except FileNotFoundError:
-        raise EnvmgrError(
-            "output-failed", f"there is no folder {output.parent}", context=f"--output {output}", hint="make it first"
-        ) from None
-    except OSError:
-        return  # writing says what is wrong there
-
-
-def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:
-    """The whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
-    from envmgr.cli.formats import junit, prometheus
     from envmgr.commands.audit import AuditResult
-
-    if fmt == "prometheus" and isinstance(answer, Interrupted):
-        return None  # nobody's fault: an alert would be a false one
-    if isinstance(answer, AuditResult) and fmt in {"junit", "prometheus"}:
-        return junit.result_text(answer) if fmt == "junit" else prometheus.result_text(answer)
-    if isinstance(answer, EnvmgrError):
-        if fmt == "json":
-            return _printed(print_error, answer, fmt)
-        tell = {"junit": junit.error_text, "prometheus": prometheus.error_text}.get(fmt)
-        return tell(answer, now=now) if tell else None
-    if fmt == "json":
-        return _printed(print_json, answer.schema, to_data(answer))
-    from envmgr.cli.text import show
-
-    return _printed(show, answer)
+    from envmgr.errors import EnvmgrError
 
 
-def _printed(function: Any, *arguments: Any) -> str:
-    with redirect_stdout(io.StringIO()) as text:
-        function(*arguments)
-    return text.getvalue()
+class ReportFormat(Protocol):
+    """A module of this folder; its name is what `--format` takes. Pure: text out, no I/O."""
+
+    def result_text(self, result: AuditResult) -> str:
+        """The whole text of an audit that looked, also of one that could compare nothing."""
+
+    def error_text(self, error: EnvmgrError, *, now: float) -> str | None:
+        """The whole text of an audit that did not happen; None where the format has no words for it. `now` is epoch seconds."""
+
+
+def format_names() -> list[str]:
+    return sorted(m.name for m in pkgutil.iter_modules(__path__))
+
+
+def get_format(name: str) -> ReportFormat:
+    """One of `format_names`."""
+    return cast("ReportFormat", importlib.import_module(f"{__name__}.{name}"))

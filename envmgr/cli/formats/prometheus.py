@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
+from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import expand
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult
-    from envmgr.errors import EnvmgrError
 
 MOST_NODES = 500  # nodes with series of their own: a broken cluster must not flood the server that watches it
 
@@ -64,8 +64,13 @@ def result_text(result: AuditResult) -> str:
     return exposition(metrics)
 
 
-def error_text(error: EnvmgrError, *, now: float) -> str:
-    """What the file says when there is no audit to tell of: `now`, epoch seconds, and that it failed."""
+def error_text(error: EnvmgrError, *, now: float) -> str | None:
+    """What the file says when there is no audit to tell of: `now`, epoch seconds, and that it failed.
+
+    None for an interrupted audit: an alert would be a false one.
+    """
+    if isinstance(error, Interrupted):
+        return None
     return exposition([
         Metric("envmgr_audit_timestamp_seconds", [({}, round(now, 3))]),
         Metric("envmgr_audit_success", [({}, 0)]),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.cli.formats import show_answer
+from envmgr.cli.answer import show_answer
 from envmgr.errors import EnvmgrError
 from tests.conftest import Sandbox
 from tests.helpers.exposition import WELL, of, parse, text

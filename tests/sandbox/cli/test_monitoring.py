@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.cli.formats import answer_text, show_answer
+from envmgr.cli.answer import answer_text, show_answer
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import Asked, AuditResult
 from envmgr.finding import Finding

@@ -14,7 +14,7 @@ from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
-from envmgr.cli.formats import answer_text
+from envmgr.cli.answer import answer_text
 from envmgr.cli.text_audit import _summary
 from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError

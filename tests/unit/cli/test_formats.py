@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.cli.formats import show_answer
+from envmgr.cli.answer import show_answer
 from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
 from envmgr.cli.render import to_data
 from envmgr.commands.audit import Asked, AuditResult, ExplainResult

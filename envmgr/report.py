@@ -1,4 +1,4 @@
-"""What a long-running verb tells the person in front of it, and its log. The faces (live bars, plain lines) are in console.py."""
+"""What a long-running verb tells its user and its log, and how it writes a size. The faces (live bars, plain lines) are in cli/progress.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Protocol
+
+
+def size_text(count: int) -> str:
+    """Bytes in every message and table: `999 B`, `12.3 kB`, `12.3 MB`, `2.05 GB`; decimal units, the largest that leaves 1 or more."""
+    value = float(count)
+    for unit in ("B", "kB", "MB"):
+        if value < (1000 if unit == "B" else 999.95):  # 999.95 would be shown as 1000.0
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.2f} GB"
 
 
 class Stage(Protocol):

@@ -19,11 +19,11 @@ from envmgr.backends import Backend, LoadedLock
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter
+from envmgr.report import Reporter, size_text
 from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
-from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, megabytes, remove_tree, sha256_file
+from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, sha256_file
 from envmgr.system.privileges import user_name
 from envmgr.system.run import Runner
 
@@ -140,9 +140,9 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
         names = ", ".join(str(lock.entry) for lock in locks)
         raise EnvmgrError(
             "disk-full",
-            f"{names} needs {megabytes(needed)} under {site.prefix}, {megabytes(free)} are free",
-            context=f"download {megabytes(download)}, install about {megabytes(unpacked)}, "
-            f"policies.min_free {megabytes(site.policies.min_free)}",
+            f"{names} needs {size_text(needed)} under {site.prefix}, {size_text(free)} are free",
+            context=f"download {size_text(download)}, install about {size_text(unpacked)}, "
+            f"policies.min_free {size_text(site.policies.min_free)}",
             hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from envmgr.report import Reporter, SilentReporter, Stage
+from envmgr.report import Reporter, SilentReporter, Stage, size_text
 
 _EVERY = 5.0  # seconds between two plain lines of one stage
 _SAME = 60.0  # the same, where nothing has changed
@@ -30,14 +30,7 @@ def counted(number: int, plural: str) -> str:
 
 def amount(done: int, unit: str) -> str:
     """`12.3 MB` for bytes, `12 packages` for others."""
-    if unit != "bytes":
-        return counted(done, unit)
-    value = float(done)
-    for name in ("B", "kB", "MB"):
-        if value < (1000 if name == "B" else 999.95):  # what would be shown as 1000.0 is one of the next
-            return f"{value:.0f} {name}" if name == "B" else f"{value:.1f} {name}"
-        value /= 1000
-    return f"{value:.2f} GB"
+    return size_text(done) if unit == "bytes" else counted(done, unit)
 
 
 def _how_far(done: int, total: int | None, unit: str) -> str:

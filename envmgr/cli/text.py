@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from envmgr.cli.progress import counted
 from envmgr.cli.render import table
+from envmgr.report import size_text
 
 if TYPE_CHECKING:  # the verb that ran has imported its own
     from envmgr.builds.schedule import BuildJob
@@ -52,10 +53,6 @@ def out(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
-def size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
 def show_BuildResult(result: BuildResult) -> None:  # noqa: N802 - found by the type's name
     if result.dry_run:
         _plan(result.steps, rerender=result.rerender)
@@ -84,9 +81,9 @@ def show_FetchResult(result: FetchResult) -> None:  # noqa: N802
         if result.dry_run:
             to_do = counted(len(entry.missing), "files") + " to fetch"
         else:
-            to_do = f"{entry.fetched} fetched ({size(entry.bytes)})"
+            to_do = f"{entry.fetched} fetched ({size_text(entry.bytes)})"
         out(f"{entry.entry}: {counted(entry.files, 'files')}, {entry.present} there, {to_do}")
-        table([f"  {f.name}", size(f.size) if f.size else "size unknown", f.sha256] for f in entry.missing)
+        table([f"  {f.name}", size_text(f.size) if f.size else "size unknown", f.sha256] for f in entry.missing)
     if result.log is not None:
         out(f"log: {result.log}")
 
@@ -264,7 +261,7 @@ def show_GcResult(result: GcResult) -> None:  # noqa: N802
         out("nothing to remove")
         return
     generations, installs = counted(len(result.generations), "generations"), counted(len(result.installs), "installs")
-    out(f"{verb} {generations}, {installs}, {size(result.size)}")
+    out(f"{verb} {generations}, {installs}, {size_text(result.size)}")
 
 
 def show_InitResult(result: InitResult) -> None:  # noqa: N802
@@ -307,7 +304,7 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
             table(["  build", path] for path in c.missing)
             continue
         if step.build == "build":
-            download = "download size unknown" if c.download is None else f"{size(c.download)} to download"
+            download = "download size unknown" if c.download is None else f"{size_text(c.download)} to download"
             known = f"{counted(len(c.packages), 'packages')}, {download}"
         else:
             known = "installed"

@@ -18,6 +18,7 @@ from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
+from envmgr.report import size_text
 from envmgr.system.files import atomic_write, free_bytes, group_id
 from envmgr.system.yamlfile import reason_of
 
@@ -127,8 +128,8 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
     prefix = site.prefix
     existing = next(p for p in (prefix, *prefix.parents) if p.exists())
     if prefix.exists():
-        free = free_bytes(prefix) / 1e9
-        yield SiteFact("prefix", "ok", f"{prefix}, {free:.0f} GB free on {_file_system(prefix)}")
+        free = size_text(free_bytes(prefix))
+        yield SiteFact("prefix", "ok", f"{prefix}, {free} free on {_file_system(prefix)}")
     elif os.access(existing, os.W_OK) or (os.geteuid() == 0):
         yield SiteFact("prefix", "ok", f"{prefix} does not exist yet; the first build makes it")
     else:

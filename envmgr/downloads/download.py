@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
 from envmgr.downloads.space import DownloadRecord
+from envmgr.report import size_text
 
 AT_ONCE = 6  # downloads side by side
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
@@ -310,7 +311,7 @@ async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_tim
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
-            raise Fault("stalled", f"no byte for {stall_timeout:g} s after {writer.done} bytes", again=True)
+            raise Fault("stalled", f"no byte for {stall_timeout:g} s after {size_text(writer.done)}", again=True)
 
 
 def _explain(error: Exception, place: str) -> Fault:

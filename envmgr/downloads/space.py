@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.system.files import megabytes
+from envmgr.report import size_text
 
 _HEAD_TIMEOUT = 2  # seconds
 DownloadRecord = Mapping[str, Any]
@@ -62,8 +62,8 @@ async def require_space(
     free = shutil.disk_usage(cache).free
     if needed + keep_free > free:
         raise TooLarge(
-            f"{megabytes(needed)} are needed ({megabytes(download)} to download), {megabytes(free)} are free, "
-            f"of which policies.min_free keeps {megabytes(keep_free)}"
+            f"{size_text(needed)} are needed ({size_text(download)} to download), {size_text(free)} are free, "
+            f"of which policies.min_free keeps {size_text(keep_free)}"
         )
 
 

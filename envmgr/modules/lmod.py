@@ -12,7 +12,8 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.modules.lua import lua_quote
-from envmgr.system.files import free_bytes, megabytes
+from envmgr.report import size_text
+from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner, clean_env
 
 # The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
@@ -240,7 +241,7 @@ def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
     if free >= _NEARLY_FULL and not any("No space left" in text for text in said):
         return None
     return EnvmgrError(
-        "disk-full", f"no space left for {spider}", context=(f"{megabytes(free)} are free", *said),
+        "disk-full", f"no space left for {spider}", context=(f"{size_text(free)} are free", *said),
         hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
     )  # fmt: skip
 

@@ -6,6 +6,8 @@ import math
 import re
 from typing import Literal, NamedTuple
 
+from envmgr.report import size_text
+
 _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of somebody else's words in a reason
 
@@ -117,20 +119,15 @@ def unwrap(output: bytes | bytearray, nonce: str) -> Answer:
     crlf = output[start - 2 : start] == b"\r\n"
     end = re.compile(re.escape(end_mark(nonce)) + rb"(\d+):(\d+)--").search(output, start - 1)
     if end is None:
-        return Answer("silent", "", f"half an answer: {len(output) - start:,} bytes and no end")
+        return Answer("silent", "", f"half an answer: {size_text(len(output) - start)} and no end")
     body = bytes(output[start : max(start, end.start())])
     if crlf:
         body = body.removesuffix(b"\r").replace(b"\r\n", b"\n")
     status, limit = int(end[1]), int(end[2])
     if len(body) > limit:
-        return Answer("silent", "", f"the answer is longer than {size(limit)}")
+        return Answer("silent", "", f"the answer is longer than {size_text(limit)}")
     text = body.decode("utf-8", "backslashreplace")
     return Answer("answered", text, f"the script ended with status {status}" if status else "")
-
-
-def size(count: int) -> str:
-    """Bytes for a reader: `512 bytes`, `4 MB`."""
-    return f"{count / (1 << 20):.3g} MB" if count >= 1 << 20 else f"{count:,} bytes"
 
 
 def _begin(nonce: str) -> bytes:
@@ -146,4 +143,4 @@ def _nothing(output: bytes | bytearray, nonce: str) -> str:
     first = next(line for line in bytes(output[:4096]).splitlines() or [b""] if line.strip() or len(output) > 4096)
     words = "".join(c if c.isprintable() else " " for c in first.decode("utf-8", "backslashreplace")).strip()
     shown = words[:_QUOTED].rstrip() + ("…" if len(words) > _QUOTED else "")
-    return f'no answer among {len(output):,} bytes of output, which begin "{shown}"'
+    return f'no answer among {size_text(len(output))} of output, which begin "{shown}"'

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import slurm, ssh
-from envmgr.nodes.envelope import Answer, begun, end_mark, size, unwrap, wrap
+from envmgr.nodes.envelope import Answer, begun, end_mark, unwrap, wrap
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import check_names
 from envmgr.nodes.tools import tool_env
+from envmgr.report import size_text
 from envmgr.system.run import Runner
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Fan:
         took = client.ended - client.began
         if client.ending == "overflow":
             what = "its answer has no end" if started else "no answer among it"
-            return _reply(client, "silent", f"cut off after {size(len(client.output))} of output: {what}")
+            return _reply(client, "silent", f"cut off after {size_text(len(client.output))} of output: {what}")
         if client.ending in {"timeout", "dropped"}:
             half = "no answer" if answer.reason.startswith(("no answer", "half an answer: 0 ")) else answer.reason
             over = f": the deadline of {self._deadline:g} s was over" if client.ending == "dropped" else ""

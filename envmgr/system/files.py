@@ -142,11 +142,6 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def megabytes(count: int) -> str:
-    """Bytes as people read them: `12.3 MB`, `2.05 GB`."""
-    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
 @contextmanager
 def explain_os_error(path: Path) -> Iterator[None]:
     """Turn the operating system's refusals into errors of the house form."""

@@ -11,10 +11,37 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from envmgr.report import LoggedReporter, SilentReporter, Stage
+from envmgr.report import LoggedReporter, SilentReporter, Stage, size_text
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})Z (.*)")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (12_345, "12.3 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (12_345_678, "12.3 MB"),
+        (1_500_000_000, "1.50 GB"),
+        (1_234_000_000_000, "1234.00 GB"),
+    ],
+)
+def test_size_has_decimal_units(count: int, text: str) -> None:
+    assert size_text(count) == text
+
+
+@given(st.integers(0, 10**15))
+def test_size_is_as_large_as_the_count_within_a_rounding(count: int) -> None:
+    number, unit = size_text(count).split()
+    value = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
+    assert abs(value - count) <= max(0.5, count * 0.051)
 
 
 class Updates:

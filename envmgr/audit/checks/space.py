@@ -13,7 +13,7 @@ from envmgr.audit.model import Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbePlan, ProbeStage
-from envmgr.system.files import megabytes
+from envmgr.report import size_text
 
 # POSIX: one line for the file system with -P; counted from its end, as a source can hold spaces.
 _PREFIX = r"""
@@ -32,7 +32,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     least = evidence.site.policies.min_free
     if short := {n: count for n, count in free.items() if count < least}:
         yield _finding(
-            evidence, f"{megabytes(min(short.values()))} free", f"{megabytes(least)}, by policies.min_free", short
+            evidence, f"{size_text(min(short.values()))} free", f"{size_text(least)}, by policies.min_free", short
         )
     inodes = {n: count for n in nodes if (count := _inodes(own.get(n, {}).get("space.inodes", ""))) is not None}
     least = evidence.site.audit.min_inodes

@@ -9,7 +9,8 @@ from typing import Any
 
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
-from envmgr.system.files import free_bytes, megabytes
+from envmgr.report import size_text
+from envmgr.system.files import free_bytes
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
@@ -94,7 +95,7 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
     if "staging" not in request or (free := free_bytes(Path(request["staging"]))) >= _NEARLY_FULL:
         return None
     said = ": ".join(line.removeprefix("Caused by: ").strip() for line in str(event["message"]).splitlines() if line)
-    return disk_failure({**event, "message": f"No space left on device, {megabytes(free)} are free\n{said}"}, request)
+    return disk_failure({**event, "message": f"No space left on device, {size_text(free)} are free\n{said}"}, request)
 
 
 def _specs(request: Mapping[str, Any]) -> list[str]:

@@ -257,14 +257,14 @@ def test_a_frozen_node_is_given_up_in_time(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("shell", "status", "reason"),
     [
-        ("echo garbage; exit 0\n", "silent", 'no answer among 8 bytes of output, which begin "garbage"'),
+        ("echo garbage; exit 0\n", "silent", 'no answer among 8 B of output, which begin "garbage"'),
         ("exit 0\n", "silent", "no answer: ended with status 0"),
         ("printf '\\n--envmgr:feedbeef:begin--\\nx\\n--envmgr:feedbeef:end:0:9--\\n'; exit 0\n", "silent",
          "the answer of another run (feedbeef, asked by abc123)"),
         ("echo 'disk quota exceeded' >&2; exit 1\n", "silent", "disk quota exceeded"),
-        ("head -c 100000000 /dev/zero; exit\n", "silent", "cut off after 5.06 MB of output: no answer among it"),
-        ("yes; exit\n", "silent", "cut off after 5.06 MB of output: no answer among it"),
-        ("head -c 100000000 /dev/zero >&2; sleep 99\n", "silent", "cut off after 0 bytes of output: no answer among it"),
+        ("head -c 100000000 /dev/zero; exit\n", "silent", "cut off after 5.3 MB of output: no answer among it"),
+        ("yes; exit\n", "silent", "cut off after 5.3 MB of output: no answer among it"),
+        ("head -c 100000000 /dev/zero >&2; sleep 99\n", "silent", "cut off after 0 B of output: no answer among it"),
     ],
 )  # fmt: skip
 def test_a_node_that_answers_nonsense_is_silent_and_says_why(
@@ -287,7 +287,7 @@ def test_a_node_that_answers_nonsense_is_silent_and_says_why(
 @pytest.mark.parametrize("via", VIAS)
 def test_a_long_answer_is_cut_on_the_node(cluster: Cluster, via: str) -> None:
     found = ask(cluster, via, ["c1"], "head -c 100000000 /dev/zero", options={"limit": 10_000})
-    assert found.by_node == {"c1": ("silent", "the answer is longer than 10,000 bytes")}
+    assert found.by_node == {"c1": ("silent", "the answer is longer than 10.0 kB")}
 
 
 def test_half_an_answer_is_told_from_none(cluster: Cluster) -> None:

@@ -43,7 +43,7 @@ def test_garbage(audited: Audited) -> None:
     with answering(audited, "c2", "cat >/dev/null & echo 'no such terminal'; sleep 1"):
         nodes, where, found = one(audited)
     assert (nodes, where) == ("c2", "ssh")
-    assert found == 'silent: no answer among 17 bytes of output, which begin "no such terminal"'
+    assert found == 'silent: no answer among 17 B of output, which begin "no such terminal"'
 
 
 def test_half_an_answer(audited: Audited) -> None:

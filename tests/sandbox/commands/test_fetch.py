@@ -22,7 +22,7 @@ from envmgr.catalog.site import Site, SiteFile, _resolve
 from envmgr.downloads import Fetched, read_given
 from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.report import SilentReporter
+from envmgr.report import SilentReporter, size_text
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_file
 from envmgr.system.run import Runner
@@ -398,7 +398,7 @@ def test_full_disk_is_told_before_the_first_byte(scene: Scene, upstream: Server)
     with pytest.raises(EnvmgrError) as caught:
         scene.fetch(zlib(upstream))
     assert caught.value.reference == "disk-full"
-    assert "0.3 MB are needed (0.3 MB to download)" in caught.value.message
+    assert f"{size_text(len(ZLIB))} are needed ({size_text(len(ZLIB))} to download)" in caught.value.message
     assert [r for r in upstream.requests if r.method == "GET"] == []
 
 
@@ -479,7 +479,7 @@ def test_fetch_then_a_build_with_the_channel_gone(box: tuple[Sandbox, Server]) -
     size = (server.folder / "noarch" / HELLO).stat().st_size
     done = sandbox.ok("fetch", "hello/1.0")
     log = done.stdout.splitlines()[-1]
-    assert done.stdout == f"hello/1.0: 1 file, 0 there, 1 fetched ({size / 1e6:.1f} MB)\n{log}\n"
+    assert done.stdout == f"hello/1.0: 1 file, 0 there, 1 fetched ({size_text(size)})\n{log}\n"
     assert Path(log.removeprefix("log: ")).is_file()
     assert archives(sandbox) == [HELLO]
     assert not list(sandbox.prefix.glob("store/*"))
@@ -520,7 +520,7 @@ def test_dry_run_says_what_is_missing_and_changes_nothing(box: tuple[Sandbox, Se
     before = snapshot(sandbox.root)
     done = sandbox.ok("fetch", "hello/1.0", "--dry-run")
     assert done.stdout == (
-        f"hello/1.0: 1 file, 0 there, 1 file to fetch\n  {HELLO}  {record['size'] / 1e6:.1f} MB  {record['sha256']}\n"
+        f"hello/1.0: 1 file, 0 there, 1 file to fetch\n  {HELLO}  {size_text(record['size'])}  {record['sha256']}\n"
     )
     data = sandbox.ok("fetch", "hello/1.0", "--dry-run", "--format", "json").data
     assert data == {

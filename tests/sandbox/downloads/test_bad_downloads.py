@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from envmgr.report import size_text
 from tests.conftest import Sandbox
 from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
 from tests.helpers.standin.channel import Channel
@@ -248,7 +249,7 @@ def test_stalled_mirror_is_given_up(box: Sandbox, server: Server, at: int | None
     size = 0 if at == 0 else (server.folder / "noarch" / FILE).stat().st_size // 2
     assert failed(box, within=6) == (
         f"error[download-stalled]: cannot fetch {AT_MIRROR}\n"
-        f"  {AT_MIRROR}: no byte for 0.7 s after {size} bytes\n"
+        f"  {AT_MIRROR}: no byte for 0.7 s after {size_text(size)}\n"
         f"  {OWN}: {NO_NAME}\n"
         f"  hello/1.0 was not built\n"
         f"  log: LOG\n"
@@ -263,7 +264,7 @@ def test_mirror_that_takes_the_connection_and_never_answers(box: Sandbox) -> Non
     with socket.create_server(("127.0.0.1", 0)) as silent:
         use(box, f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert failed(box, within=6).startswith(
-            f"error[download-stalled]: cannot fetch {AT_MIRROR}\n  {AT_MIRROR}: no byte for 0.7 s after 0 bytes\n"
+            f"error[download-stalled]: cannot fetch {AT_MIRROR}\n  {AT_MIRROR}: no byte for 0.7 s after 0 B\n"
         )
 
 

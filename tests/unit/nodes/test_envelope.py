@@ -137,7 +137,7 @@ def test_wrap_carries_every_character(text: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_wrap_cuts_the_answer_at_its_limit(shell: str) -> None:
-    assert asked(shell, "yes", limit=5000) == Answer("silent", "", "the answer is longer than 5,000 bytes")
+    assert asked(shell, "yes", limit=5000) == Answer("silent", "", "the answer is longer than 5.0 kB")
     assert asked(shell, "head -c 5000 /dev/zero | tr '\\0' x", limit=5000).text == "x" * 5000
 
 
@@ -172,7 +172,7 @@ def test_wrap_kills_the_script_after_its_time(shell: str) -> None:
     process = sent(shell, "sleep 99", timeout=1)
     out, _ = finished(process)
     assert begun(out, NONCE)
-    assert unwrap(out, NONCE) == Answer("silent", "", "half an answer: 0 bytes and no end")
+    assert unwrap(out, NONCE) == Answer("silent", "", "half an answer: 0 B and no end")
     assert ends_soon(process), group(process)
 
 
@@ -235,14 +235,14 @@ def test_unwrap_undoes_a_terminals_line_ends_and_keeps_the_scripts_own() -> None
     [
         (b"", "no answer"),
         (b" \n\n", "no answer"),
-        (b"Welcome to the cluster!\nbye\n", 'no answer among 28 bytes of output, which begin "Welcome to the cluster!"'),
-        (b"x" * 1000, f'no answer among 1,000 bytes of output, which begin "{"x" * 30}…"'),
-        (b"\n\n\x1b[31mred\x1b[0m", 'no answer among 14 bytes of output, which begin "[31mred [0m"'),
-        (answer(b"a" * 1234)[: 1234 + 35], "half an answer: 1,234 bytes and no end"),
+        (b"Welcome to the cluster!\nbye\n", 'no answer among 28 B of output, which begin "Welcome to the cluster!"'),
+        (b"x" * 1000, f'no answer among 1.0 kB of output, which begin "{"x" * 30}…"'),
+        (b"\n\n\x1b[31mred\x1b[0m", 'no answer among 14 B of output, which begin "[31mred [0m"'),
+        (answer(b"a" * 1234)[: 1234 + 35], "half an answer: 1.2 kB and no end"),
         (answer(b"x", nonce="feedbeef"), f"the answer of another run (feedbeef, asked by {NONCE})"),
-        (answer(b"x" * 5000, limit=4096), "the answer is longer than 4,096 bytes"),
-        (answer(b"x" * (5 << 20), limit=4 << 20), "the answer is longer than 4 MB"),
-        (end_mark(NONCE) + b"0:99--\n", 'no answer among 38 bytes of output, which begin "--envmgr:0123456789abcdef:end:…"'),
+        (answer(b"x" * 5000, limit=4096), "the answer is longer than 4.1 kB"),
+        (answer(b"x" * (5 << 20), limit=4 << 20), "the answer is longer than 4.2 MB"),
+        (end_mark(NONCE) + b"0:99--\n", 'no answer among 38 B of output, which begin "--envmgr:0123456789abcdef:end:…"'),
     ],
 )  # fmt: skip
 def test_unwrap_says_what_is_wrong_in_one_line(output: bytes, reason: str) -> None:

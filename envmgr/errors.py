@@ -1,8 +1,13 @@
-"""Errors by who must act; each has a kebab-case reference, the fact, its context and a hint."""
+"""Errors by what must act next: the user, envmgr, nobody. Each has a kebab-case reference, the fact, its context and a hint.
+
+`ErrorData` is an error between two processes, and in JSON: the one way to data and back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 
 class EnvmgrError(Exception):
@@ -40,13 +45,7 @@ class InputError(EnvmgrError):
     exit_code = 2
 
 
-class DriftError(EnvmgrError):
-    """Nothing failed, but what is there differs from what was declared. Exit code 1."""
-
-    exit_code = 1
-
-
-class Bug(EnvmgrError):  # noqa: N818 - what it is, to whoever reads the line
+class Bug(EnvmgrError):  # noqa: N818 - what it is, to the reader of the line
     """Something that should not happen: ours to mend. Exit code 4."""
 
     exit_code = 4
@@ -81,3 +80,35 @@ class Interrupted(EnvmgrError):  # noqa: N818 - it is what happened, not an erro
             "stopped by a signal; `current` names a complete generation, and the next run cleans up",
             log=log,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorData:
+    """An error as plain values. A pydantic model may have it as a field, which then refuses keys that are not here."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    reference: str
+    message: str
+    context: tuple[str, ...]
+    hint: str
+    log: str
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: EnvmgrError) -> ErrorData:
+        return cls(error.reference, error.message, error.context, error.hint, error.log, error.exit_code)
+
+    def as_error(self, *more: str, log: str = "") -> EnvmgrError:
+        """The error again, with `more` lines of context; `log` is for one without a log of its own.
+
+        It has the class of its exit code, except that a command's error comes back without the command.
+        """
+        kinds: dict[int, type[EnvmgrError]] = {kind.exit_code: kind for kind in (InputError, Bug, Interrupted)}
+        kind = kinds.get(self.exit_code, EnvmgrError)
+        error = kind.__new__(kind)
+        EnvmgrError.__init__(
+            error, self.reference, self.message, context=[*self.context, *more], hint=self.hint, log=self.log or log
+        )
+        error.exit_code = self.exit_code
+        return error

@@ -6,7 +6,7 @@ import datetime
 import re
 import string
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -36,9 +36,6 @@ def _one_line(value: str) -> str:
     if any(ord(c) < 32 for c in value):
         raise ValueError("must be one line, without control characters")
     return value
-
-
-OneLine = Annotated[str, Field(min_length=1)]
 
 
 class Software(_Model):

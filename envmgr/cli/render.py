@@ -12,21 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, ErrorData
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
     """JSON errors go to stdout, where a program reads its answer; text goes to stderr."""
     if fmt == "json":
-        data = {
-            "reference": error.reference,
-            "message": error.message,
-            "context": list(error.context),
-            "hint": error.hint,
-            "log": error.log,
-            "exit_code": error.exit_code,
-        }
-        print_json("envmgr.error/1", data)
+        print_json("envmgr.error/1", to_data(ErrorData.of(error)))
     else:
         sys.stderr.write(error.render() + "\n")
 

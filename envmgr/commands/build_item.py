@@ -13,10 +13,10 @@ from typing import ClassVar
 import envmgr
 from envmgr.backends import get_backend
 from envmgr.builds.install import ensure_install
-from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, ToldError, read_request, write_answer
+from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, read_request, write_answer
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.target import read_target
-from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.errors import EnvmgrError, ErrorData, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Item, Prefix
@@ -57,7 +57,7 @@ def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildItemRe
         raise
     except EnvmgrError as error:
         seconds = time.monotonic() - start
-        write_answer(path, BuildAnswer(job=job, host=host, seconds=seconds, error=ToldError.of(error)))
+        write_answer(path, BuildAnswer(job=job, host=host, seconds=seconds, error=ErrorData.of(error)))
         raise
     write_answer(path, BuildAnswer(job=job, host=host, seconds=result.seconds, tree=result.tree))
     return result

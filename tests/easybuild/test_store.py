@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from envmgr.builds.slurm import requested_installs, sweep
-from envmgr.builds.slurm.folder import BuildAnswer, ToldError, write_answer
+from envmgr.builds.slurm.folder import BuildAnswer, write_answer
 from envmgr.catalog.site import load_site
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.nodes import JobSeen
 from envmgr.report import SilentReporter
 from envmgr.store.holds import holding
@@ -369,7 +369,7 @@ def test_requests_keep_what_their_jobs_use_until_their_end_was_told(box: Worksho
     waiting = request(box, "waiting")
     request(box, "told", told=True)
     assert requested_installs(prefix) == {"store/waiting/1.0-01234567", "store/below-waiting/1.0-01234567"}
-    answer = BuildAnswer(job="7", host="c1", seconds=1.0, error=ToldError.of(EnvmgrError("build-failed", "no")))
+    answer = BuildAnswer(job="7", host="c1", seconds=1.0, error=ErrorData.of(EnvmgrError("build-failed", "no")))
     write_answer(waiting / "request.json", answer)
     assert requested_installs(prefix) == set()
 

@@ -17,7 +17,7 @@ from envmgr.catalog.site import Audit, Channel, LmodSettings, Mount, NodeGroup, 
 from tests.helpers.places import ROOT
 
 DOCS = ROOT / "docs"
-EXIT_CODES = {"EnvmgrError": 3, "InputError": 2, "DriftError": 1}
+EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
 REFERENCE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
 
@@ -157,7 +157,9 @@ def test_architecture_page_has_every_room_and_no_other() -> None:
     page = (DOCS / "architecture.md").read_text("utf-8")
     rows = re.search(r"## Rooms\n.*?\n## ", page, re.DOTALL)
     assert rows
-    named = {room for line in re.findall(r"^\| (`.*?) \|", rows[0], re.MULTILINE) for room in re.findall(r"`(\w+)`", line)}
+    named = {
+        room for line in re.findall(r"^\| (`.*?) \|", rows[0], re.MULTILINE) for room in re.findall(r"`(\w+)`", line)
+    }
     package = ROOT / "envmgr"
     rooms = {path.parent.name for path in package.glob("*/__init__.py")}
     alone = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}

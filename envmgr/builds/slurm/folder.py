@@ -20,7 +20,7 @@ from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
 
@@ -47,36 +47,6 @@ class BuildRequest(_Model):
     made: tuple[str, ...] = ()
 
 
-class _Remote(EnvmgrError):  # noqa: N818 - an error of any kind that was met elsewhere
-    """Its exit code is that of the error it stands for."""
-
-
-class ToldError(_Model):
-    """An error that a job met, so that it can be told as if it had happened here."""
-
-    reference: str
-    message: str
-    context: tuple[str, ...]
-    hint: str
-    log: str
-    exit_code: int
-
-    @classmethod
-    def of(cls, error: EnvmgrError) -> ToldError:
-        return cls(
-            reference=error.reference, message=error.message, context=error.context, hint=error.hint, log=error.log,
-            exit_code=error.exit_code,
-        )  # fmt: skip
-
-    def again(self, *context: str, log: str) -> EnvmgrError:
-        """The same error, with more context; `log` is where the job spoke, for an error without a log of its own."""
-        error = _Remote(
-            self.reference, self.message, context=[*self.context, *context], hint=self.hint, log=self.log or log
-        )
-        error.exit_code = self.exit_code
-        return error
-
-
 class BuildAnswer(_Model):
     """What a job says at its end: its tree's digest, or the error. `seconds` is wall-clock; `host` is where it ran."""
 
@@ -84,7 +54,7 @@ class BuildAnswer(_Model):
     host: str
     seconds: float
     tree: str = ""
-    error: ToldError | None = None
+    error: ErrorData | None = None
 
 
 class JobRow(_Model):

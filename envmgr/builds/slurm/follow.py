@@ -127,7 +127,7 @@ class _Watch:
         if answer is not None and answer.job != ticket.job:
             answer = None
         if answer is not None and answer.error is not None:
-            self._fail(label, ticket, answer.error.again(*_where(answer), log=str(ticket.folder.output(ticket.job))))
+            self._fail(label, ticket, answer.error.as_error(*_where(answer), log=str(ticket.folder.output(ticket.job))))
         elif install.exists() and (answer is not None or self._is_over(ticket)):
             self._finish(label, ticket, answer)
         elif not self._is_over(ticket) or ticket.needs & self.waiting.keys():

@@ -25,7 +25,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Deprecated, Recipe
 from envmgr.cli import text as render_text
 from envmgr.cli.render import print_error, print_json, table, to_data
-from envmgr.errors import CommandError, DriftError, EnvmgrError, InputError, Interrupted
+from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.publish.record import PublishedEntry
 from tests.helpers.places import ROOT
@@ -167,10 +167,6 @@ ERRORS: list[tuple[EnvmgrError, dict[str, Any]]] = [
     (
         InputError("bad", "fact", context="one"),
         {"reference": "bad", "message": "fact", "context": ["one"], "hint": "", "log": "", "exit_code": 2},
-    ),
-    (
-        DriftError("differs", "fact"),
-        {"reference": "differs", "message": "fact", "context": [], "hint": "", "log": "", "exit_code": 1},
     ),
     (
         CommandError(["false", "x"], 1, "out", "err\n"),

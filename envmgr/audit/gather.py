@@ -6,8 +6,6 @@ whose prefix answered: a job stuck on a mount drains its node.
 
 from __future__ import annotations
 
-import os
-import pwd
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -34,6 +32,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
+from envmgr.system.users import this_account
 
 Via = Literal["ssh", "slurm", "both"]
 
@@ -189,7 +188,7 @@ def _addresses(node: str) -> frozenset[str]:
 
 def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
-    me = pwd.getpwuid(os.geteuid()).pw_name
+    me = this_account().name
     login = site.transport.user or me
     if login == "root" or site.transport.become:
         return site.audit.user or site.build_user or "nobody", ("root", "user")

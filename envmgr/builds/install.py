@@ -24,8 +24,8 @@ from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, wr
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, sha256_file
-from envmgr.system.privileges import user_name
 from envmgr.system.run import Runner
+from envmgr.system.users import user_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
-from envmgr.system.privileges import user_name
 from envmgr.system.resources import shipped
+from envmgr.system.users import user_name
 from envmgr.system.yamlfile import load_model, reason_of
 
 # The text that conda packages carry where their prefix goes is 255 characters long: no longer path fits.

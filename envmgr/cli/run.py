@@ -43,8 +43,8 @@ def run_verb(
         from envmgr.catalog.site import find_site, load_site
         from envmgr.cli.progress import make_reporter
         from envmgr.commands import Context
-        from envmgr.system.privileges import drop_to
         from envmgr.system.run import Runner
+        from envmgr.system.users import drop_to
 
         found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
         runner = Runner()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes import fold, slurm_here
 from envmgr.probe.model import Fleet
 from envmgr.store.node_facts import save_node_facts
+from envmgr.system.users import find_account
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +125,12 @@ def _can_send_jobs(site: Site) -> None:
     transport = site.transport
     login = transport.user if transport.user != "root" and not transport.become else None
     user = login or site.audit.user or site.build_user or "nobody"
-    if os.geteuid() == 0:
-        try:
-            pwd.getpwnam(user)
-        except KeyError:
-            setting = "transport" if login else "audit"
-            raise InputError(
-                "unknown-user", f"the user `{user}` does not exist here", context="jobs are submitted as that user",
-                hint=f"name another: `{setting}: {{user: …}}` in site.yaml",
-            ) from None  # fmt: skip
+    if os.geteuid() == 0 and find_account(user) is None:
+        setting = "transport" if login else "audit"
+        raise InputError(
+            "unknown-user", f"the user `{user}` does not exist here", context="jobs are submitted as that user",
+            hint=f"name another: `{setting}: {{user: …}}` in site.yaml",
+        )  # fmt: skip
 
 
 def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:

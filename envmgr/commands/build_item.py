@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 import time
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from envmgr.store.holds import holding
 from envmgr.store.prefix import Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.run import Runner
+from envmgr.system.users import this_account
 
 _SEEN = 90.0  # seconds until what another node has built is seen here: longer than an NFS client's acdirmax
 
@@ -48,8 +48,7 @@ def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildItemRe
     start = time.monotonic()
     request = read_request(path)
     os.umask(request.site.policies.mask)
-    account = pwd.getpwuid(os.geteuid())
-    os.environ |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+    os.environ |= this_account().variables()
     job, host = os.environ.get("SLURM_JOB_ID", ""), socket.gethostname()
     try:
         result = _build(request, path, runner, reporter)

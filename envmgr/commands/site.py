@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import size_text
 from envmgr.system.files import atomic_write, free_bytes, group_id
+from envmgr.system.users import find_account
 from envmgr.system.yamlfile import reason_of
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
@@ -164,15 +164,14 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
     if site.build_user is None:
         yield SiteFact("build_user", "ok", "none: installs belong to whoever runs envmgr")
         return
-    try:
-        account = pwd.getpwnam(site.build_user)
-    except KeyError:
+    account = find_account(site.build_user)
+    if account is None:
         yield SiteFact(
             "build_user", "error", f"{site.build_user} does not exist here", f"useradd --system {site.build_user}"
         )
         return
-    yield SiteFact("build_user", "ok", f"{site.build_user} (uid {account.pw_uid})")
-    if site.prefix.exists() and site.prefix.stat().st_uid != account.pw_uid:
+    yield SiteFact("build_user", "ok", f"{site.build_user} (uid {account.uid})")
+    if site.prefix.exists() and site.prefix.stat().st_uid != account.uid:
         yield SiteFact(
             "prefix",
             "error",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import pwd
 import secrets
 import shlex
 import time
@@ -14,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
-from envmgr.errors import InputError
 from envmgr.nodes import slurm
 from envmgr.nodes.envelope import Answer, end_mark, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
@@ -22,6 +20,7 @@ from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import check_names
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
+from envmgr.system.users import require_account, session_as, this_account
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client
@@ -131,7 +130,7 @@ class _Jobs:
         self.script = ""
         self.env = tool_env()
         self._site, self._runner, self._on_reply = site, runner, on_reply
-        self._prefix = slurm.as_user(user, self.env)
+        self._prefix = session_as(user, self.env, find=tool)
         self._login = _login_shell(user)
         self._timeout, self._deadline, self._limit = timeout, deadline, limit
         self._patience = max(1, math.ceil(site.transport.queue_timeout))
@@ -319,17 +318,11 @@ def _reply(job: _Job, status: Status, reason: str) -> Reply:
 
 def _login_shell(user: str | None) -> tuple[str, ...]:
     """The words before `-c`'s program: a login shell with what a login gives, and nothing of ours."""
-    root = os.geteuid() == 0
-    name = user if user is not None and root else pwd.getpwuid(os.geteuid()).pw_name
-    try:
-        entry = pwd.getpwnam(name)
-    except KeyError:
-        raise InputError("unknown-user", f"the user `{name}` does not exist here") from None
+    account = require_account(user) if user is not None and os.geteuid() == 0 else this_account()
     path = (
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        if name == "root"
+        if account.uid == 0
         else "/usr/local/bin:/usr/bin:/bin"
     )
-    become = (tool("runuser"), "-u", name, "--") if root and entry.pw_uid != 0 else ()
-    env = (f"HOME={entry.pw_dir}", f"USER={name}", f"LOGNAME={name}", "SHELL=/bin/bash", f"PATH={path}")
-    return (*become, tool("env"), "-i", *env, "/bin/bash", "-lc")
+    env = (*(f"{key}={value}" for key, value in account.variables().items()), "SHELL=/bin/bash", f"PATH={path}")
+    return (*session_as(account.name, {}, find=tool), tool("env"), "-i", *env, "/bin/bash", "-lc")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-import pwd
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
-from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.errors import CommandError, EnvmgrError
 from envmgr.nodes.reply import Status
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
+from envmgr.system.users import session_as
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Client
@@ -154,7 +154,7 @@ class SlurmWay:
         self._states: dict[str, tuple[str, str]] = {}
         self._names: dict[str, str] = {}
         self._broken = ""
-        self._prefix = as_user(user, self.env)
+        self._prefix = session_as(user, self.env, find=tool)
 
     def prepare(self, nodes: Sequence[str]) -> None:
         tool("srun")
@@ -198,15 +198,3 @@ def reason(errors: bytes) -> str:
     said = [re.sub(r"^(srun|sbatch|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]
     wrong = [text for text, line in zip(said, lines, strict=True) if "error:" in line]
     return (wrong or said or [""])[0]
-
-
-def as_user(user: str | None, env: dict[str, str]) -> tuple[str, ...]:
-    """What to put before a command so that `user` runs it; changes `env` to theirs. Nothing when we are that user."""
-    if user is None or os.geteuid() != 0 or user == "root":
-        return ()
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        raise InputError("unknown-user", f"the user `{user}` does not exist here") from None
-    env |= {"HOME": entry.pw_dir, "USER": user, "LOGNAME": user}
-    return (tool("runuser"), "-u", user, "--")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from envmgr.report import Reporter
 from envmgr.smoke.here import SKIPS, SmokeOutcome, detail_of, ending, no_end
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
+from envmgr.system.users import require_account, this_account
 
 _AROUND = 8.0  # seconds that a node needs after the last test's time is over, at most
 
@@ -66,18 +66,14 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
         raise InputError(
             "test-user", "smoke tests are not run as root", context="--user root", hint="name an ordinary user"
         )
-    me = pwd.getpwuid(os.geteuid()).pw_name
+    me = this_account().name
     ordinary = named or site.audit.user or site.build_user or "nobody"
     if via == "slurm":
         if os.geteuid() != 0:
             if named not in {None, me}:
                 raise InputError("test-user", f"only root can start a Slurm step of {named}", context=f"you are {me}")
             return RunAccount(me, None)
-        try:
-            pwd.getpwnam(ordinary)
-        except KeyError:
-            raise InputError("unknown-user", f"the user `{ordinary}` does not exist here") from None
-        return RunAccount(ordinary, ordinary)
+        return RunAccount(require_account(ordinary).name, ordinary)
     login = site.transport.user or me
     if login == "root" or site.transport.become:
         return RunAccount(ordinary, None)

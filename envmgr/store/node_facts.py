@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
+from envmgr.system.users import command_as, find_account
 
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
 
@@ -87,9 +87,12 @@ def save_node_facts(
     Nodes that were not seen this time keep what was known, unless they are in no group any more. Never raises, and
     ends within `seconds` (at most 20), whatever the prefix does; `check` is called in between and may raise.
     """
-    become = _become(site.build_user)
-    if isinstance(become, str):
-        return become
+    become: tuple[str, ...] = ()
+    if site.build_user is not None and os.geteuid() == 0:
+        account = find_account(site.build_user)
+        if account is None:
+            return f"the build user `{site.build_user}` does not exist here"
+        become = command_as(account)
     folder = str(facts_file(Prefix(site.prefix)).parent)
     seconds = min(seconds, _SECONDS)
     end = time.monotonic() + seconds
@@ -132,14 +135,3 @@ def _parse(text: str) -> FleetFacts | None:
         return FleetFacts.model_validate_json(text) if text.strip() else None
     except ValueError:
         return None
-
-
-def _become(user: str | None) -> list[str] | str:
-    """What to put before a command so that the build user runs it, or why that cannot be."""
-    if user is None or os.geteuid() != 0:
-        return []
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError:
-        return f"the build user `{user}` does not exist here"
-    return ["setpriv", "--reuid", str(account.pw_uid), "--regid", str(account.pw_gid), "--init-groups"]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
 from envmgr.system.processes import group_runs
+from envmgr.system.users import Account
 
 _POLL = 0.1  # seconds between looks at the cancel flag
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
@@ -41,15 +42,6 @@ class Completed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class RunAs:
-    """Whom root lets a command run as: for good, with no other groups than these."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
-
-
 def clean_env(**extra: str) -> dict[str, str]:
     """A small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke test."""
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -73,7 +65,7 @@ class Runner:
         timeout: float | None = None,
         check: bool = True,
         new_group: bool = True,
-        run_as: RunAs | None = None,
+        run_as: Account | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
         """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
@@ -81,7 +73,7 @@ class Runner:
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
         With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
-        `run_as` is for root only: it starts as that user already, under the guard as well.
+        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well.
 
         Raises:
             CommandError: the command is missing, ran out of time or (with `check`) exited non-zero.
@@ -207,7 +199,7 @@ class Runner:
             raise Interrupted
 
     def _spawn_guarded(
-        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None, run_as: RunAs | None = None
+        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None, run_as: Account | None = None
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
         """The command under `_GUARD`, and what ends its group when the command has ended."""
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
@@ -240,7 +232,7 @@ class Runner:
         *,
         new_group: bool = False,
         pass_fds: tuple[int, ...] = (),
-        run_as: RunAs | None = None,
+        run_as: Account | None = None,
     ) -> subprocess.Popen[bytes]:
         self.raise_if_cancelled()
         try:
@@ -255,7 +247,7 @@ class Runner:
                 pass_fds=pass_fds,
                 user=None if run_as is None else run_as.uid,
                 group=None if run_as is None else run_as.gid,
-                extra_groups=None if run_as is None else run_as.groups,
+                extra_groups=None if run_as is None else run_as.groups(),
             )
         except OSError as error:  # missing, not executable, no interpreter, no such folder, too many arguments
             raise _missing(args[0], str(error)) from None

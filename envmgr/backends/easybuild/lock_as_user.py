@@ -17,8 +17,8 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.report import Reporter
-from envmgr.system.privileges import Account
-from envmgr.system.run import RunAs, Runner, clean_env
+from envmgr.system.run import Runner, clean_env
+from envmgr.system.users import Account
 
 # What EasyBuild's environment is made with, and where Lmod is; nothing else of root's shell passes.
 _PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT")  # fmt: skip
@@ -53,14 +53,14 @@ def make_lock_as(
     """
     request = LockRequest(entry=str(entry), wanted=wanted, site=site)
     env = clean_env(
-        HOME=account.home, USER=account.name, LOGNAME=account.name, PYTHONDONTWRITEBYTECODE="1",
+        PYTHONDONTWRITEBYTECODE="1", **account.variables(),
         **{k: v for k, v in os.environ.items() if _passes(k)},
     )  # fmt: skip
     env.pop("TMPDIR", None)  # root's
     with reporter.stage(f"{entry} resolve"):
         done = runner.run(
             [sys.executable, "-s", "-P", "-m", "envmgr.backends.easybuild.lock_child"], env=env, cwd=Path("/"), check=False,
-            stdin=request.model_dump_json(by_alias=True), run_as=RunAs(account.uid, account.gid, account.groups),
+            stdin=request.model_dump_json(by_alias=True), run_as=account,
         )  # fmt: skip
     try:
         answer = LockAnswer.model_validate_json(done.stdout.splitlines()[-1])

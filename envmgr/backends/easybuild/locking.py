@@ -19,8 +19,8 @@ from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_file
-from envmgr.system.privileges import runs_for_root
 from envmgr.system.run import Runner
+from envmgr.system.users import runs_for_root
 
 
 def make_lock(

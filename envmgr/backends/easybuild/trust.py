@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.system.privileges import user_name
+from envmgr.system.users import user_name
 
 _STICKY_DOOR = stat.S_ISVTX  # in /tmp others may write, but not rename what is root's
 

@@ -6,6 +6,7 @@ import grp
 import json
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from typing import Any
 import pytest
 
 from envmgr.errors import InputError
-from envmgr.system.privileges import drop_to
-from envmgr.system.run import RunAs, Runner
+from envmgr.system.run import Runner, clean_env
+from envmgr.system.users import command_as, drop_to, find_account, require_account, session_as, this_account
 from tests.helpers.places import ROOT
 
 AM_ROOT = os.geteuid() == 0
@@ -29,16 +30,16 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 BECOME = """
 import json, os, sys
 from pathlib import Path
-from envmgr.system import privileges
+from envmgr.system import users
 from envmgr.errors import EnvmgrError
 
 user, prefix, start_as = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 sys.executable = os.environ.get("EXECUTABLE", "/bin/sh")
-privileges._PACKAGE = Path(os.environ.get("PACKAGE", "/usr"))
+users._PACKAGE = Path(os.environ.get("PACKAGE", "/usr"))
 if start_as:
     os.setuid(start_as)
 try:
-    privileges.drop_to(user, prefix)
+    users.drop_to(user, prefix)
 except EnvmgrError as error:
     print(json.dumps({"error": error.render(), "code": error.exit_code}))
     sys.exit()
@@ -93,7 +94,8 @@ def test_drop_to_becomes_the_user_for_good_and_gives_it_the_prefix(tmp_path: Pat
     assert found["env"] == {"HOME": NOBODY.pw_dir, "USER": "nobody", "LOGNAME": "nobody"}
     status = prefix.stat()
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode) & 0o700) == (uid, gid, 0o700)
-    assert prefix.parent.stat().st_uid == 0
+    above = prefix.parent.stat()
+    assert (above.st_uid, above.st_gid) == (0, gid)
 
 
 def test_drop_to_leaves_a_prefix_that_exists_as_it_is(tmp_path: Path) -> None:
@@ -192,13 +194,63 @@ only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
 
 @only_root
 def test_command_of_another_user_has_nothing_of_root_and_ends_with_what_it_left() -> None:
-    nobody = pwd.getpwnam("nobody")
-    run_as = RunAs(nobody.pw_uid, nobody.pw_gid)
+    nobody = require_account("nobody")
     script = "id -u; id -G; sleep 300 </dev/null >/dev/null 2>&1 & echo $!"
-    done = Runner().run(["/bin/sh", "-c", script], cwd=Path("/"), run_as=run_as)
-    uid, groups, left = done.stdout.split()
-    assert (int(uid), int(groups)) == (nobody.pw_uid, nobody.pw_gid)
+    done = Runner().run(["/bin/sh", "-c", script], cwd=Path("/"), run_as=nobody)
+    uid, *groups, left = done.stdout.split()
+    assert (int(uid), {int(g) for g in groups}) == (nobody.uid, set(nobody.groups()))
     end = time.monotonic() + 5
     while Path(f"/proc/{left}/cmdline").exists() and Path(f"/proc/{left}/cmdline").read_bytes():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@only_root
+def test_prefix_that_root_makes_for_a_user_is_within_reach_whatever_the_umask(tmp_path: Path) -> None:
+    tmp_path.chmod(0o711)
+    code = (
+        "import os, sys; from pathlib import Path; from envmgr.system import users\n"
+        "sys.executable = '/bin/sh'; users._PACKAGE = Path('/usr'); before = os.getresuid(), os.getresgid(), os.getgroups()\n"
+        "users.runs_for_root('nobody', Path('shared/envmgr').absolute(), mask=0o027)\n"
+        "assert (os.getresuid(), os.getresgid(), os.getgroups()) == before"
+    )
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True, timeout=30)
+    found = [
+        (p.stat().st_uid, p.stat().st_gid, stat.S_IMODE(p.stat().st_mode))
+        for p in (tmp_path / "shared", tmp_path / "shared/envmgr")
+    ]
+    assert found == [(0, NOBODY.pw_gid, 0o750), (NOBODY.pw_uid, NOBODY.pw_gid, 0o750)]
+
+
+@only_root
+def test_words_before_a_command_make_it_another_users() -> None:
+    told = ["/bin/sh", "-c", 'id -u; id -G; echo "$HOME $USER $LOGNAME"']
+    nobody, env = require_account("nobody"), clean_env()
+    words = session_as("nobody", env, find=lambda name: shutil.which(name, path=clean_env()["PATH"]) or "")
+    uid, groups, *variables = Runner().run([*words, *told], env=env, cwd=Path("/")).stdout.splitlines()
+    assert (int(uid), {int(g) for g in groups.split()}) == (nobody.uid, set(nobody.groups()))
+    assert variables == [f"{nobody.home} nobody nobody"]
+    uid, groups, _ = Runner().run([*command_as(nobody), *told], cwd=Path("/")).stdout.splitlines()
+    assert (int(uid), {int(g) for g in groups.split()}) == (nobody.uid, set(nobody.groups()))
+
+
+def test_session_of_nobody_named_and_of_root_is_the_own_one() -> None:
+    env = {"HOME": "/own"}
+    assert session_as(None, env, find=str) == session_as("root", env, find=str) == ()
+    assert env == {"HOME": "/own"}
+
+
+@only_root
+def test_session_of_a_user_that_does_not_exist_is_told() -> None:
+    with pytest.raises(InputError) as caught:
+        session_as("no-such-user", {}, find=str)
+    assert caught.value.render() == "error[unknown-user]: the user `no-such-user` does not exist here"
+
+
+def test_accounts_are_as_the_machine_has_them() -> None:
+    assert find_account("no-such-user") is None
+    found = find_account("nobody")
+    assert found is not None
+    assert (found.uid, found.gid, found.home) == (NOBODY.pw_uid, NOBODY.pw_gid, NOBODY.pw_dir)
+    assert this_account().name == ME

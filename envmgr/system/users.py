@@ -1,0 +1,214 @@
+"""Who a process is, and how it becomes another user: itself for good, a child, a command by its first words.
+
+Root drops to the site's build user before anything is written under the prefix.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.system.files import explain_os_error
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user of this machine. `gid` is the primary group."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+    def groups(self) -> tuple[int, ...]:
+        """All groups, as the machine knows them now."""
+        return tuple(os.getgrouplist(self.name, self.gid))
+
+    def variables(self) -> dict[str, str]:
+        """What a login sets for the user alone."""
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
+
+
+def find_account(name: str) -> Account | None:
+    """None for a user that does not exist here."""
+    try:
+        return _account(pwd.getpwnam(name))
+    except KeyError:
+        return None
+
+
+def require_account(name: str) -> Account:
+    """Raises InputError `unknown-user`."""
+    found = find_account(name)
+    if found is None:
+        raise InputError("unknown-user", f"the user `{name}` does not exist here")
+    return found
+
+
+def this_account() -> Account:
+    """The effective user of this process."""
+    return _account(pwd.getpwuid(os.geteuid()))
+
+
+def user_name(uid: int) -> str:
+    """As people know them; `uid 1234` for one without a name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:
+    """Become `user` for good when running as root and a build user is named; make the prefix theirs if it does not exist.
+
+    Raises:
+        InputError: `unknown-user`; EnvmgrError: `wrong-user` when running as another user than that and root,
+        `user-cannot-run` when the user cannot execute this Python, `user-cannot-read` one of `reads`.
+    """
+    if user is None:
+        return
+    account = _build_account(user)
+    if os.geteuid() == account.uid:
+        return
+    if os.geteuid() != 0:
+        me = user_name(os.geteuid())
+        raise EnvmgrError(
+            "wrong-user", f"the prefix belongs to {user}, you are {me}", context=f"build_user in site.yaml, prefix {prefix}",
+            hint=f"run as root or as {user}",
+        )  # fmt: skip
+    with _told(account):
+        _prepare(account, prefix, reads)
+        os.initgroups(account.name, account.gid)
+        os.setgid(account.gid)
+        os.setuid(account.uid)
+    os.environ |= account.variables()
+    _leave_unreadable_folder()
+
+
+def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[Path] = ()) -> Account | None:
+    """The account that root starts a process as, where it runs what is not root's; None when not root, or when no other is named.
+
+    The prefix is made theirs, under the umask `mask`, if it does not exist. The caller stays root.
+
+    Raises:
+        InputError: `unknown-user`; EnvmgrError: `user-cannot-run`, `user-cannot-read`, `wrong-user`.
+    """
+    if user is None or os.geteuid() != 0:
+        return None
+    account = _build_account(user)
+    if account.uid == 0:
+        return None
+    before = os.umask(mask)
+    try:
+        with _told(account):
+            _prepare(account, prefix, reads)
+    finally:
+        os.umask(before)
+    return account
+
+
+def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], str]) -> tuple[str, ...]:
+    """The words before a command so that `user` runs it with the limits of a login; changes `env` to theirs.
+
+    No words where this process need not become that user, or may not. `find` gives the path of a program.
+    Raises InputError `unknown-user`.
+    """
+    if user is None or os.geteuid() != 0:
+        return ()
+    account = require_account(user)
+    if account.uid == 0:
+        return ()
+    env |= account.variables()
+    return (find("runuser"), "-u", account.name, "--")
+
+
+def command_as(account: Account) -> tuple[str, ...]:
+    """The words before a command so that root's child is that user from its first instruction on: no process stays between."""
+    return ("setpriv", "--reuid", str(account.uid), "--regid", str(account.gid), "--init-groups")
+
+
+def _account(entry: pwd.struct_passwd) -> Account:
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+
+def _build_account(user: str) -> Account:
+    found = find_account(user)
+    if found is None:
+        raise InputError(
+            "unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}"
+        )
+    return found
+
+
+@contextmanager
+def _told(account: Account) -> Iterator[None]:
+    """What the kernel refuses to root of a user namespace, or of a container with few capabilities."""
+    try:
+        yield
+    except PermissionError as error:
+        raise EnvmgrError(
+            "wrong-user", f"root cannot become {account.name} here", context=str(error), hint=f"run as {account.name}"
+        ) from None
+
+
+def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
+    """Root looks around as that user, and makes the prefix theirs; it is root alone again after each."""
+    with _effective(account):
+        _require_access(account.name, reads)
+    with explain_os_error(prefix):
+        if not prefix.exists():
+            with _effective(
+                account, uid=0
+            ):  # folders above it are root's and of their group: reached whatever the umask
+                prefix.mkdir(parents=True)
+            os.chown(prefix, account.uid, account.gid)
+
+
+@contextmanager
+def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
+    """Root acts with the groups of `account`, and as that user or as `uid`; then as itself."""
+    groups, gid = os.getgroups(), os.getegid()
+    try:
+        os.initgroups(account.name, account.gid)
+        os.setegid(account.gid)
+        os.seteuid(account.uid if uid is None else uid)
+        yield
+    finally:
+        os.seteuid(0)
+        with suppress(PermissionError):  # what could not be changed need not be changed back
+            os.setegid(gid)
+            os.setgroups(groups)
+
+
+def _require_access(user: str, reads: Sequence[Path]) -> None:
+    """The effective user must be able to run this envmgr, and read what the verb reads, before anything is made."""
+    context = "root started envmgr and changes to the build user"
+    programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
+    if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:
+        raise EnvmgrError(
+            "user-cannot-run", f"{user} cannot run {out_of_reach[0]}", context=context,
+            hint="install envmgr where that user can read it, for example under /opt",
+        )  # fmt: skip
+    if out_of_reach := [path for path in reads if not os.access(path, os.R_OK, effective_ids=True)]:
+        raise EnvmgrError(
+            "user-cannot-read", f"{user} cannot read {out_of_reach[0]}", context=context,
+            hint="keep the site and its catalogs where that user can read them, for example under /etc/envmgr",
+        )  # fmt: skip
+
+
+def _leave_unreadable_folder() -> None:
+    """Leave a working folder that the new user may not read (root's home): children would fail in it."""
+    try:
+        readable = os.access(Path.cwd(), os.R_OK | os.X_OK)
+    except OSError:
+        readable = False
+    if not readable:
+        os.chdir("/")

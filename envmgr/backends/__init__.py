@@ -1,13 +1,18 @@
-"""A backend turns a recipe into a lock and a lock into an install. Each is one module of this package; this is its contract."""
+"""A backend turns a recipe into a lock and a lock into installs: one folder or file of this package each, behind this contract.
+
+`Backend` is what a backend knows of recipes, of the site and of its own folders; `LoadedLock` is a lock as an object of its
+backend. What most backends do not need has a default here. CONTRIBUTING.md shows a whole backend.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import ClassVar
 
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -17,29 +22,8 @@ from envmgr.downloads import Fetched, Given
 from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts
-from envmgr.store.prefix import Item
+from envmgr.store.prefix import Install, Item, Prefix, find_install
 from envmgr.system.run import Runner
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedLock:
-    """A lock as the rest of envmgr sees it, whatever the ecosystem.
-
-    `licences` are the words that the site must have in `policies.licences` before anything of it is fetched or built;
-    `identity` decides the install's bytes (JSON); `sha256` is of the lock's text; `packages` maps name -> `version build`;
-    `extensions` are `name/version` for the module; `download` and `installed` are bytes, None where the lock does not tell;
-    `data` is the backend's own.
-    """
-
-    entry: Entry
-    sha256: str
-    licences: tuple[str, ...]
-    identity: Any
-    packages: Mapping[str, str]
-    extensions: tuple[str, ...]
-    download: int | None
-    installed: int | None
-    data: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +36,6 @@ class LockResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Realised:
-    """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it.
-
-    `tools` are the versions of what made it.
-    """
-
-    facts: InstallFacts
-    expected: Mapping[str, str]
-    tools: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class LockOptions:
     """`solver` is the backend's name for one (None: its first choice); `places` maps channel -> URL or folder to solve from."""
 
@@ -71,77 +43,139 @@ class LockOptions:
     places: Mapping[str, str] | None = None
 
 
-class Backend(Protocol):
-    """The functions a backend module offers. All effects are on the paths given, through the runner given."""
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it.
 
-    def faults(self, recipe: Recipe, site: Site) -> list[str]:
-        """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
+    `tools` are the versions of what made it. `extra` are files that belong to it and lie elsewhere below the prefix: its
+    manifest holds them to their sha256, and they go with it.
+    """
 
-    def lock(
-        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
-    ) -> LockResult:
-        """Resolve the recipe. Writes nothing into the catalog."""
+    facts: InstallFacts
+    expected: Mapping[str, str]
+    tools: Mapping[str, str]
+    extra: tuple[Path, ...] = ()
 
-    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
-        """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""
 
-    def items(self, lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
-        """The installs that the lock stands for, in build order; the entry's own is the last."""
+@dataclass(frozen=True, slots=True)
+class OwnFolder:
+    """A folder of a backend below the prefix. `public`: every user reads what lies in its folders, whatever the umask."""
 
-    def lock_faults(self, entry: Entry, recipe: Recipe, folder: Path) -> list[str]:
-        """What a careful reader would find wrong with a lock that loads: recipe and lock that contradict each other."""
+    path: Path
+    public: bool = False
 
-    def read_packages(self, folder: Path) -> Mapping[str, str]:
-        """name -> `version build` of whatever lock is there, stale or not; empty without one."""
 
-    def may_build(self) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLock(ABC):
+    """A lock that answers its recipe. Each backend has a class of its own, which holds what it read; it changes nothing.
+
+    `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
+    in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
+    `download` and `installed` are bytes, None where the lock does not tell.
+    """
+
+    backend: Backend
+    entry: Entry
+    sha256: str
+    packages: Mapping[str, str]
+    licences: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    download: int | None = None
+    installed: int | None = None
+
+    @abstractmethod
+    def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        """The installs that the lock stands for, in build order; the entry's own is the last. See `Backend.install`."""
+
+    @abstractmethod
+    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
+        """Bring every file that the lock names into the prefix's cache, checked; install nothing.
+
+        `given` are files that the administrator named, those of other entries too. What is not there and cannot be had is one
+        error. A dry run tells what is missing, and changes nothing.
+        """
+
+    @abstractmethod
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
+        """Put the install at `item.install.path`, read-only, without its manifest; on failure leave nothing behind.
+
+        What it `needs` is there. The caller holds the install's lock. `jobs` is how many cores it may use.
+        """
+
+    def faults(self, recipe: Recipe) -> list[str]:  # noqa: ARG002 - most locks have none
+        """What a careful reader would find wrong with it: recipe and lock that contradict each other, an edited text."""
+        return []
+
+    def may_build(self) -> None:  # noqa: B027 - most need nothing
         """Raises EnvmgrError where this user can build nothing at all; before anything is written."""
 
     def prepare(
-        self,
-        lock: LoadedLock,
-        items: Sequence[Item],
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        *,
-        elsewhere: bool = False,
+        self, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
     ) -> None:
         """Make sure, before the first of them is built, of what the missing `items` need besides each other.
 
         `elsewhere` is for items that are built on other hosts: all that comes over a network is brought under the prefix, and
         what only concerns the host that builds is not looked at. Raises EnvmgrError for what is lacking, of all of them at once.
         """
+        if elsewhere and items:
+            self.fetch(site, runner, reporter, given={})
 
-    def pack(self, lock: LoadedLock, site: Site, folder: Path) -> Site:
-        """Copy into `folder` what `load_lock` and `realise` read besides the lock and the prefix; the site that finds it there.
+    def pack(self, site: Site, folder: Path) -> Site:  # noqa: ARG002 - most locks stand for themselves
+        """Copy into `folder` what `load_lock` and `build` read besides the lock and the prefix; the site that finds it there.
 
         The host that builds sees neither catalogs nor folders of the site that lie outside of the prefix.
         """
+        return site
 
-    def realise(
-        self, lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
-    ) -> Realised:
-        """Put the install at `item.install.path`, read-only, without its manifest; on failure leave nothing behind.
 
-        What it `needs` is there.
+class Backend(ABC):
+    """What envmgr asks of a backend. It has no state: all effects are on the paths given, through the runner given.
+
+    `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
+    makes something else of the same lock; installs of an older layout stay in use until their lock changes.
+    """
+
+    name: ClassVar[str]
+    layout: ClassVar[int] = 1
+
+    @abstractmethod
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:
+        """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
+
+    @abstractmethod
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        """Resolve the recipe. Writes nothing into the catalog; the same answers give the same text."""
+
+    @abstractmethod
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
+        """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""
+
+    @abstractmethod
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        """name -> `version build` of whatever lock is there, stale or not; empty without one."""
+
+    def channels(self, recipe: Recipe, site: Site) -> Collection[str]:  # noqa: ARG002 - most backends have none
+        """The names that `LockOptions.places` may have. Raises InputError."""
+        return ()
+
+    def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:  # noqa: ARG002 - most backends have none
+        """Its own folders below the prefix, outermost first: made, as the site's policies say, before it is used first."""
+        return ()
+
+    def clear_dead_build(self, install: Install) -> None:  # noqa: B027 - most need nothing
+        """A build of the install died: remove what it left besides its tree, its folder and its row in the job table.
+
+        The caller holds the install's lock. Nothing for an install of another backend. Raises OSError.
         """
 
-    def fetch(
-        self,
-        lock: LoadedLock,
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        *,
-        given: Given,
-        dry_run: bool = False,
-    ) -> Fetched:
-        """Bring every file that the lock names into the prefix's cache, checked; install nothing.
+    def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
+        """Remove from its own folders what runs that were killed left; what belongs to a lock that is held stays."""
 
-        `given` are files that the administrator named, those of other entries too. What is not there and cannot be had is one
-        error. A dry run tells what is missing, and changes nothing.
-        """
+    def install(self, entry: Entry, identity: object, site: Site, target: Target) -> Install:
+        """Where the install of `entry` lies whose bytes are decided by `identity` (JSON), whether or not it is there."""
+        return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=self.layout)
 
 
 def backend_names() -> list[str]:
@@ -149,9 +183,24 @@ def backend_names() -> list[str]:
 
 
 def get_backend(name: str) -> Backend:
-    """The module `envmgr.backends.<name>`; InputError for one that does not exist."""
+    """The backend of `envmgr.backends.<name>`: of its `backend` module where that is a folder.
+
+    InputError for one that does not exist.
+    """
     if name not in backend_names():
         raise InputError(
             "unknown-backend", f"there is no backend `{name}`", hint=f"known: {', '.join(backend_names())}"
         )
-    return cast("Backend", importlib.import_module(f"{__name__}.{name}.backend"))
+    module = importlib.import_module(f"{__name__}.{name}")
+    if hasattr(module, "__path__"):
+        module = importlib.import_module(f"{__name__}.{name}.backend")
+    (own,) = (
+        each for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, Backend) and each.__module__ == module.__name__
+    )  # fmt: skip
+    made: Backend = own()
+    return made
+
+
+def all_backends() -> list[Backend]:
+    return [get_backend(name) for name in backend_names()]

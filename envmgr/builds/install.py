@@ -8,14 +8,14 @@ import platform
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.backends import Backend, LoadedLock
+from envmgr.backends import Backend, LoadedLock, OwnFolder, all_backends
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -40,7 +40,6 @@ class Ensured:
 
 
 def ensure_install(
-    backend: Backend,
     recipe: Recipe,
     lock: LoadedLock,
     item: Item,
@@ -72,27 +71,28 @@ def ensure_install(
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
         intact.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")
-        realised = backend.realise(lock, item, site, runner, reporter, jobs=jobs)
+        built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(
                     install.path,
                     install.digest,
-                    realised.facts,
-                    provenance(install, recipe, lock, realised.tools, site),
+                    built.facts,
+                    provenance(install, recipe, lock, built.tools, site),
                     mask=site.policies.mask,
                     workers=max(2, jobs),
-                    module=sha256_file(install.easybuild_module) if install.easybuild_module.is_file() else "",
+                    extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
                 )
-                _compare(install, realised.expected, {p.path: p.sha256 for p in manifest.paths})
+                _compare(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
                 write_manifest(install.manifest, manifest)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
                 remove_tree(install.path)
-                install.easybuild_module.unlink(missing_ok=True)
+                for path in built.extra:
+                    path.unlink(missing_ok=True)
             raise
         intact.made(install.relative)
-    return Ensured(install, True, realised.facts, manifest.tree, time.monotonic() - start)
+    return Ensured(install, True, built.facts, manifest.tree, time.monotonic() - start)
 
 
 def provenance(
@@ -147,10 +147,10 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
         )
 
 
-def can_write(site: Site) -> None:
+def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
     """Make the prefix and its first folders as the site's policies say, or raise before any work is done.
 
-    Where the site names a group, the folders carry it and hand it on (setgid): its members reach the modules whatever the
+    Those of the `backends` that will be used are made, too; what another one has there is only looked at. Where the site names a group, the folders carry it and hand it on (setgid): its members reach the modules whatever the
     umask. Folders that are there are looked at too: a run as another user may have made one of them.
 
     Raises:
@@ -158,7 +158,8 @@ def can_write(site: Site) -> None:
     """
     prefix = Prefix(site.prefix)
     group = group_id(site.policies.group)
-    for folder in _first_folders(prefix):
+    own = list(_own_folders(prefix, {backend.name for backend in backends}))
+    for folder in (*_first_folders(prefix), *(each.path for each in own)):
         with explain_os_error(folder):
             new = not folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
@@ -177,17 +178,22 @@ def can_write(site: Site) -> None:
             with suppress(EnvmgrError):  # another member's: it can be used, but does not hand the group on
                 _give_to_group(folder, group, site)
     if group is not None:
-        for folder in sorted(prefix.easybuild_modules.iterdir()):
+        for folder in (below for each in own if each.public for below in sorted(each.path.iterdir())):
             if folder.is_dir() and not _is_of_group(folder, group):
-                _give_modules(folder, group, site)
+                _give_public(folder, group, site)
 
 
 def _first_folders(prefix: Prefix) -> Iterator[Path]:
     """In the order in which they are made; the last ones only where they are there."""
-    yield from (prefix.root, prefix.store, prefix.generations, prefix.conda_cache, prefix.source_cache)
-    yield from (prefix.easybuild_modules.parent, prefix.easybuild_modules, prefix.easybuild_tools)
+    yield from (prefix.root, prefix.store, prefix.generations, prefix.source_cache)
     yield from (prefix.locks, prefix.logs, prefix.jobs, prefix.holds)
-    yield from (each for each in (prefix.jobs / "easybuild-locks", prefix.jobs / "slurm") if each.is_dir())
+    yield from (each for each in (prefix.jobs / "slurm",) if each.is_dir())
+
+
+def _own_folders(prefix: Prefix, used: Collection[str]) -> Iterator[OwnFolder]:
+    """Of the backends: all of those that will be used, and what is there of the others."""
+    for backend in all_backends():
+        yield from (each for each in backend.folders(prefix) if backend.name in used or each.path.is_dir())
 
 
 def _is_of_group(folder: Path, group: int) -> bool:
@@ -195,11 +201,11 @@ def _is_of_group(folder: Path, group: int) -> bool:
     return status.st_gid == group and bool(status.st_mode & stat.S_ISGID)
 
 
-def _give_modules(folder: Path, group: int, site: Site) -> None:
-    """EasyBuild's modules of one name, made before the site named its group. Everybody reads them, as those of generations."""
+def _give_public(folder: Path, group: int, site: Site) -> None:
+    """Files that every user reads, as modules of generations, and that were made before the site named its group."""
     with suppress(OSError, EnvmgrError):  # another member's; they can be read all the same
-        for module in folder.glob("*.lua"):
-            os.chown(module, -1, group)
+        for path in folder.iterdir():
+            os.chown(path, -1, group)
         _give_to_group(folder, group, site, also=0o555)
 
 

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import re
 import socket
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-from envmgr.backends.easybuild.leftovers import clear_kept_rows, clear_row
+from envmgr.backends import Backend, all_backends
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.deadbuilds import clear_kept_rows, clear_row
 from envmgr.store.holds import remove_dead_holds
 from envmgr.store.jobtable import left_row, lives_perhaps, read_row
-from envmgr.store.prefix import Prefix
+from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import remove_tree, try_file_lock
 from envmgr.system.processes import runs_here
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
-    """Remove what killed runs left: staging folders, trees without a manifest, half-written manifests and downloads, modules of
-    EasyBuild without an install; and of dead builds their processes, their private folders, and their rows in the job table.
+    """Remove what killed runs left: staging folders, trees without a manifest, half-written manifests and downloads, what each
+    backend knows of; and of dead builds their processes, their private folders, and their rows in the job table.
 
     Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive.
     """
-    for part in (p for cache in (prefix.conda_cache, prefix.source_cache) for p in cache.glob("*/.*.part")):
+    for part in prefix.cache.glob("*/*/.*.part"):
         with try_file_lock(part) as free:
             if free:
                 part.unlink(missing_ok=True)
-    _clean_rows(prefix, reporter)
+    backends = all_backends()
+    _clean_rows(prefix, backends, reporter)
     clear_kept_rows(prefix, reporter)
     remove_dead_holds(prefix)
     removed = []
@@ -48,7 +50,8 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                     removed.append(str(path.relative_to(prefix.store)))
                 except OSError as error:  # in nobody's way but its own entry's
                     reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")
-    _clean_modules(prefix, reporter)
+    for backend in backends:
+        backend.clean(prefix, reporter)
     return removed
 
 
@@ -63,8 +66,13 @@ def _leftover_of(path: Path) -> str | None:
     return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
 
 
-def _clean_rows(prefix: Prefix, reporter: Reporter) -> None:
+def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter) -> None:
     """Rows of dead builds, with all that a row knows of: nobody may ask for just that install again."""
+
+    def own(install: Install) -> None:
+        for backend in backends:
+            backend.clear_dead_build(install)
+
     for path in sorted(prefix.jobs.glob("*.json")):
         row = read_row(path)
         if row is None or not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
@@ -76,23 +84,6 @@ def _clean_rows(prefix: Prefix, reporter: Reporter) -> None:
             try:
                 if row.host != socket.gethostname() and lives_perhaps(install):
                     continue  # on a file system that keeps locks to each node
-                clear_row(install, row, reporter)
+                clear_row(install, row, reporter, own=own)
             except (OSError, EnvmgrError) as error:  # in nobody's way but its own install's
                 reporter.say(f"warning: cannot clear what a dead build of {install.entry} left in {row.work}: {error}")
-
-
-def _clean_modules(prefix: Prefix, reporter: Reporter) -> None:
-    """EasyBuild's modules of installs that are not there: a `gc` was killed, or a build."""
-    for path in sorted(prefix.easybuild_modules.glob("*/*.lua")):
-        if not re.fullmatch(r".+-[0-9a-f]{8}", path.stem):
-            continue
-        install = prefix.install_at(f"store/{path.parent.name}/{path.stem}")
-        if install.manifest.exists():
-            continue
-        with try_file_lock(install.lock) as free:
-            row = left_row(install)
-            elsewhere = row is not None and row.host != socket.gethostname() and lives_perhaps(install)
-            if free and not install.manifest.exists() and not elsewhere:
-                reporter.log(f"removing {path}, whose install is gone")
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from envmgr.backends import Backend, LoadedLock
+from envmgr.backends import LoadedLock
 from envmgr.builds.install import Ensured
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import Bug, EnvmgrError
@@ -17,9 +17,8 @@ from envmgr.system.run import Runner
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One install to make sure of, with what its backend needs for it; `lock` is of the entry that brought it in."""
+    """One install to make sure of; `recipe` and `lock` are of the entry that brought it in."""
 
-    backend: Backend
     recipe: Recipe
     lock: LoadedLock
     item: Item

@@ -8,18 +8,10 @@ from __future__ import annotations
 
 MINIMUM_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
 
-# conda packages whose version is the CUDA version an environment was made for, most telling first.
-CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
-
 
 def minimum_driver(cuda_version: str) -> str | None:
     """The oldest driver for a CUDA version such as `11.8`; None where the table has no row."""
     return MINIMUM_DRIVER.get(cuda_version.partition(".")[0])
-
-
-def cuda_of(packages: dict[str, str]) -> str | None:
-    """The CUDA version of an environment, from its packages (name -> version); None without CUDA."""
-    return next((packages[name] for name in CUDA_PACKAGES if name in packages), None)
 
 
 def driver_faults(cuda: str, required: str | None) -> list[str]:

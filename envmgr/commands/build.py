@@ -88,8 +88,8 @@ def build(
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
     for item in wanted:
         if item.missing:
-            item.backend.may_build()
-    can_write(ctx.site)
+            item.lock.may_build()
+    can_write(ctx.site, [item.lock.backend for item in wanted if item.missing])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
         _sweep(ctx)
@@ -98,9 +98,7 @@ def build(
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
         for item in wanted:
             if item.missing:
-                item.backend.prepare(
-                    item.lock, item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm is not None
-                )
+                item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm is not None)
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
@@ -127,13 +125,12 @@ def _ensure_all(
 
     Returns them by entry, the paths of all installs that were made, and the Slurm jobs that made them.
     """
-    own = {item.install.relative: Work(item.backend, item.recipe, item.lock, item.items[-1]) for item in wanted}
+    own = {item.install.relative: Work(item.recipe, item.lock, item.items[-1]) for item in wanted}
     sent: tuple[BuildJob, ...] = ()
     intact = Verified()
 
     def make(each: Work, cores: int) -> Ensured:
         return ensure_install(
-            each.backend,
             each.recipe,
             each.lock,
             each.item,
@@ -163,7 +160,7 @@ def _ensure_all(
 
 def _missing(wanted: Sequence[Wanted]) -> list[Work]:
     """What is to be built, each once, what others stand on first."""
-    found = (Work(item.backend, item.recipe, item.lock, each) for item in wanted for each in item.missing)
+    found = (Work(item.recipe, item.lock, each) for item in wanted for each in item.missing)
     return list({work.label: work for work in found}.values())
 
 

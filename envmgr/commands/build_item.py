@@ -64,9 +64,8 @@ def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildItemRe
 
 def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
     site, recipe = request.site, request.recipe
-    backend = get_backend(recipe.backend)
-    lock = backend.load_lock(parse_entry(request.entry), recipe, path.with_name("lock"), site)
-    items = backend.items(lock, site, read_target(site.cpu_level))
+    lock = get_backend(recipe.backend).load_lock(parse_entry(request.entry), recipe, path.with_name("lock"), site)
+    items = lock.items(site, read_target(site.cpu_level))
     item = next((i for i in items if i.install.relative == request.item), None)
     if item is None:
         raise _differs(request)
@@ -75,7 +74,7 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
         intact = Verified()
         for made in request.made:  # by jobs of the same command, which looked at what they stand on
             intact.made(made)
-        ensured = ensure_install(backend, recipe, lock, item, site, runner, reporter, jobs=_cores(), intact=intact)
+        ensured = ensure_install(recipe, lock, item, site, runner, reporter, jobs=_cores(), intact=intact)
     return BuildItemResult(request.item, ensured.built, ensured.tree, ensured.seconds)
 
 

@@ -142,11 +142,8 @@ def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: d
             Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
         )
     try:
-        backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-        findings += [
-            Finding("requires", "error", str(found.entry), f"{where}: {f}")
-            for f in backend.lock_faults(found.entry, recipe, found.folder)
-        ]
+        lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+        findings += [Finding("requires", "error", str(found.entry), f"{where}: {f}") for f in lock.faults(recipe)]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]

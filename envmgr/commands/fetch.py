@@ -67,14 +67,14 @@ def fetch(
         _refuse_unexpected(by_path, looked)
         if dry_run:
             return FetchResult(_entries(looked), dry_run, None)
-    can_write(ctx.site)
+    can_write(ctx.site, [item.lock.backend for item in wanted])
     with logged(ctx, "fetch") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)
         return FetchResult(_entries(_fetch_all(inner, wanted, given)), dry_run, str(log))
 
 
 def _fetch(ctx: Context, item: Wanted, given: Given, *, dry_run: bool = False) -> Fetched:
-    return item.backend.fetch(item.lock, ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
+    return item.lock.fetch(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
 
 
 def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given) -> dict[str, Fetched]:

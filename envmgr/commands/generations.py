@@ -33,8 +33,9 @@ from envmgr.publish.record import (
     read_specs,
 )
 from envmgr.store.holds import held_installs
+from envmgr.store.manifest import remove_install
 from envmgr.store.prefix import Install, installs
-from envmgr.system.files import file_lock, remove_tree
+from envmgr.system.files import file_lock
 from envmgr.system.resources import shipped
 
 
@@ -217,9 +218,7 @@ def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
             for install in unused:
                 with file_lock(install.lock, check=ctx.runner.raise_if_cancelled):
                     size += _size(install)
-                    install.manifest.unlink()  # first: from here on the install does not exist
-                    remove_tree(install.path)
-                    install.easybuild_module.unlink(missing_ok=True)
+                    remove_install(install)
     return GcResult(tuple(old), tuple(i.relative for i in unused), tuple(leftovers), size, False, str(log))
 
 

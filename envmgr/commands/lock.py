@@ -110,10 +110,11 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
 
 def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEntry], site: Site) -> None:
     """A place for a channel that nobody has is a typing error: the solve would go elsewhere without a word."""
-    known = {*site.channels}
+    known: set[str] = set()
     for entry in found:
         with suppress(InputError):  # told with its entry
-            known |= {str(c) for c in entry.recipe().input.get("channels", ())}
+            recipe = entry.recipe()
+            known |= {*get_backend(recipe.backend).channels(recipe, site)}
     if unknown := sorted(set(places) - known):
         raise InputError(
             "unknown-channel",
@@ -150,7 +151,7 @@ def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
     backend = get_backend(recipe.backend)
     try:
         lock = backend.load_lock(entry.entry, recipe, entry.folder, site)
-        faults = backend.lock_faults(entry.entry, recipe, entry.folder)
+        faults = lock.faults(recipe)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
     if faults:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envmgr.backends import Backend, LoadedLock, get_backend
+from envmgr.backends import LoadedLock, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
@@ -25,12 +25,11 @@ from envmgr.system.resources import shipped
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One entry with everything that was read for it. `backend` does the work."""
+    """One entry with everything that was read for it. `lock` does the work."""
 
     found: CatalogEntry
     recipe: Recipe
     software: Software
-    backend: Backend
     lock: LoadedLock
     items: tuple[Item, ...]
 
@@ -124,7 +123,7 @@ def _load(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
     recipe, software = found.recipe(), found.software()
     backend = get_backend(recipe.backend)
     lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-    return Wanted(found, recipe, software, backend, lock, backend.items(lock, ctx.site, target))
+    return Wanted(found, recipe, software, lock, lock.items(ctx.site, target))
 
 
 def _unacknowledged(ctx: Context, item: Wanted) -> list[str]:

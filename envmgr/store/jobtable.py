@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import tempfile
 import threading
@@ -173,10 +174,11 @@ def _own_processes() -> Iterator[int]:
 
 
 def _is_below(pid: int, folder: str) -> bool:
-    """By its working folder or by the environment that our builds have."""
+    """By its working folder, or by its environment: builds are given a path below theirs in a variable `ENVMGR_…`."""
     with suppress(OSError):
         if (Path(f"/proc/{pid}/cwd").readlink() / "x").is_relative_to(folder):
             return True
     with suppress(OSError):
-        return f"ENVMGR_EASYBUILD_EVENTS={folder}/".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+        return re.search(rb"(^|\0)ENVMGR_\w+=" + re.escape(os.fsencode(folder)) + b"/", environ) is not None
     return False

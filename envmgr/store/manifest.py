@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from pydantic import BaseModel, ConfigDict
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
+from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, scan_tree, shown, tree_digest
-from envmgr.system.files import atomic_write
+from envmgr.system.files import atomic_write, remove_tree
 
 
 class InstallFacts(BaseModel):
@@ -34,7 +36,8 @@ class InstallFacts(BaseModel):
 class Manifest:
     """`digest` names the install, `tree` is the tree digest, `mask` the umask applied to the recorded modes.
 
-    `module` is the sha256 of EasyBuild's own module of it; empty where EasyBuild did not make it, or an old envmgr did.
+    `extra` are files that belong to it and lie elsewhere below the prefix: path relative to that -> sha256, which is empty
+    where an old envmgr did not record it.
     """
 
     digest: str
@@ -43,7 +46,7 @@ class Manifest:
     facts: InstallFacts
     provenance: Mapping[str, Any]
     paths: tuple[TreePath, ...]
-    module: str = ""
+    extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -58,11 +61,11 @@ def make_manifest(
     *,
     mask: int,
     workers: int,
-    module: str = "",
+    extra: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Hash every path under `root`. Modes are recorded before `mask`, so that two sites' trees have one digest."""
     paths = tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
-    return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths, module)
+    return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths, extra or {})
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
@@ -74,7 +77,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
         "mask": f"{manifest.mask:03o}",
         "facts": manifest.facts.model_dump(mode="json"),
         "provenance": dict(manifest.provenance),
-        **({"module": manifest.module} if manifest.module else {}),
+        **({"extra": dict(manifest.extra)} if manifest.extra else {}),
     }
     rows = ",\n".join(_line(p) for p in manifest.paths)
     atomic_write(path, json.dumps(head, ensure_ascii=False)[:-1] + ',\n"paths": [\n' + rows + "\n]}\n", mode=0o444)
@@ -91,15 +94,45 @@ def read_manifest(path: Path) -> Manifest:
             facts=InstallFacts.model_validate(data["facts"]),
             provenance=data["provenance"],
             paths=tuple(_from_row(row) for row in data["paths"]),
-            module=str(data.get("module", "")),
+            extra=_extra(data["extra"]) if "extra" in data else _old_extra(path, data),
         )
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise EnvmgrError(
             "manifest-damaged",
             f"{path} cannot be read",
             context=str(error),
             hint="remove it and its install, then build the entry again",
         ) from None
+
+
+def _extra(rows: Mapping[str, str]) -> dict[str, str]:
+    """Raises ValueError for a path that leaves the prefix: what is named here is removed with the install."""
+    for path in rows:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ValueError(f"extra: {path} does not lie below the prefix")
+    return dict(rows)
+
+
+def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
+    """Until 0.1 a manifest had one word for the one kind of extra file there was: `module`, EasyBuild's own of the install.
+
+    The first manifests did not have that either; then the versions of the tools tell whose it is.
+    """
+    if "module" not in data and "easybuild-framework" not in data["provenance"].get("tools", {}):
+        return {}
+    module = f"easybuild/modules/{path.parent.name}/{path.name.removesuffix('.manifest.json')}.lua"
+    return {module: str(data.get("module", ""))}
+
+
+def remove_install(install: Install) -> None:
+    """The install with its extra files; those of a damaged manifest are its backend's to clean. Under the install's lock."""
+    extra: Mapping[str, str] = {}
+    with suppress(EnvmgrError):
+        extra = read_manifest(install.manifest).extra
+    install.manifest.unlink()  # first: from here on the install does not exist
+    remove_tree(install.path)
+    for path in extra:
+        (install.prefix.root / path).unlink(missing_ok=True)
 
 
 def differences(root: Path, manifest: Manifest, *, workers: int = 4) -> list[str]:

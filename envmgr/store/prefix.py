@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import MAX_PREFIX
@@ -36,12 +35,13 @@ class Prefix:
         return self.root / "current"
 
     @property
-    def conda_cache(self) -> Path:
-        return self.root / "cache" / "conda"
+    def cache(self) -> Path:
+        """Downloads: a folder for each kind, `<kind>/<sha256>/<file name>`."""
+        return self.root / "cache"
 
     @property
     def source_cache(self) -> Path:
-        return self.root / "cache" / "sources"
+        return self.cache / "sources"
 
     @property
     def logs(self) -> Path:
@@ -61,16 +61,6 @@ class Prefix:
 
     def generation(self, number: int) -> Path:
         return self.generations / f"{number:04d}"
-
-    @property
-    def easybuild_modules(self) -> Path:
-        """EasyBuild's own modules, private, named as their installs are."""
-        return self.root / "easybuild" / "modules"
-
-    @property
-    def easybuild_tools(self) -> Path:
-        """EasyBuild itself, by version."""
-        return self.root / "easybuild" / "tools"
 
     @property
     def jobs(self) -> Path:
@@ -123,16 +113,6 @@ class Install:
         return str(self.path.relative_to(self.prefix.root))
 
     @property
-    def module_name(self) -> str:
-        """`<name>/<version>-<digest8>`: what EasyBuild's own module of it is called."""
-        return f"{self.entry.name}/{self.label}"
-
-    @property
-    def easybuild_module(self) -> Path:
-        """EasyBuild's own module of it, where EasyBuild made it."""
-        return self.prefix.easybuild_modules / f"{self.module_name}.lua"
-
-    @property
     def staging(self) -> Path:
         """A sibling: the rename needs no write bit on the tree itself, and never crosses file systems."""
         return self.path.with_name(f".staging-{self.label}")
@@ -154,7 +134,7 @@ class Install:
         if (length := len(str(self.path))) > MAX_PREFIX:
             raise EnvmgrError(
                 "prefix-too-long",
-                f"the install path of {self.entry} has {length} characters; conda packages have room for {MAX_PREFIX}",
+                f"the install path of {self.entry} has {length} characters; packages have room for {MAX_PREFIX}",
                 context=str(self.path),
                 hint="choose a shorter prefix in site.yaml",
             )
@@ -172,26 +152,22 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One install that an entry needs. `needs` are those it runs with, `build_needs` those that only its build needs.
-
-    `data` is the backend's own.
-    """
+    """One install that an entry needs. `needs` are those it runs with, `build_needs` those that only its build needs."""
 
     install: Install
     needs: tuple[Install, ...] = ()
     build_needs: tuple[Install, ...] = ()
-    data: Any = None
 
 
-def install_digest(entry: Entry, backend: str, identity: Any, target: Target, root: Path) -> str:
+def install_digest(entry: Entry, backend: str, identity: object, target: Target, root: Path, *, layout: int) -> str:
     """sha256 over the versioned canonical form of everything that decides an install's bytes (64 hex digits).
 
-    Entry and prefix are part of it: the final path is written into the files. Versions of envmgr and rattler are not: `layout` counts up when
-    what we make of the same packages changes.
+    Entry and prefix are part of it: the final path is written into the files. Versions of envmgr and of what it installs with
+    are not: `layout` is the backend's own number, which counts up when what it makes of the same `identity` (JSON) changes.
     """
     payload = {
         "schema": 1,
-        "layout": 1,
+        "layout": layout,
         "entry": str(entry),
         "backend": backend,
         "identity": identity,
@@ -199,6 +175,20 @@ def install_digest(entry: Entry, backend: str, identity: Any, target: Target, ro
         "prefix": str(root),
     }
     return sha256_bytes(canonical_json(payload))
+
+
+def find_install(
+    prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int
+) -> Install:
+    """Where an install lies: the one of the oldest layout that is there, else of `layout`.
+
+    An upgrade renames and rebuilds nothing: what was built as an older layout has it is used as long as its lock stays.
+    """
+
+    def of(number: int) -> Install:
+        return prefix.install(entry, install_digest(entry, backend, identity, target, prefix.root, layout=number))
+
+    return next((older for older in map(of, range(1, layout)) if older.exists()), of(layout))
 
 
 def recorded_digest(manifest: Path) -> str:

@@ -14,7 +14,7 @@ from envmgr.system.run import Runner
 
 
 def verify_install(install: Install, reporter: Reporter) -> list[str]:
-    """Hash the install again, and EasyBuild's module of it; what is not as its manifest says (invariant 5), as readable lines."""
+    """Hash the install again, and its extra files; what is not as its manifest says (invariant 5), as readable lines."""
     return _look(install, reporter)[0]
 
 
@@ -60,19 +60,19 @@ def _look(install: Install, reporter: Reporter) -> tuple[list[str], tuple[str, .
         return [f"{install.manifest} is missing"], ()
     manifest = read_manifest(install.manifest)
     with reporter.stage(f"{install.entry} verify", unit="files"):
-        return [*differences(install.path, manifest), *_module_faults(install, manifest)], manifest.facts.needs
+        return [*differences(install.path, manifest), *_extra_faults(install, manifest)], manifest.facts.needs
 
 
-def _module_faults(install: Install, manifest: Manifest) -> list[str]:
-    """EasyBuild's own module decides how later builds see the install, and goes into their flat modules."""
-    module = install.easybuild_module
-    shown = str(module.relative_to(install.prefix.root))
-    if manifest.module or "easybuild-framework" in manifest.provenance.get("tools", {}):
-        if not module.is_file():
-            return [f"{shown}: missing"]
-        if manifest.module and sha256_file(module) != manifest.module:
-            return [f"{shown}: sha256 changed"]
-    return []
+def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
+    """Files beside the tree decide, too, how later builds see the install."""
+    lines = []
+    for shown, sha256 in sorted(manifest.extra.items()):
+        path = install.prefix.root / shown
+        if not path.is_file():
+            lines.append(f"{shown}: missing")
+        elif sha256 and sha256_file(path) != sha256:
+            lines.append(f"{shown}: sha256 changed")
+    return lines
 
 
 def _raise_for(install: Install, entry: object, wrong: list[str]) -> None:

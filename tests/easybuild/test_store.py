@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from envmgr.backends.easybuild.folders import module_file
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.builds.slurm.folder import BuildAnswer, write_answer
 from envmgr.catalog.site import load_site
@@ -23,7 +24,7 @@ from envmgr.report import SilentReporter
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
-from envmgr.system.files import remove_tree
+from envmgr.system.files import remove_tree, sha256_file
 from envmgr.system.run import Runner
 from tests.helpers.eb_aftermath import nothing_left
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
@@ -139,7 +140,7 @@ def test_private_module_that_was_moved_away_or_edited_is_told(box: Workshop, how
     box.toy("base")
     box.locked("base/1.0", "base-1.0.eb")
     box.ok("build", "base/1.0")
-    module = install(box, "base").easybuild_module
+    module = module_file(install(box, "base"))
     good = module.read_bytes()
     if how == "missing":
         module.unlink()
@@ -170,10 +171,13 @@ def test_manifest_of_an_older_envmgr_is_read_and_its_module_only_looked_for(box:
     box.toy("base")
     box.locked("base/1.0", "base-1.0.eb")
     box.ok("build", "base/1.0")
-    manifest, module = install(box, "base").manifest, install(box, "base").easybuild_module
+    manifest, module = install(box, "base").manifest, module_file(install(box, "base"))
     data = json.loads(manifest.read_text())
-    assert len(data.pop("module")) == 64
+    ((path, sha256),) = data.pop("extra").items()
+    assert (path, sha256) == (str(module.relative_to(box.prefix)), sha256_file(module))
     manifest.chmod(0o644)
+    manifest.write_text(json.dumps(data | {"module": "0" * 64}))
+    assert box.run("verify").code == 1
     manifest.write_text(json.dumps(data))
     assert box.run("verify").code == 0
     module.unlink()
@@ -215,7 +219,7 @@ def test_module_of_an_install_that_a_killed_gc_took_goes(box: Workshop) -> None:
     found = install(box, "toy")
     found.manifest.unlink()
     remove_tree(found.path)
-    assert found.easybuild_module.exists()
+    assert module_file(found).exists()
     box.ok("gc")
     assert nothing_left(box) == []
 
@@ -412,7 +416,7 @@ def test_group_that_is_named_later_reaches_easybuild_s_modules_and_the_job_table
         box.prefix / name
         for name in ("easybuild", "easybuild/modules", "easybuild/tools", "var/jobs", "var/jobs/easybuild-locks")
     ]
-    module = install(box, "toy").easybuild_module
+    module = module_file(install(box, "toy"))
     for path in (*folders, module.parent, module):
         os.chown(path, -1, other)
     module.parent.chmod(0o700)
@@ -422,7 +426,7 @@ def test_group_that_is_named_later_reaches_easybuild_s_modules_and_the_job_table
     box.toy("more")
     box.locked("more/1.0", "more-1.0.eb")
     box.ok("build", "more/1.0")
-    more = install(box, "more").easybuild_module
+    more = module_file(install(box, "more"))
     for folder in (*folders, module.parent, more.parent):
         assert (folder.group(), folder.stat().st_mode & 0o2050) == (group, 0o2050), folder
     for file in (module, more):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
-from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, describe
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder
+from envmgr.backends.conda.folders import package_cache
+from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.solve import SOLVERS, CondaInput, solve
-from envmgr.catalog.cuda import cuda_of, driver_faults
+from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
@@ -20,7 +22,7 @@ from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
-from envmgr.store.prefix import Item, Prefix, install_digest
+from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.yamlfile import reason_of
 
@@ -30,28 +32,99 @@ _ANACONDAS = re.compile(
 )
 
 
-def faults(recipe: Recipe, site: Site) -> list[str]:
-    try:
-        wanted = CondaInput.model_validate(recipe.input)
-    except ValidationError as error:
-        return [_fault(dict(e)) for e in error.errors(include_url=False)]
-    unknown = [c for c in wanted.channels if "://" not in c and c not in site.channels]
-    return [f"input.channels: the site has no channel `{name}`" for name in unknown]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedCondaLock(LoadedLock):
+    """The packages of one environment, which is one install. `folder` is the recipe's."""
+
+    content: CondaLock
+    folder: Path
+
+    def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        return (Item(self.backend.install(self.entry, self.content.identity(), site, target)),)
+
+    def faults(self, recipe: Recipe) -> list[str]:
+        if edited := edited_by_hand(self.folder):
+            return [edited]
+        cuda = cuda_of(self.content.versions)
+        return [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
+
+    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
+        from envmgr.backends.conda.install import fetch_archives
+
+        return fetch_archives(self.content, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
+
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
+        from importlib.metadata import version
+
+        from envmgr.backends.conda.install import install_lock
+
+        facts, expected = install_lock(self.content, item.install, site, runner, reporter, jobs=jobs)
+        return Built(facts, expected, {"py-rattler": version("py-rattler")})
 
 
-def lock(
-    entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
-) -> LockResult:
-    solver = options.solver or SOLVERS[0]
-    if solver not in SOLVERS:
-        raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=f"known: {', '.join(SOLVERS)}")
-    solved = solve(_input(entry, recipe), site, runner, reporter, solver=solver, places=options.places or {})
-    notes = [
-        f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
-        for c in solved.channels
-        if c.kind == "snapshot"
-    ]
-    return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
+class CondaBackend(Backend):
+    """conda environments. Packages are fetched where they are installed, or beforehand for hosts that may have no network."""
+
+    name = "conda"
+
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:
+        try:
+            wanted = CondaInput.model_validate(recipe.input)
+        except ValidationError as error:
+            return [_fault(dict(e)) for e in error.errors(include_url=False)]
+        unknown = [c for c in wanted.channels if "://" not in c and c not in site.channels]
+        return [f"input.channels: the site has no channel `{name}`" for name in unknown]
+
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        solver = options.solver or SOLVERS[0]
+        if solver not in SOLVERS:
+            raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=f"known: {', '.join(SOLVERS)}")
+        solved = solve(_input(entry, recipe), site, runner, reporter, solver=solver, places=options.places or {})
+        notes = [
+            f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
+            for c in solved.channels
+            if c.kind == "snapshot"
+        ]
+        return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
+        found, sha256 = read_lock(folder)
+        wanted = _input(entry, recipe).digest()
+        if found.recipe_digest != wanted:
+            raise EnvmgrError(
+                "lock-stale",
+                f"{folder / LOCK_NAME} does not match recipe.yaml",
+                context=f"recipe digest {wanted[:8]}…, lock records {found.recipe_digest[:8] or 'none'}…",
+                hint=f"run `envmgr lock {entry}` and commit the result",
+            )
+        sizes = [p.size for p in found.packages if p.size]
+        download = sum(sizes) if len(sizes) == len(found.packages) else None
+        return LoadedCondaLock(
+            backend=self,
+            entry=entry,
+            sha256=sha256,
+            packages=describe(found.packages),
+            licences=_licences(recipe, site),
+            extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
+            download=download,
+            installed=None if download is None else download * UNPACKED,
+            content=found,
+            folder=folder,
+        )
+
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        try:
+            return describe(read_lock(folder)[0].packages)
+        except EnvmgrError:
+            return {}
+
+    def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
+        return {*site.channels, *(str(c) for c in recipe.input.get("channels", ()))}
+
+    def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
+        return (OwnFolder(package_cache(prefix)),)
 
 
 def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
@@ -59,86 +132,6 @@ def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
     named = [str(c) for c in recipe.input.get("channels", ())]
     urls = [site.channels[c].url if c in site.channels else c for c in named]
     return (ANACONDA_TERMS,) if any(_ANACONDAS.match(text) for text in (*named, *urls)) else ()
-
-
-def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
-    digest = install_digest(lock.entry, "conda", lock.identity, target, site.prefix)
-    return (Item(Prefix(site.prefix).install(lock.entry, digest)),)
-
-
-def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
-    found, sha256 = read_lock(folder)
-    wanted = _input(entry, recipe).digest()
-    if found.recipe_digest != wanted:
-        raise EnvmgrError(
-            "lock-stale",
-            f"{folder / LOCK_NAME} does not match recipe.yaml",
-            context=f"recipe digest {wanted[:8]}…, lock records {found.recipe_digest[:8] or 'none'}…",
-            hint=f"run `envmgr lock {entry}` and commit the result",
-        )
-    sizes = [p.size for p in found.packages if p.size]
-    download = sum(sizes) if len(sizes) == len(found.packages) else None
-    return LoadedLock(
-        entry=entry,
-        sha256=sha256,
-        licences=_licences(recipe, site),
-        identity=found.identity(),
-        packages=describe(found.packages),
-        extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
-        download=download,
-        installed=None if download is None else download * UNPACKED,
-        data=found,
-    )
-
-
-def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noqa: ARG001 - the contract's signature
-    found, _ = read_lock(folder)
-    if edited := edited_by_hand(folder):
-        return [edited]
-    cuda = cuda_of(found.versions)
-    return [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
-
-
-def read_packages(folder: Path) -> Mapping[str, str]:
-    try:
-        return describe(read_lock(folder)[0].packages)
-    except EnvmgrError:
-        return {}
-
-
-def may_build() -> None:
-    """Anybody may install packages."""
-
-
-def prepare(
-    lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
-) -> None:
-    """Packages are fetched where they are installed, and beforehand for hosts that may have no network."""
-    if elsewhere and items:
-        fetch(lock, site, runner, reporter, given={})
-
-
-def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:  # noqa: ARG001 - the contract's signature
-    return site
-
-
-def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
-    from importlib.metadata import version
-
-    from envmgr.backends.conda.install import install_lock
-
-    assert isinstance(lock.data, CondaLock)
-    facts, expected = install_lock(lock.data, item.install, site, runner, reporter, jobs=jobs)
-    return Realised(facts, expected, {"py-rattler": version("py-rattler")})
-
-
-def fetch(
-    lock: LoadedLock, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
-) -> Fetched:
-    from envmgr.backends.conda.install import fetch_archives
-
-    assert isinstance(lock.data, CondaLock)
-    return fetch_archives(lock.data, str(lock.entry), site, runner, reporter, given=given, dry_run=dry_run)
 
 
 def _input(entry: Entry, recipe: Recipe) -> CondaInput:

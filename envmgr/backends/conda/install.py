@@ -8,6 +8,7 @@ from pathlib import Path
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_worker
 from envmgr.backends.conda.failures import failure
+from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.meta import promised_files
 from envmgr.catalog.site import Site
@@ -47,7 +48,7 @@ def install_lock(
     try:
         with explain_os_error(install.staging):
             install.staging.parent.mkdir(parents=True, exist_ok=True)
-            site_cache = install.prefix.conda_cache
+            site_cache = package_cache(install.prefix)
             site_cache.mkdir(parents=True, exist_ok=True)
             _run_worker(lock, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
@@ -82,7 +83,7 @@ def fetch_archives(
 ) -> Fetched:
     """Bring the packages into the prefix's cache, those in mirror folders too; `label` is the entry."""
     downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, site)), p.size) for p in lock.packages]
-    cache = Prefix(site.prefix).conda_cache
+    cache = package_cache(Prefix(site.prefix))
     return bring(
         downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
     )
@@ -96,7 +97,7 @@ def _run_worker(
         "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, site)} for p in lock.packages],
         "staging": str(install.staging),
         "final": str(install.path),
-        "cache": str(install.prefix.conda_cache),
+        "cache": str(package_cache(install.prefix)),
         "platform": lock.platform,
         "retries": site.policies.download_retries,
         "stall_timeout": site.policies.stall_timeout,

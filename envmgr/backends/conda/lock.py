@@ -8,6 +8,8 @@ from typing import Any
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
+# Packages whose version is the CUDA version an environment was made for, most telling first.
+CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class CondaLock:
         """What of the lock decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
         keys = ("name", "version", "build", "subdir", "url", "sha256")
         return [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
+
+
+def cuda_of(packages: Mapping[str, str]) -> str | None:
+    """The CUDA version of an environment, from its packages (name -> version); None without CUDA."""
+    return next((packages[name] for name in CUDA_PACKAGES if name in packages), None)
 
 
 def describe(packages: Iterable[LockedPackage]) -> dict[str, str]:

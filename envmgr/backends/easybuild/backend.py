@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from envmgr.backends import LoadedLock, LockOptions, LockResult, Realised
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder
 from envmgr.backends.easybuild.easyconfigs import changed_since
+from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import closure_of, items_of, module_names
+from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
 from envmgr.catalog.cuda import driver_faults
@@ -22,146 +25,165 @@ from envmgr.catalog.target import Target, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
-from envmgr.store.prefix import Item
+from envmgr.store.prefix import Install, Item, Prefix
+from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from envmgr.system.yamlfile import reason_of
 
 
-def faults(recipe: Recipe, site: Site) -> list[str]:
-    try:
-        wanted = EasyBuildInput.model_validate(recipe.input)
-    except ValidationError as error:
-        return _faults(error)
-    del site
-    return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedEasyBuildLock(LoadedLock):
+    """A resolved easyconfig: one install for each easyconfig of its closure."""
+
+    content: EasyBuildLock
+
+    def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        def find(entry: Entry, identity: object) -> Install:
+            return self.backend.install(entry, identity, site, target)
+
+        return items_of(self.content, target.cpu_level, find)
+
+    def faults(self, recipe: Recipe) -> list[str]:
+        cuda = next((item.version for item in self.content.items if item.name == "CUDA"), None)
+        return [] if cuda is None else driver_faults(".".join(cuda.split(".")[:2]), recipe.requires.nvidia_driver)
+
+    def may_build(self) -> None:
+        """Not as root: EasyBuild refuses that."""
+        from envmgr.backends.easybuild.failures import root_refused
+
+        if os.geteuid() == 0:
+            raise root_refused()
+
+    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
+        from envmgr.backends.easybuild.sourcing import source_files
+        from envmgr.downloads.sources import fetch_sources
+
+        files = [file for item in self.content.items for file in source_files(item)]
+        return fetch_sources(files, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run)
+
+    def prepare(
+        self, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
+    ) -> None:
+        """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
+        from envmgr.backends.easybuild.osdeps import require_packages
+        from envmgr.backends.easybuild.sourcing import collect_all
+        from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
+
+        data, locked = self.content, [self._locked(item) for item in items]
+        if not elsewhere:  # the host that builds looks for itself
+            require_packages(locked, runner)
+        collect_all(locked, site, runner, reporter, label=str(self.entry))
+        tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+        tool.require(data.framework, data.easyblocks)
+
+    def pack(self, site: Site, folder: Path) -> Site:
+        from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
+
+        copy_easyconfigs(self.content.items, site, folder / "easyconfigs")
+        return site.model_copy(update={"easyconfigs": (folder / "easyconfigs",)})
+
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
+        from envmgr.backends.easybuild.build import build_easyconfig
+        from envmgr.backends.easybuild.layout import Order
+        from envmgr.backends.easybuild.osdeps import require_packages
+        from envmgr.backends.easybuild.sourcing import collect_sources
+        from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
+        from envmgr.modules.lmod import find_lmod
+
+        data, locked = self.content, self._locked(item)
+        require_packages([locked], runner)
+        tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
+        tool.require(data.framework, data.easyblocks)
+        everything = self.items(site, read_target(site.cpu_level))
+        order = Order(
+            install=item.install,
+            locked=locked,
+            lock=data,
+            names=module_names(everything),
+            closure=closure_of(everything, item.install),
+            sources=collect_sources(locked, site, runner, reporter, label=str(self.entry)),
+            tool=tool,
+            lmod=find_lmod(site.lmod.dir, os.environ, runner=runner),
+            site=site,
+        )
+        facts = build_easyconfig(order, runner, reporter, jobs=jobs)
+        tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
+        return Built(facts, {}, tools, (module_file(item.install),))
+
+    def _locked(self, item: Item) -> LockedItem:
+        """What the lock says of an item: its easyconfig's name and version are those of the install."""
+        return next(each for each in self.content.items if each.key == str(item.install.entry))
 
 
-def lock(
-    entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
-) -> LockResult:
-    from envmgr.backends.easybuild.locking import make_lock
+class EasyBuildBackend(Backend):
+    """EasyBuild, in just the version of each lock, as a process of its own."""
 
-    if options.solver is not None:
-        raise InputError("unknown-solver", "EasyBuild resolves its easyconfigs itself: --solver is for conda entries")
-    made, notes = make_lock(entry, _input(entry, recipe), site, runner, reporter, os.environ)
-    return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes)
+    name = "easybuild"
 
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - the contract's signature
+        try:
+            wanted = EasyBuildInput.model_validate(recipe.input)
+        except ValidationError as error:
+            return _faults(error)
+        return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
-def load_lock(entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
-    found, sha256 = read_lock(folder)
-    hint = f"run `envmgr lock {entry}` and commit the result"
-    wanted = _input(entry, recipe).digest()
-    if found.recipe != wanted:
-        raise EnvmgrError(
-            "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml",
-            context=f"recipe digest {wanted[:8]}…, lock records {found.recipe[:8]}…", hint=hint,
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        from envmgr.backends.easybuild.locking import make_lock
+
+        if options.solver is not None:
+            raise InputError(
+                "unknown-solver", "EasyBuild resolves its easyconfigs itself: --solver is for conda entries"
+            )
+        made, notes = make_lock(entry, _input(entry, recipe), site, runner, reporter, os.environ)
+        return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes)
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:
+        found, sha256 = read_lock(folder)
+        hint = f"run `envmgr lock {entry}` and commit the result"
+        wanted = _input(entry, recipe).digest()
+        if found.recipe != wanted:
+            raise EnvmgrError(
+                "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml",
+                context=f"recipe digest {wanted[:8]}…, lock records {found.recipe[:8]}…", hint=hint,
+            )  # fmt: skip
+        if differing := _differing(found, _input(entry, recipe)):
+            raise EnvmgrError(
+                "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml", context=differing, hint=hint
+            )
+        if changed := [text for item in found.items if (text := changed_since(item, site))]:
+            raise EnvmgrError(
+                "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
+            )
+        return LoadedEasyBuildLock(
+            backend=self,
+            entry=entry,
+            sha256=sha256,
+            packages=describe(found),
+            licences=words_of(found),
+            extensions=found.items[-1].extensions,
+            content=found,
+        )
+
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        try:
+            return describe(read_lock(folder)[0])
+        except EnvmgrError:
+            return {}
+
+    def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
+        modules = modules_folder(prefix)
+        return (
+            OwnFolder(modules.parent), OwnFolder(modules, public=True), OwnFolder(tools_folder(prefix)),
+            OwnFolder(locks_folder(prefix)),
         )  # fmt: skip
-    if differing := _differing(found, _input(entry, recipe)):
-        raise EnvmgrError(
-            "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml", context=differing, hint=hint
-        )
-    if changed := [text for item in found.items if (text := changed_since(item, site))]:
-        raise EnvmgrError(
-            "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
-        )
-    return LoadedLock(
-        entry=entry,
-        sha256=sha256,
-        licences=words_of(found),
-        identity=None,
-        packages=describe(found),
-        extensions=found.items[-1].extensions,
-        download=None,
-        installed=None,
-        data=found,
-    )
 
+    def clear_dead_build(self, install: Install) -> None:
+        remove_tree(lock_of(install))
 
-def fetch(
-    lock: LoadedLock, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
-) -> Fetched:
-    from envmgr.backends.easybuild.sourcing import source_files
-    from envmgr.downloads.sources import fetch_sources
-
-    files = [file for item in _data(lock).items for file in source_files(item)]
-    return fetch_sources(files, site, runner, reporter, label=str(lock.entry), given=given, dry_run=dry_run)
-
-
-def items(lock: LoadedLock, site: Site, target: Target) -> tuple[Item, ...]:
-    return items_of(_data(lock), site, target)
-
-
-def lock_faults(entry: Entry, recipe: Recipe, folder: Path) -> list[str]:  # noqa: ARG001 - the contract's signature
-    found, _ = read_lock(folder)
-    cuda = next((item.version for item in found.items if item.name == "CUDA"), None)
-    return [] if cuda is None else driver_faults(".".join(cuda.split(".")[:2]), recipe.requires.nvidia_driver)
-
-
-def read_packages(folder: Path) -> Mapping[str, str]:
-    try:
-        return describe(read_lock(folder)[0])
-    except EnvmgrError:
-        return {}
-
-
-def may_build() -> None:
-    """Not as root: EasyBuild refuses that."""
-    from envmgr.backends.easybuild.failures import root_refused
-
-    if os.geteuid() == 0:
-        raise root_refused()
-
-
-def prepare(
-    lock: LoadedLock, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
-) -> None:
-    """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
-    from envmgr.backends.easybuild.osdeps import require_packages
-    from envmgr.backends.easybuild.sourcing import collect_all
-    from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
-
-    data, locked = _data(lock), [item.data for item in items]
-    if not elsewhere:  # the host that builds looks for itself
-        require_packages(locked, runner)
-    collect_all(locked, site, runner, reporter, label=str(lock.entry))
-    tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
-    tool.require(data.framework, data.easyblocks)
-
-
-def pack(lock: LoadedLock, site: Site, folder: Path) -> Site:
-    from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
-
-    copy_easyconfigs(_data(lock).items, site, folder / "easyconfigs")
-    return site.model_copy(update={"easyconfigs": (folder / "easyconfigs",)})
-
-
-def realise(lock: LoadedLock, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Realised:
-    from envmgr.backends.easybuild.build import build_easyconfig
-    from envmgr.backends.easybuild.layout import Order
-    from envmgr.backends.easybuild.osdeps import require_packages
-    from envmgr.backends.easybuild.sourcing import collect_sources
-    from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
-    from envmgr.modules.lmod import find_lmod
-
-    data, locked = _data(lock), item.data
-    assert isinstance(locked, LockedItem)
-    require_packages([locked], runner)
-    tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
-    tool.require(data.framework, data.easyblocks)
-    everything = items_of(data, site, read_target(site.cpu_level))
-    order = Order(
-        item=item,
-        lock=data,
-        names=module_names(everything),
-        closure=closure_of(everything, item.install),
-        sources=collect_sources(locked, site, runner, reporter, label=str(lock.entry)),
-        tool=tool,
-        lmod=find_lmod(site.lmod.dir, os.environ, runner=runner),
-        site=site,
-    )
-    facts = build_easyconfig(order, runner, reporter, jobs=jobs)
-    tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
-    return Realised(facts, {}, tools)
+    def clean(self, prefix: Prefix, reporter: Reporter) -> None:
+        clean_modules(prefix, reporter)
 
 
 def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
@@ -178,11 +200,6 @@ def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
         for name, said, locked in rows
         if said != locked
     ]
-
-
-def _data(lock: LoadedLock) -> EasyBuildLock:
-    assert isinstance(lock.data, EasyBuildLock)
-    return lock.data
 
 
 def _input(entry: Entry, recipe: Recipe) -> EasyBuildInput:

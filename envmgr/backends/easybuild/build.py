@@ -11,12 +11,14 @@ from pathlib import Path
 from envmgr.backends.easybuild.events import Events
 from envmgr.backends.easybuild.failures import explain
 from envmgr.backends.easybuild.flat import flat_facts
-from envmgr.backends.easybuild.layout import Order, lay_out, private_folder, work_folder
-from envmgr.backends.easybuild.leftovers import clear, end_daemons, lock_folder, remove_half, remove_lock
+from envmgr.backends.easybuild.folders import locks_folder, module_file
+from envmgr.backends.easybuild.layout import Order, lay_out
+from envmgr.backends.easybuild.leftovers import clear, end_daemons, remove_half, remove_lock
 from envmgr.report import Reporter
 from envmgr.store.jobtable import recorded
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
+from envmgr.store.workfolder import private_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_file_system
 from envmgr.system.run import Completed, Runner
 
@@ -33,9 +35,9 @@ def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: 
     folder = work_folder(order.site, install)
     with explain_os_error(install.path):
         clear(install, runner, reporter)
-        for each in (install.path.parent, install.easybuild_module.parent, lock_folder(install)):
+        for each in (install.path.parent, module_file(install).parent, locks_folder(install.prefix)):
             each.mkdir(parents=True, exist_ok=True)
-        _let_read(install.easybuild_module.parent)
+        _let_read(module_file(install).parent)
     with private_folder(folder), recorded(install, folder):
         try:
             with explain_os_error(folder):
@@ -83,7 +85,7 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
     if done.returncode < 0:
         remove_lock(install)
     log = _keep_log(order, folder, done)
-    if done.returncode != 0 or not install.path.is_dir() or not install.easybuild_module.is_file():
+    if done.returncode != 0 or not install.path.is_dir() or not module_file(install).is_file():
         error = explain(order.locked, install, done, events.failed, events.step, folder, log)
         with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
             file.write(f"\n== envmgr says\n{error}\n")
@@ -129,8 +131,8 @@ def _finish(order: Order) -> None:
     group = group_id(order.site.policies.group)
     make_read_only(install.path, group=group, mask=order.site.policies.mask)
     if group is not None:
-        os.chown(install.easybuild_module, -1, group)
-    install.easybuild_module.chmod(0o444)
+        os.chown(module_file(install), -1, group)
+    module_file(install).chmod(0o444)
     sync_file_system(install.path)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from envmgr.backends.easybuild.folders import module_name, modules_folder
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER, Lmod
 from envmgr.modules.spec import EnvOp
@@ -42,11 +43,11 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
         EnvmgrError: `module-load-failed`, `module-unreadable`.
     """
     prefix = install.prefix
-    names = [each.module_name for each in (install, *closure)]
+    names = [module_name(each) for each in (install, *closure)]
     shown = {s.name: s for s in map(read_shown, _texts(lmod, prefix, names))}
-    order, ops = flatten(install.module_name, shown)
-    paths = {each.module_name: each.relative for each in closure}
-    loaded = [install, *(each for each in closure if each.module_name in order)]
+    order, ops = flatten(module_name(install), shown)
+    paths = {module_name(each): each.relative for each in closure}
+    loaded = [install, *(each for each in closure if module_name(each) in order)]
     pythons = (version for each in loaded if (version := _own_python(each)) is not None)
     return InstallFacts(
         environment=ops,
@@ -186,10 +187,10 @@ def _has_ended(statement: str) -> bool:
 
 def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(name, text) of each module, by one `module show`: a rule, the file's path, a rule, then the statements."""
-    said = lmod.show_modules(prefix.easybuild_modules, names)
+    said = lmod.show_modules(modules_folder(prefix), names)
     parts = re.split(r"^-{20,}\n\s+(/.*\.lua):\n-{20,}\n", said, flags=re.MULTILINE)
     for path, text in zip(parts[1::2], parts[2::2], strict=True):
-        relative = Path(path).relative_to(prefix.easybuild_modules)
+        relative = Path(path).relative_to(modules_folder(prefix))
         yield str(relative.with_suffix("")), text
 
 

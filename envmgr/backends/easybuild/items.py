@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from envmgr.backends.easybuild.folders import module_name
 from envmgr.backends.easybuild.input import configuration
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.catalog.names import Entry
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import Target
-from envmgr.store.prefix import Install, Item, Prefix, install_digest
+from envmgr.catalog.target import CpuLevel
+from envmgr.store.prefix import Install, Item
+
+Find = Callable[[Entry, object], Install]  # an entry of the store and its identity -> its install
 
 
-def items_of(lock: EasyBuildLock, site: Site, target: Target) -> tuple[Item, ...]:
+def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item, ...]:
     """The items in build order. An item's digest covers the digests of what it depends on, so a change reaches all above it."""
-    settings = configuration(lock.rpath, lock.filter_deps, target.cpu_level)
-    prefix = Prefix(site.prefix)
+    settings = configuration(lock.rpath, lock.filter_deps, cpu_level)
     installs: dict[str, Install] = {}
     found = []
     for item in lock.items:
@@ -24,12 +25,9 @@ def items_of(lock: EasyBuildLock, site: Site, target: Target) -> tuple[Item, ...
             lock, item, settings, {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
         )
         entry = Entry(item.name, item.version)
-        install = prefix.install(entry, install_digest(entry, "easybuild", identity, target, site.prefix))
-        installs[item.key] = install
+        installs[item.key] = install = find(entry, identity)
         found.append(
-            Item(
-                install, tuple(installs[d] for d in item.depends), tuple(installs[d] for d in item.build_depends), item
-            )
+            Item(install, tuple(installs[d] for d in item.depends), tuple(installs[d] for d in item.build_depends))
         )
     return tuple(found)
 
@@ -49,7 +47,7 @@ def closure_of(items: Sequence[Item], install: Install) -> list[Install]:
 
 def module_names(items: Sequence[Item]) -> dict[str, str]:
     """`name/version` -> `name/version-digest8`: EasyBuild's module of each item, and its folder in the store."""
-    return {item.data.key: item.install.module_name for item in items}
+    return {str(item.install.entry): module_name(item.install) for item in items}
 
 
 def _identity(

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends.easybuild.easyconfigs import local_easyconfig, local_file
+from envmgr.backends.easybuild.folders import locks_folder, modules_folder
 from envmgr.backends.easybuild.input import accept_eula_for, configuration
-from envmgr.backends.easybuild.leftovers import lock_folder
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.backends.easybuild.tool import EasyBuild
-from envmgr.catalog.site import Site, is_plain_path
+from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.store.prefix import Install, Item
-from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree, sha256_file
+from envmgr.store.prefix import Install
+from envmgr.system.files import atomic_write, pretty_json, sha256_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +26,8 @@ class Order:
     `names` maps `name/version` of everything in the lock to its module's name; `closure` are the installs that it runs with.
     """
 
-    item: Item
+    install: Install
+    locked: LockedItem
     lock: EasyBuildLock
     names: Mapping[str, str]
     closure: Sequence[Install]
@@ -38,62 +35,6 @@ class Order:
     tool: EasyBuild
     lmod: Lmod
     site: Site
-
-    @property
-    def install(self) -> Install:
-        return self.item.install
-
-    @property
-    def locked(self) -> LockedItem:
-        assert isinstance(self.item.data, LockedItem)
-        return self.item.data
-
-
-def work_folder(site: Site, install: Install) -> Path:
-    """Where it is compiled: the same path each time, as paths of a build get into what is built."""
-    base = site.build_dir or Path(tempfile.gettempdir())
-    return base / f"envmgr-build-{getpass.getuser()}" / f"{install.entry.name}-{install.label}"
-
-
-@contextmanager
-def private_folder(folder: Path) -> Iterator[None]:
-    """An empty folder that nobody else can write, gone at the end.
-
-    EnvmgrError `build-folder` where somebody else made it, or where nothing can be compiled.
-    """
-    if not is_plain_path(folder):
-        raise EnvmgrError(
-            "build-folder", f"nothing can be compiled in `{folder.parent}`",
-            context="spaces, colons, quotes and shell characters do not survive makefiles",
-            hint="name another place in site.yaml (build_dir), or in $TMPDIR",
-        )  # fmt: skip
-    with explain_os_error(folder):
-        for last in (False, False, True):
-            try:
-                _make_private(folder)
-                break
-            except FileNotFoundError:  # a build beside us ended, and removed the folder that we share
-                if last:
-                    raise
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            remove_tree(folder)
-            folder.parent.rmdir()
-
-
-def _make_private(folder: Path) -> None:
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.parent.lstat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.parent.is_symlink():
-        raise EnvmgrError(
-            "build-folder", f"{folder.parent} is not ours alone",
-            context="software is compiled there: whoever can write it decides what is installed",
-            hint="remove it, or name another place in site.yaml: build_dir",
-        )  # fmt: skip
-    remove_tree(folder)
-    folder.mkdir()
 
 
 def lay_out(order: Order, folder: Path, jobs: int) -> Path:
@@ -110,11 +51,11 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
     settings = configuration(order.lock.rpath, order.lock.filter_deps, order.site.cpu_level)
     rows = {
         "installpath-software": install.prefix.store,
-        "installpath-modules": install.prefix.easybuild_modules,
+        "installpath-modules": modules_folder(install.prefix),
         "suffix-modules-path": "",
         "subdir-modules": ".",
         "subdir-software": ".",
-        "locks-dir": lock_folder(install),
+        "locks-dir": locks_folder(install.prefix),
         "buildpath": folder / "build",
         "sourcepath": folder / "sources",
         "repositorypath": folder / "repository",

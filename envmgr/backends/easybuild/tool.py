@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from envmgr.backends.easybuild.folders import tools_folder
 from envmgr.backends.easybuild.trust import only_ours
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
@@ -108,7 +109,7 @@ def ensure_easybuild(
 
 def site_home(version: str, site: Site) -> Path:
     """Where builds have it: under the prefix, so that build jobs on nodes find it too."""
-    return Prefix(site.prefix).easybuild_tools / version
+    return tools_folder(Prefix(site.prefix)) / version
 
 
 def own_home(version: str, environ: Mapping[str, str]) -> Path:

@@ -1,6 +1,6 @@
 """What submitter and job tell each other: one folder a job, `<prefix>/var/jobs/slurm/<name>-<label>/`.
 
-The catalog, site.yaml and folders of easyconfigs may lie where only the submitting host sees them, so all that a job reads is
+The catalog, site.yaml and what backends read may lie where only the submitting host sees them, so all that a job reads is
 copied here. The folder goes when its job's end has been told.
 """
 
@@ -109,11 +109,11 @@ class JobFolder:
             for file in sorted(recipe_folder.iterdir()):
                 if file.is_file() and file.name != RECIPE_NAME:
                     (self.path / "lock" / file.name).write_bytes(file.read_bytes())
-            packed = work.backend.pack(work.lock, site, self.path)
+            packed = work.lock.pack(site, self.path)
         target = read_target(site.cpu_level)
         request = BuildRequest(
             entry=str(work.lock.entry), item=work.label, recipe=work.recipe, site=packed, target=target, envmgr=envmgr,
-            uses=tuple(i.install.relative for i in work.backend.items(work.lock, site, target)), made=tuple(sorted(made)),
+            uses=tuple(i.install.relative for i in work.lock.items(site, target)), made=tuple(sorted(made)),
         )  # fmt: skip
         atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))
 

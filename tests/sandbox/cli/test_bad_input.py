@@ -323,7 +323,7 @@ def test_prefix_too_long(sandbox: Sandbox) -> None:
     assert done.code == 3
     assert error_of(done, sandbox) == (
         f"error[prefix-too-long]: the install path of hello/1.0 has {len(str(path))} characters; "
-        f"conda packages have room for 255\n"
+        f"packages have room for 255\n"
         f"  ROOT/p/{'d' * 120}/{'e' * 120}/store/hello/1.0-DIGEST\n"
         f"\n"
         f"hint: choose a shorter prefix in site.yaml"

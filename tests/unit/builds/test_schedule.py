@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from envmgr.backends import Backend, LoadedLock
+from envmgr.backends import LoadedLock
 from envmgr.builds.install import Ensured
 from envmgr.builds.schedule import Work, make_all, raise_first
 from envmgr.catalog.names import Entry
@@ -23,7 +23,7 @@ def work(root: Path, name: str, *needs: Work) -> Work:
     """Of an install that only its label and its needs are asked of."""
     install = Prefix(root).install(Entry(name, "1.0"), "0123456789abcdef" * 4)
     item = Item(install, tuple(n.item.install for n in needs))
-    return Work(cast("Backend", None), cast("Recipe", None), cast("LoadedLock", None), item)
+    return Work(cast("Recipe", None), cast("LoadedLock", None), item)
 
 
 def test_what_nobody_expected_of_one_install_fails_only_it_and_what_stands_on_it(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.catalog.cuda import CUDA_PACKAGES, cuda_of, minimum_driver
+from envmgr.backends.conda.lock import CUDA_PACKAGES, cuda_of
+from envmgr.catalog.cuda import minimum_driver
 
 
 @pytest.mark.parametrize(

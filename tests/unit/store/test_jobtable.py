@@ -64,8 +64,8 @@ def test_processes_are_known_by_their_folder_or_their_environment(tmp_path: Path
         return subprocess.Popen(["sleep", "60"], cwd=cwd, env={"PATH": "/usr/bin:/bin", **env}, start_new_session=True)
 
     by_folder = sleeper(work / "deep")
-    by_environment = sleeper(Path("/"), ENVMGR_EASYBUILD_EVENTS=f"{work}/events/steps.jsonl")
-    beside = [sleeper(other), sleeper(Path("/"), ENVMGR_EASYBUILD_EVENTS=f"{other}/events/steps.jsonl")]
+    by_environment = sleeper(Path("/"), ENVMGR_ANY_FILE=f"{work}/events/steps.jsonl")
+    beside = [sleeper(other), sleeper(Path("/"), ENVMGR_ANY_FILE=f"{other}/events/steps.jsonl")]
     try:
         assert end_processes_in(str(work)) == 2
         assert (by_folder.wait(5), by_environment.wait(5)) == (-9, -9)

@@ -12,7 +12,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.target import Target
 from envmgr.errors import EnvmgrError
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
-from envmgr.store.prefix import Install, Prefix, install_digest, installs
+from envmgr.store.prefix import Install, Prefix, find_install, install_digest, installs
 
 TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9", glibc="2.34")
 IDENTITY = [{"name": "zlib", "version": "1.3", "url": "https://example.org/zlib-1.3.conda", "sha256": "ab" * 32}]
@@ -27,6 +27,7 @@ def digest(**change: Any) -> str:
         "identity": IDENTITY,
         "target": TARGET,
         "root": ROOT,
+        "layout": 1,
     }
     arguments |= change
     return install_digest(**arguments)
@@ -60,11 +61,46 @@ def test_install_digest_is_golden() -> None:
         {"target": TARGET.model_copy(update={"os_major": "10"})},
         {"target": TARGET.model_copy(update={"glibc": "2.39"})},
         {"root": Path("/shared/envmgr2")},
+        {"layout": 2},
     ],
-    ids=["backend", "entry", "packages", "sha256", "url", "twice", "arch", "cpu", "os", "os-major", "glibc", "prefix"],
+    ids=[
+        "backend",
+        "entry",
+        "packages",
+        "sha256",
+        "url",
+        "twice",
+        "arch",
+        "cpu",
+        "os",
+        "os-major",
+        "glibc",
+        "prefix",
+        "layout",
+    ],
 )
 def test_install_digest_changes_with_everything_that_decides_the_bytes(change: dict[str, Any]) -> None:
     assert digest(**change) != digest()
+
+
+def test_install_of_an_older_layout_is_used_as_long_as_it_is_there(tmp_path: Path) -> None:
+    """An upgrade that counts a layout up renames and rebuilds nothing."""
+    prefix = Prefix(tmp_path)
+
+    def find(layout: int, identity: Any = IDENTITY) -> str:
+        return find_install(prefix, ENTRY, "conda", identity, TARGET, layout=layout).digest
+
+    def of(layout: int, identity: Any = IDENTITY) -> str:
+        return digest(root=tmp_path, layout=layout, identity=identity)
+
+    assert [find(1), find(2), find(3)] == [of(1), of(2), of(3)]
+    put(prefix.install(ENTRY, of(2)))
+    assert [find(1), find(2), find(3)] == [of(1), of(2), of(2)]
+    put(prefix.install(ENTRY, of(1)))
+    assert [find(1), find(2), find(3)] == [of(1), of(1), of(1)]
+    assert find(3, []) == of(3, [])  # another lock
+    prefix.install(ENTRY, of(1)).manifest.unlink()
+    assert find(3) == of(2)
 
 
 JSON = st.recursive(
@@ -100,10 +136,8 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "store": "store",
         "generations": "generations",
         "current": "current",
-        "conda_cache": "cache/conda",
+        "cache": "cache",
         "source_cache": "cache/sources",
-        "easybuild_modules": "easybuild/modules",
-        "easybuild_tools": "easybuild/tools",
         "holds": "var/jobs/holds",
         "hold_lock": "var/lock/hold.lock",
         "jobs": "var/jobs",
@@ -149,7 +183,7 @@ def test_install_check_length_refuses_a_path_longer_than_255(extra: int) -> None
     with pytest.raises(EnvmgrError) as caught:
         install.check_length()
     assert caught.value.render() == (
-        "error[prefix-too-long]: the install path of pytorch/2.1-cuda11.8 has 256 characters; conda packages have room for 255\n"
+        "error[prefix-too-long]: the install path of pytorch/2.1-cuda11.8 has 256 characters; packages have room for 255\n"
         f"  {install.path}\n"
         "\n"
         "hint: choose a shorter prefix in site.yaml"

@@ -18,19 +18,9 @@ from envmgr.system.files import remove_tree
 from tests.helpers.eb_aftermath import nothing_left
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, make_workshop
 from tests.helpers.eb_slow import compiling, orphan_a_compiler, pids, release, rows, signs, slow, wait_until_it_compiles
-from tests.helpers.scenes import (
-    INTERRUPTED,
-    complete,
-    error_of,
-    finish,
-    kill,
-    no_processes,
-    plain,
-    snapshot,
-    wait_at,
-    wait_for,
-)
+from tests.helpers.scenes import INTERRUPTED, complete, error_of, finish, kill, no_processes, plain, snapshot, wait_at
 from tests.helpers.small_disk import Inside, Small
+from tests.helpers.waiting import DEADLINE, wait_for
 
 
 @pytest.fixture
@@ -149,7 +139,7 @@ def test_build_that_died_on_another_host(box: Workshop) -> None:
 
 def test_server_that_a_build_starts_in_a_session_of_its_own_ends_with_it(box: Workshop) -> None:
     """As bazel's does."""
-    daemon = f"setsid sh -c 'touch {signs(box)}/served; exec sleep 600' </dev/null >/dev/null 2>&1 & until [ -e {signs(box)}/served ]; do sleep 0.05; done; "
+    daemon = f"setsid sh -c 'touch {signs(box)}/served; exec sleep 1200' </dev/null >/dev/null 2>&1 & until [ -e {signs(box)}/served ]; do sleep 0.05; done; "
     box.toy(prebuildopts=daemon)
     box.locked("toy/1.0", "toy-1.0.eb")
     box.ok("build", "toy/1.0")
@@ -168,12 +158,10 @@ def test_interrupt_while_it_compiles(box: Workshop, number: int) -> None:
     slow(box)
     box.locked("toy/1.0", "toy-1.0.eb")
     process = compiling(box)
-    start = time.monotonic()
     process.send_signal(number)
     time.sleep(0.02)
     process.send_signal(number)
     done = finish(process)
-    assert time.monotonic() - start < 8
     assert (done.code, done.stdout) == (130, "")
     told, log = done.stderr.rstrip("\n").splitlines()[-2:]
     assert told == INTERRUPTED
@@ -227,7 +215,7 @@ def test_one_that_fails_does_not_stop_what_does_not_need_it(box: Workshop) -> No
     box.locked("broken/1.0", "broken-1.0.eb")
     box.locked("toy/1.0", "toy-1.0.eb")
     process = compiling(box, "broken/1.0", "toy/1.0", "-j", "2")
-    wait_for(lambda: any(box.prefix.glob("var/log/easybuild/*broken*")), what="the failure of the other", seconds=60)
+    wait_for(lambda: any(box.prefix.glob("var/log/easybuild/*broken*")), what="the failure of the other")
     release(box, "toy")
     done = finish(process)
     assert done.code == 3
@@ -293,7 +281,7 @@ def test_job_goes_on_with_the_old_install_while_an_edited_easyconfig_is_built(bo
     box.ok("build", "toy/1.0")
     assert len(box.items()) == 2
     (signs(box) / "end").touch()
-    said, _ = job.communicate(timeout=30)
+    said, _ = job.communicate(timeout=DEADLINE)
     assert said.splitlines() == ["toy 1.0", f"{old}/bin/toy"]
     assert box.shell("module load toy/1.0; toy").stdout == "new\n"
     after = snapshot(old, box.prefix / "generations/0001", box.prefix / "easybuild/modules")

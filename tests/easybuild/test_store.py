@@ -201,7 +201,7 @@ def test_gc_keeps_what_a_running_build_will_need(box: Workshop) -> None:
     assert box.ok("gc", "--dry-run", "--format", "json").data["installs"] == []
     assert box.ok("gc", "--format", "json").data["installs"] == []
     release(box, "toy")
-    done = finish(process, timeout=60)
+    done = finish(process)
     assert done.code == 0, done.stderr
     (gone,) = box.ok("gc", "--format", "json").data["installs"]
     assert gone.startswith("store/gdep/")

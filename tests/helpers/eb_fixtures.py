@@ -16,12 +16,19 @@ def workshop() -> Iterator[Any]:
 
     box = make_workshop()
     yield box
+    box.clear()
     remove_tree(box.root)
 
 
 @pytest.fixture(scope="module")
-def shop(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The test cluster with toys to build as Slurm jobs."""
+def _opened_shop(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from tests.helpers.eb_shop import open_shop
 
     yield from open_shop(cluster, tmp_path_factory)
+
+
+@pytest.fixture
+def shop(_opened_shop: Any) -> Iterator[Any]:
+    """The test cluster with toys to build as Slurm jobs. Each test finds no job, no request, all gates open."""
+    yield _opened_shop
+    _opened_shop.clear()

@@ -23,9 +23,9 @@ import pytest
 
 from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.system.files import remove_tree, sha256_bytes, sha256_file
-from tests.conftest import CACHE, Sandbox
 from tests.helpers.eb_sources import sourcepath
-from tests.helpers.places import ROOT
+from tests.helpers.places import CACHE, ROOT
+from tests.helpers.sandbox import Sandbox
 
 AM_ROOT = os.geteuid() == 0
 BUILD_USER = "nobody" if AM_ROOT else pwd.getpwuid(os.geteuid()).pw_name

@@ -6,8 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
 from tests.helpers.done import Done
 from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop, easybuild_home
+from tests.helpers.waiting import DEADLINE
 
 # Builds for as long as the gate of its name is shut.
 GATED = TOY_MAKEFILE.replace("\tcc -O2", "\twhile [ -e /cluster/sw/gates/{name} ]; do sleep 0.1; done\n\tcc -O2")
@@ -93,17 +93,15 @@ class Shop:
         """Whether its compiler waits at the gate: slower than Slurm's word for it."""
         return any(f"/gates/{name} " in line for node in self.cluster.compute for line in self.cluster.processes(node))
 
-
-def soon(condition: Callable[[], Any], seconds: float = 40) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
+    def clear(self) -> None:
+        """End all builds and jobs of a test, whatever became of it; what is finished stays in the store."""
+        self.cluster.clear()
+        for name in ("gates", "var/jobs/slurm"):
+            remove_tree(self.cluster.host_prefix / name)
+        self.write_site()
 
 
-def ended(process: subprocess.Popen[str], timeout: float = 90) -> Done:
+def ended(process: subprocess.Popen[str], timeout: float = 2 * DEADLINE) -> Done:
     out, err = process.communicate(timeout=timeout)
     assert "Traceback" not in err, err
     return Done(process.returncode, out, err)
@@ -127,8 +125,7 @@ def open_shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     cluster.exec("login", ["scontrol", "create", "PartitionName=small", "Nodes=c1", "State=UP"], check=True)
     cluster.exec("login", ["scontrol", "create", "PartitionName=far", "Nodes=c3", "State=UP"], check=True)
     yield made
-    cluster.exec("login", ["scancel", "--user=rsw"])
-    assert soon(lambda: not made.jobs())
+    cluster.clear()
     for name in ("small", "far"):
         cluster.exec("login", ["scontrol", "delete", f"PartitionName={name}"])
     _clear(cluster)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.eb_scene import Workshop
-from tests.helpers.scenes import processes, wait_for
+from tests.helpers.scenes import processes
+from tests.helpers.waiting import wait_for
 
 # Tells that it compiles, and goes on once it may; all by paths, so that the build's user and the tests' can be two.
 SLOW = """\
@@ -43,7 +43,7 @@ def release(box: Workshop, *names: str) -> None:
 
 
 def wait_until_it_compiles(box: Workshop, name: str = "toy") -> None:
-    wait_for((signs(box) / name).exists, what=f"the compilation of {name}", seconds=60)
+    wait_for((signs(box) / name).exists, what=f"the compilation of {name}")
 
 
 def compiling(box: Workshop, entry: str = "toy/1.0", *argv: str) -> subprocess.Popen[str]:
@@ -68,12 +68,12 @@ def orphan_a_compiler(box: Workshop) -> int:
         process = compiling(box)
         shells = pids(box, "sh -c echo")
         spared = {*shells, *pids(box, "sleep")}
-        others = [*pids(box, "envmgr-guard"), *pids(box, "easybuild.main"), *pids(box, "make"), process.pid]
-        for pid in dict.fromkeys(p for p in others if p not in spared):
+        others = {*pids(box, "envmgr-guard"), *pids(box, "easybuild.main"), *pids(box, "make"), process.pid} - spared
+        for pid in others:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         finish_quietly(process)
-        time.sleep(0.3)
+        wait_for(lambda gone=others: gone.isdisjoint(pids(box, "")), what="the end of all others")  # type: ignore[misc]
         if max(shells) in pids(box, "sh -c"):
             return max(shells)
     pytest.fail("no compiler outlives its build here")

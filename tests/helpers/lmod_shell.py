@@ -13,6 +13,7 @@ from envmgr.modules.render import ModulePolicies, render_tree
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.system.resources import shipped
 from envmgr.system.run import Completed, Runner, clean_env
+from tests.helpers.waiting import DEADLINE
 
 LMOD = find_lmod(None, os.environ)
 TEMPLATES = shipped("modulefiles")
@@ -61,7 +62,7 @@ class Tree:
         # Wide, so that Lmod does not wrap what the tests compare.
         own = {"MODULEPATH": str(self.modules), "LMOD_TERM_WIDTH": "400", "HOME": str(self.folder)}
         own |= {"LMOD_RC": str(self.lmodrc)} if self.lmodrc.exists() else {}
-        return Runner().run(argv, env=clean_env(**{**own, **env}), check=False, timeout=60)
+        return Runner().run(argv, env=clean_env(**{**own, **env}), check=False, timeout=DEADLINE)
 
     def read_snapshot(self, name: str) -> dict[str, str]:
         """The environment at `snapshot name`, without what Lmod and bash keep for themselves."""

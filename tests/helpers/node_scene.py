@@ -12,6 +12,7 @@ from typing import Any
 
 from envmgr.catalog.site import Site, load_site
 from envmgr.modules.nodesetup import Action, NodeFiles, install_script, node_files
+from tests.helpers.waiting import DEADLINE
 
 USER = [] if os.geteuid() == 0 else ["--map-root-user"]
 
@@ -67,7 +68,7 @@ class Scene:
         return subprocess.run(
             ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"} | (env or {}),
-            cwd="/", text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
+            cwd="/", text=True, check=False, timeout=DEADLINE, stdin=subprocess.DEVNULL,
             **({"capture_output": True} | options),
         )  # fmt: skip
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.waiting import DEADLINE
+
 
 def program(*names: str) -> str:
     """The first of `names` that is here; else the test is skipped."""
@@ -22,5 +24,5 @@ def program(*names: str) -> str:
 def run(*argv: str | Path, stdin: str = "", cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         list(map(str, argv)), input=stdin, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=DEADLINE, check=False,
     )  # fmt: skip

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import signal
 import stat
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from envmgr.store.manifest import differences, read_manifest
 from envmgr.system.files import sha256_file
-from tests.conftest import Sandbox
 from tests.helpers.done import Done
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.waiting import DEADLINE, wait_for
 
 INTERRUPTED = (
     "error[interrupted]: stopped by a signal; `current` names a complete generation, and the next run cleans up"
@@ -81,31 +79,11 @@ def plain(text: str, box: Sandbox) -> str:
 
 def processes(box: Sandbox) -> list[str]:
     """Command lines of living processes that name a path of the sandbox."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            inside = str((folder / "cwd").readlink())
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        named = str(box.root) in words or inside.startswith(str(box.root))
-        if named and state != "Z" and int(folder.name) != os.getpid():
-            found.append(f"{folder.name}: {words}")
-    return found
-
-
-def wait_for(true: Callable[[], object], *, what: str, seconds: float = 20) -> None:
-    """Look every millisecond until `true()`; fail after `seconds`."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise AssertionError(f"waited {seconds} s for {what}")
-        time.sleep(0.001)
+    return [f"{pid}: {words}" for pid, words in box.processes().items()]
 
 
 def no_processes(box: Sandbox) -> None:
-    wait_for(lambda: not processes(box), what=f"the end of {processes(box)}", seconds=3)
+    wait_for(lambda: not processes(box), what=f"the end of {processes(box)}")
 
 
 def kill(process: subprocess.Popen[str]) -> None:
@@ -117,7 +95,7 @@ def kill(process: subprocess.Popen[str]) -> None:
         pipe.close()
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 30) -> Done:
+def finish(process: subprocess.Popen[str], timeout: float = DEADLINE) -> Done:
     stdout, stderr = process.communicate(timeout=timeout)
     assert "Traceback" not in stderr, stderr
     return Done(process.returncode, stdout, stderr)
@@ -146,7 +124,7 @@ def snapshot(*roots: Path) -> dict[str, tuple[object, ...]]:
 
 
 def wait_at(process: subprocess.Popen[str], lock: str) -> None:
-    """Until the process has this lock file open, which somebody else holds."""
+    """Until the process has this lock file open, which another one holds, and sleeps between two tries."""
 
     def at_lock() -> bool:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
@@ -157,8 +135,11 @@ def wait_at(process: subprocess.Popen[str], lock: str) -> None:
                 continue
         return False
 
-    wait_for(at_lock, what=f"the wait for {lock}")
-    time.sleep(0.05)  # between opening a lock and trying it lie microseconds
+    def sleeps() -> bool:
+        threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
+        return all(path.read_text().rpartition(")")[2].split()[0] == "S" for path in threads)
+
+    wait_for(lambda: at_lock() and sleeps(), what=f"the wait for {lock}")
 
 
 def rerun(box: Sandbox, entry: str) -> int:

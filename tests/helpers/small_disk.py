@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.conftest import Sandbox
-from tests.helpers.scenes import locked, wait_for
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import locked
 from tests.helpers.standin.channel import Channel
+from tests.helpers.waiting import wait_for
 
 
 @dataclass

@@ -17,10 +17,11 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter, size_text
 from envmgr.system.run import Completed, Runner
 from tests.helpers.done import Done
-from tests.helpers.scenes import complete, error_of, finish, locked, parts, plain, rerun, wait_for
+from tests.helpers.scenes import complete, error_of, finish, locked, parts, plain, rerun
 from tests.helpers.small_disk import Small, small_in
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import serve
+from tests.helpers.waiting import wait_for
 
 FREE = (
     "hint: free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from envmgr.system.files import remove_tree, sha256_file
-from tests.conftest import PYTHON, Sandbox
+from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.scenes import error_of, locked, plain, snapshot
 from tests.helpers.standin import package as standin
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.wheels import compressor
+from tests.helpers.waiting import DEADLINE
 
 HELLO = ["hello-prefix"]
 
@@ -96,7 +97,7 @@ def test_a_job_that_runs_keeps_what_it_loaded(sandbox: Sandbox) -> None:
     build(sandbox, "hello/1.0", [*HELLO, "hello-activate"])
     sandbox.ok("gc")
     go.touch()
-    output, _ = shell.communicate(timeout=30)
+    output, _ = shell.communicate(timeout=DEADLINE)
     assert said.read_text() == f"{old} 1\n"
     assert output.splitlines() == [
         f"hello from {old}",
@@ -291,6 +292,16 @@ def test_verify_finds_a_published_install_that_was_tampered_with(sandbox: Sandbo
     assert [(f["severity"], f["where"], f["found"]) for f in done.data["findings"]] == [
         ("error", "hello/1.0", "bin/hello-prefix: size, sha256 changed")
     ]
+
+
+def test_verify_finds_an_install_that_others_may_write_to(sandbox: Sandbox) -> None:
+    """The root folder alone: nothing in it has changed yet."""
+    build(sandbox, "hello/1.0", HELLO)
+    path_of(sandbox, "hello/1.0").chmod(0o777)
+    done = sandbox.run("verify", "--format", "json")
+    assert (done.code, [(f["severity"], f["where"], f["found"]) for f in done.data["findings"]]) == (
+        1, [("error", "hello/1.0", ".: mode changed to 0777")],
+    )  # fmt: skip
 
 
 def test_a_package_that_does_not_hold_what_it_promises_is_not_installed(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.shipped import CONDA_FORGE, ENTRIES, NOTE, ROOT, lock_of
 from tests.helpers.standin.conda_shim import install_shim
 from tests.helpers.standin.from_sidecars import channel_from_sidecars

@@ -23,6 +23,7 @@ from tests.helpers.standin.channel import Channel, build_channel, cached_channel
 from tests.helpers.standin.package import PLACEHOLDER, StandinError
 from tests.helpers.standin.rattle import rattle
 from tests.helpers.standin.server import Fault, serve
+from tests.helpers.waiting import DEADLINE
 
 
 def run(*command: str | Path, **more: Any) -> str:
@@ -268,19 +269,19 @@ def in_thread(work: Callable[[], bytes]) -> tuple[threading.Thread, list[bytes |
 def test_server_stall_hangs_until_released(small: Channel) -> None:
     with serve(small.folder, {NAME: Fault("stall", at=10)}) as server:
         thread, results = in_thread(lambda: get(server.url))
-        assert server.stalled.wait(10)
+        assert server.stalled.wait(DEADLINE)
         thread.join(0.2)
         assert (thread.is_alive(), results, server.requests[0].sent) == (True, [], 10)
         server.release()
-        thread.join(10)
+        thread.join(DEADLINE)
     assert results == [(small.folder / NAME).read_bytes()]
 
 
 def test_server_stall_is_cut_when_server_closes(small: Channel) -> None:
     with serve(small.folder, {NAME: Fault("stall", at=10)}) as server:
         thread, results = in_thread(lambda: get(server.url))
-        assert server.stalled.wait(10)
-    thread.join(10)
+        assert server.stalled.wait(DEADLINE)
+    thread.join(DEADLINE)
     assert [type(result) for result in results] == [http.client.IncompleteRead]
 
 

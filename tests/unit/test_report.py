@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.report import LoggedReporter, SilentReporter, Stage, size_text
+from tests.helpers.waiting import DEADLINE
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})Z (.*)")
 
@@ -173,7 +174,7 @@ def test_logged_reporter_leaves_no_file_open_after_a_full_disk() -> None:
         "gc.collect()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-X", "dev", "-c", code], capture_output=True, text=True, check=False, timeout=DEADLINE
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -13,6 +13,7 @@ import pytest
 
 import envmgr
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 DATA = ("modulefiles", "recipes", "easyconfigs", "nodesetup")
 
@@ -102,7 +103,7 @@ def test_installed_wheel_lists_the_shipped_entries_from_anywhere(installed: Path
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     listed = json.loads(done.stdout)["entries"]
@@ -119,6 +120,6 @@ def test_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert done.stdout.splitlines() == [str(installed / "envmgr/__init__.py"), str(installed / "envmgr/data/recipes")]

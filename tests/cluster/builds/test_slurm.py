@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 
 from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import shadowed_file
 from tests.helpers.done import Done
-from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave, soon
+from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave
+from tests.helpers.waiting import soon
 
 
 def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
@@ -30,7 +30,10 @@ def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
     assert shop.table() == []
     shop.shut("base")
     first, second = shop.start("left right", *options), shop.start("left right", *options)
-    assert soon(lambda: shop.runs("base") and shop.logs_with("base/1.0-.*is under way already")), shop.jobs()
+    assert soon(lambda: shop.runs("base") and len(shop.logs_with("base/1.0-.*: job [0-9]+ runs on c1")) == 2), (
+        shop.jobs()
+    )
+    assert len(shop.logs_with("base/1.0-.*is under way already")) == 1
     seen = shop.jobs("%T|%P|%a|%c|%l|%E")
     base = seen.pop("base")
     assert base == "RUNNING|small|physics|2|20:00|(null)"
@@ -50,7 +53,7 @@ def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
     assert len(numbers) == 3
     # Two come back at once, while nobody answers them for a while.
     both = [shop.start("left right", "--format", "json"), shop.start("left right")]
-    time.sleep(3)
+    assert soon(lambda: len(shop.logs_with("base/1.0-.*: job [0-9]+ runs on c1")) == 4), shop.jobs()
     with faults.slurmctld_stopped(cluster):
         shop.open("base")
         assert soon(lambda: "base" in shop.store() and len(shop.logs_with("slurm: Slurm does not answer")) == 2)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tests.helpers.eb_shop import GATED, Shop, leave, soon
+from tests.helpers.eb_shop import GATED, Shop, leave
 from tests.helpers.scenes import tamper
+from tests.helpers.waiting import soon
 
 
 def test_job_verifies_on_its_node_and_a_waiting_chain_keeps_what_it_uses_from_gc(shop: Shop) -> None:
@@ -16,14 +17,14 @@ def test_job_verifies_on_its_node_and_a_waiting_chain_keeps_what_it_uses_from_gc
     assert shop.cluster.envmgr(["build", "deep/1.0", "--no-publish"]).code == 0
     shop.shut("held")
     process = shop.start("high", "--no-publish")
-    assert soon(lambda: shop.runs("held"), 60)
+    assert soon(lambda: shop.runs("held"))
     leave(shop.cluster, process, "KILL")
     assert shop.table() == ["held", "high"]
     assert shop.cluster.envmgr(["gc", "--format", "json"]).data["installs"] == []
     (manifest,) = shop.cluster.host_prefix.glob("store/deep/*.manifest.json")
     tamper(manifest.with_name(manifest.name.removesuffix(".manifest.json")) / "bin/toy", "poison")
     shop.open("held")
-    assert soon(lambda: not shop.jobs(), 60)
+    assert soon(lambda: not shop.jobs())
     told = shop.build("high", "--no-publish")
     assert told.code == 3
     assert "error[install-differs]: /cluster/sw/store/deep/1.0-" in told.stderr

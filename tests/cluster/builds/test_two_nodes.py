@@ -18,7 +18,7 @@ from envmgr.backends.easybuild.input import EASYBUILD
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
 from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop, easybuild_home
-from tests.helpers.scenes import wait_for
+from tests.helpers.waiting import DEADLINE, wait_for
 
 GATE = "/cluster/sw/gate"
 WAITS = TOY_MAKEFILE.replace("\tcc -O2", f"\twhile [ ! -e {GATE} ]; do sleep 0.1; done\n\tcc -O2")
@@ -72,18 +72,18 @@ def compiles(cluster: Cluster, node: str) -> bool:
 
 def test_second_builder_waits_and_takes_over_when_the_first_node_s_build_is_killed(shared: Cluster) -> None:
     first = start(shared, "c1")
-    wait_for(lambda: compiles(shared, "c1"), what="the compiler on c1", seconds=60)
+    wait_for(lambda: compiles(shared, "c1"), what="the compiler on c1")
     second = start(shared, "c2")
     assert second.stderr is not None
     said = next(line for line in second.stderr if "waiting for" in line)
     assert re.fullmatch(r"toy/1\.0: waiting for process \d+ on c1 since \S+, which builds it\n", said)
     assert not compiles(shared, "c2")
     shared.sh("c1", "pkill -KILL -f 'envmgr build'", check=True)
-    first.communicate(timeout=30)
-    wait_for(lambda: not compiles(shared, "c1"), what="the end of the compiler on c1", seconds=20)
-    wait_for(lambda: compiles(shared, "c2"), what="the compiler on c2", seconds=60)
+    first.communicate(timeout=DEADLINE)
+    wait_for(lambda: not compiles(shared, "c1"), what="the end of the compiler on c1")
+    wait_for(lambda: compiles(shared, "c2"), what="the compiler on c2")
     (shared.host_prefix / "gate").touch()
-    out, err = second.communicate(timeout=90)
+    out, err = second.communicate(timeout=DEADLINE)
     assert second.returncode == 0, err
     assert re.search(r"^toy/1\.0: built ", out, re.MULTILINE)
     assert len(list(shared.host_prefix.glob("store/toy/*.manifest.json"))) == 1
@@ -94,14 +94,14 @@ def test_second_builder_waits_and_takes_over_when_the_first_node_s_build_is_kill
 def test_second_builder_is_refused_where_locks_are_not_shared(shared_without_locks: Cluster) -> None:
     cluster = shared_without_locks
     first = start(cluster, "c1")
-    wait_for(lambda: compiles(cluster, "c1"), what="the compiler on c1", seconds=90)
+    wait_for(lambda: compiles(cluster, "c1"), what="the compiler on c1")
     second = start(cluster, "c2")
-    _, err = second.communicate(timeout=90)
+    _, err = second.communicate(timeout=DEADLINE)
     assert second.returncode == 3, err
     assert "error[locks-not-shared]: toy/1.0 is being built on c1, and this node holds its lock too" in err
     assert compiles(cluster, "c1")
     (cluster.host_prefix / "gate").touch()
-    out, err = first.communicate(timeout=90)
+    out, err = first.communicate(timeout=DEADLINE)
     assert first.returncode == 0, err
     assert re.search(r"^toy/1\.0: built ", out, re.MULTILINE)
     assert len(list(cluster.host_prefix.glob("store/toy/*.manifest.json"))) == 1

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster.disguises import do, prefixed
 from tests.helpers.cluster.faults import restart_sshd
+from tests.helpers.waiting import DEADLINE, long_enough, soon, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
 
@@ -37,6 +37,15 @@ def one(audited: Audited, *argv: str) -> tuple[str, str, str]:
     ((severity, check, nodes, where, found),) = audited.findings("--via", "ssh", "--check", "nodes", *argv, code=1)
     assert (severity, check) == ("error", "nodes")
     return nodes, where, found
+
+
+def found_with(audited: Audited, option: str, limit: float) -> list[tuple[str, ...]]:
+    return [*audited.findings("--via", "ssh", "--check", "nodes", option, f"{limit:g}", code=1)]
+
+
+def alone(given: tuple[str, list[tuple[str, ...]]]) -> bool:
+    """Whether c2 is the only one that did not answer within the limit."""
+    return [nodes for _, _, nodes, *_ in given[1]] == ["c2"]
 
 
 def test_garbage(audited: Audited) -> None:
@@ -69,20 +78,19 @@ def test_answer_of_another_node(audited: Audited) -> None:
 
 
 def test_node_that_says_nothing(audited: Audited) -> None:
-    with answering(audited, "c2", "sleep 60"):
-        began = time.monotonic()
-        nodes, _, found = one(audited, "--node-timeout", "6")
-        assert time.monotonic() - began < 12
-    assert (nodes, found) == ("c2", "silent: no answer in 6 s")
+    with answering(audited, "c2", "sleep 1200"):
+        limit, found = long_enough(
+            lambda limit: (f"{limit:g}", found_with(audited, "--node-timeout", limit)), alone, first=6
+        )
+    assert found == [("error", "nodes", "c2", "ssh", f"silent: no answer in {limit} s")]
 
 
 def test_deadline_ends_the_audit(audited: Audited) -> None:
-    with answering(audited, "c2", "sleep 60"):
-        began = time.monotonic()
-        nodes, _, found = one(audited, "--deadline", "6")
-        assert time.monotonic() - began < 11
-    assert nodes == "c2"
-    assert found.startswith("silent: no answer in ")
+    with answering(audited, "c2", "sleep 1200"):
+        _, found = long_enough(lambda limit: (f"{limit:g}", found_with(audited, "--deadline", limit)), alone, first=6)
+    ((severity, check, nodes, where, text),) = found
+    assert (severity, check, nodes, where) == ("error", "nodes", "c2", "ssh")
+    assert text.startswith("silent: no answer in ")
 
 
 def test_two_audits_at_once_do_not_disturb_each_other(audited: Audited) -> None:
@@ -101,16 +109,19 @@ def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> 
     cluster = audited.cluster
     before = _folders(audited)
     for node in cluster.compute:
-        cluster.write(node, "/etc/profile.d/slow.sh", "sleep 7.77\n")
+        cluster.write(node, "/etc/profile.d/slow.sh", "sleep 1207\n")
     try:
         argv = ["env", "ENVMGR_SITE=/etc/envmgr/site.yaml", *_python(), "-m", "envmgr", "audit", "--via", via]
         process = cluster.start("login", argv)
-        _until(lambda: any("sleep 7.77" in line for line in cluster.processes("c1")))
+        wait_for(lambda: any("sleep 1207" in line for line in cluster.processes("c1")), what="a context under way")
         _interrupt(audited)
-        _, stderr = process.communicate(timeout=15)
+        _, stderr = process.communicate(timeout=DEADLINE)
         assert process.returncode == 130, stderr
-        _until(lambda: not [line for node in cluster.compute for line in cluster.processes(node) if _ours(line)])
-        _until(lambda: _folders(audited) <= before, lambda: _folders(audited) - before)
+        wait_for(
+            lambda: not [line for node in cluster.compute for line in cluster.processes(node) if _ours(line)],
+            what="the end of all processes",
+        )
+        assert soon(lambda: _folders(audited) <= before), _folders(audited) - before
         assert cluster.exec("login", ["squeue", "-h"]).stdout == ""
         assert not [line for line in cluster.processes("login") if line.startswith(("ssh ", "srun ", "sbatch "))]
     finally:
@@ -133,21 +144,13 @@ def _interrupt(audited: Audited) -> None:
 
 
 def _ours(line: str) -> bool:
-    return "envmgr-audit" in line or "sleep 7.77" in line
+    return "envmgr-audit" in line or "sleep 1207" in line
 
 
 def _folders(audited: Audited) -> set[str]:
     """What runs of envmgr have in nodes' /tmp."""
     cluster = audited.cluster
     return {f"{n}: {f}" for n in cluster.compute for f in cluster.sh(n, "find /tmp/envmgr-*").stdout.splitlines()}
-
-
-def _until(condition: Callable[[], bool], told: Callable[[], object] = lambda: "timeout", timeout: float = 12) -> None:
-    """`told` is what to look at when it never comes true."""
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, told()
-        time.sleep(0.1)
 
 
 def test_ordinary_user_audits_what_is_his(audited: Audited) -> None:

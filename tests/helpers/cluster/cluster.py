@@ -16,6 +16,7 @@ from typing import IO, Any, Literal
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import config, site
 from tests.helpers.done import Done
+from tests.helpers.waiting import DEADLINE
 
 Share = Literal["bind", "sshfs", "nfs"]
 _SCRIPT = Path(__file__).with_name("node.sh")
@@ -43,6 +44,7 @@ class Cluster:
         self.prefix = config.PREFIX
         self._holder: subprocess.Popen[bytes] | None = None
         self._control: IO[bytes] | None = None
+        self._started: list[subprocess.Popen[str]] = []
 
     @classmethod
     def attach(cls, folder: Path) -> Cluster:
@@ -71,7 +73,7 @@ class Cluster:
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
-    def up(self, *, detached: bool = False, timeout: float = 90) -> None:
+    def up(self, *, detached: bool = False, timeout: float = DEADLINE) -> None:
         """Boot every node and wait until Slurm can use all; on failure nothing stays."""
         self.folder.mkdir(parents=True)
         try:
@@ -100,7 +102,7 @@ class Cluster:
         state["holder"] = self._holder.pid
         (self.folder / "state.json").write_text(json.dumps(state))
 
-    def boot(self, *nodes: str, timeout: float = 60) -> None:
+    def boot(self, *nodes: str, timeout: float = DEADLINE) -> None:
         """Start nodes that are not there, and wait until their services run and the prefix is mounted."""
         assert self._control is not None, "the cluster is not up"
         for node in nodes:
@@ -131,7 +133,7 @@ class Cluster:
         pids = [int(text) for path in self.folder.glob("pids/[!.]*") if (text := path.read_text())]
         if self._holder is not None:
             self._holder.wait()
-        self._wait(lambda: not any(_runs(pid, self.folder) for pid in pids), "the nodes' end", 20)
+        self._wait(lambda: not any(_runs(pid, self.folder) for pid in pids), "the nodes' end", DEADLINE)
         self._holder = None
         if self.folder.exists():
             remove_tree(self.folder)
@@ -189,13 +191,15 @@ class Cluster:
         self, node: str, argv: Sequence[str | Path], *, user: str = "root", env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         """Start a program on a node, in a process group of its own and an environment without anything of the host's."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._command(node, argv, user, env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, errors="replace", env=config.CLEAN, start_new_session=True,
         )  # fmt: skip
+        self._started.append(process)
+        return process
 
     def exec(
-        self, node: str, argv: Sequence[str | Path], *, user: str = "root", stdin: str = "", timeout: float = 60,
+        self, node: str, argv: Sequence[str | Path], *, user: str = "root", stdin: str = "", timeout: float = DEADLINE,
         env: Mapping[str, str] | None = None, check: bool = False,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         """Run a program on a node to its end. `timeout` is seconds, after which it is killed and TimeoutExpired raised."""
@@ -238,7 +242,7 @@ class Cluster:
         """As sinfo says it: `idle`, `down*`, `drained`…"""
         return self.exec("login", ["sinfo", "-h", "-N", "-n", node, "-o", "%T"]).stdout.strip()
 
-    def wait_idle(self, timeout: float = 60) -> None:
+    def wait_idle(self, timeout: float = DEADLINE) -> None:
         """Wait until Slurm has all compute nodes free for work."""
         want = set(self.compute)
         self._wait(lambda: want == self._idle(), "Slurm's idle nodes", timeout)
@@ -246,11 +250,35 @@ class Cluster:
     def _idle(self) -> set[str]:
         return set(self.exec("login", ["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"]).stdout.split())
 
+    def clear(self) -> None:
+        """End what a test has left, if it has: programs that it started, jobs, dead nodes. Slurm has all nodes free then."""
+        for process in self._started:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                with suppress(OSError):
+                    stream.close()  # type: ignore[union-attr]
+        self._started.clear()
+        for node in self.names:
+            if not self.alive(node):
+                self.boot(node)
+        if self.exec("login", ["sh", "-c", "squeue -h; sinfo -h -N -t idle -o %N | wc -l"]).stdout.split() == [
+            str(len(self.compute))
+        ]:
+            return
+        self.sh("login", "squeue -h -o %i | xargs -r scancel")
+        self._wait(lambda: not self.exec("login", ["squeue", "-h"]).stdout, "an empty queue", DEADLINE)
+        for node in set(self.compute) - self._idle():  # for a node that is only late this is refused, and does no harm
+            self.exec("login", ["scontrol", "update", f"nodename={node}", "state=resume"])
+        self.wait_idle()
+
     # -- envmgr on it --------------------------------------------------------------------------------------------------
 
     def envmgr(
         self, argv: Sequence[str], *, node: str = "login", user: str = "root",
-        env: Mapping[str, str] | None = None, timeout: float = 120,
+        env: Mapping[str, str] | None = None, timeout: float = 2 * DEADLINE,
     ) -> Done:  # fmt: skip
         """Run `envmgr ARGV…` to its end; a traceback on stderr fails the test whatever the exit code."""
         environ = {"ENVMGR_SITE": str(site.SITE), **(env or {})}

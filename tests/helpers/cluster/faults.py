@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from tests.helpers.cluster.disguises import (
     prefixed,
     shadowed_file,
 )
+from tests.helpers.waiting import wait_for
 
 __all__ = [
     "V2_FLAGS", "V3_FLAGS", "V4_FLAGS", "banner", "changed_host_key", "dead_node", "fake_cpu", "fake_driver", "frozen_node",
@@ -132,7 +132,7 @@ def slow_link(cluster: Cluster, node: str, rate: str = "1mbit") -> Iterator[None
 def dead_node(cluster: Cluster, node: str) -> Iterator[None]:
     """The node is off: its address does not answer. Undoing boots it with a fresh system disk: what was written there is lost."""
     os.kill(cluster.pid(node), signal.SIGKILL)
-    _until(lambda: not cluster.alive(node))
+    wait_for(lambda: not cluster.alive(node), what=f"the end of {node}")
     # Its network goes some time later by itself; until then its kernel would refuse connections.
     _holders_net(cluster, f"ip link delete v-{node}", check=False)
     try:
@@ -185,7 +185,7 @@ def slurmctld_stopped(cluster: Cluster) -> Iterator[None]:
         do(
             cluster, "login", "setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld -R"
         )  # -R: partitions, too
-        _until(lambda: "UP" in cluster.exec("login", ["scontrol", "ping"]).stdout, timeout=30)
+        wait_for(lambda: "UP" in cluster.exec("login", ["scontrol", "ping"]).stdout, what="slurmctld")
 
 
 @contextmanager
@@ -269,10 +269,3 @@ def _holders_net(cluster: Cluster, command: str, *, check: bool = True) -> None:
     """Run a command where the bridge is: the other ends of the nodes' links."""
     argv = ["nsenter", "-t", str(cluster.holder), "-n", *command.split()]
     subprocess.run(argv, check=check, capture_output=True, env=config.CLEAN)
-
-
-def _until(condition: Callable[[], bool], timeout: float = 10) -> None:
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "timeout"
-        time.sleep(0.02)

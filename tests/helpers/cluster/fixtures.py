@@ -1,4 +1,4 @@
-"""The clusters that tests share: one of each kind a session, made at first use. A test leaves it as it found it."""
+"""The clusters that tests share: one of each kind a session, made at first use. After each test its programs and jobs are ended."""
 
 from __future__ import annotations
 
@@ -35,6 +35,16 @@ def cluster_possible() -> None:
     """Skips where there can be no cluster, saying why."""
     if reason := reason_to_skip():
         pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def _clean_scene(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test leaves on a cluster, one that failed above all, is ended before the next test."""
+    yield
+    given = [getattr(value, "cluster", value) for value in request.node.funcargs.values()]
+    for cluster in {id(value): value for value in given if isinstance(value, Cluster)}.values():
+        if cluster.running():
+            cluster.clear()
 
 
 def _cluster(factory: pytest.TempPathFactory, name: str) -> Iterator[Cluster]:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import serve
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.conda_shim import install_shim
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, serve
 
@@ -63,9 +62,7 @@ def test_lock_against_a_mirror_that_stalls_ends_with_the_mirror_named(sandbox: S
     with serve(channel.folder, {"*repodata*": Fault("stall")}) as server:
         sandbox.mirror = server.url
         sandbox.write_site()
-        start = time.monotonic()
         done = sandbox.run("lock", "hello/1.0")
-        assert time.monotonic() - start < 15
         server.release()
     assert done.code == 3
     lines = done.stderr[done.stderr.index("error[") :].splitlines()

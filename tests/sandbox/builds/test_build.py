@@ -20,10 +20,12 @@ import pytest
 
 import envmgr
 from envmgr.system.files import remove_tree
-from tests.conftest import CACHE, PYTHON, Sandbox
+from tests.helpers.places import CACHE
+from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.scenes import error_of, locked, plain, processes, snapshot
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, serve
+from tests.helpers.waiting import DEADLINE
 
 HELLO = ["hello-prefix"]
 RUNS = [{"name": "runs", "run": "hello-prefix"}]
@@ -490,7 +492,7 @@ def test_talk_goes_to_stderr_and_a_closed_pipe_is_no_error(box: Sandbox) -> None
     os.close(reader)
     process = subprocess.Popen(box.command("list"), env=box.environ(), stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=DEADLINE)
     assert (process.returncode, stderr) == (0, "")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 
 TIMES = "minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12"
 

@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped as shipped_folder
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, locked, processes
 from tests.helpers.standin.channel import Channel
 
@@ -431,14 +431,14 @@ def test_long_output_of_a_smoke_test_is_shortened_in_the_middle(box: Sandbox) ->
 @pytest.mark.parametrize(
     ("run", "end"),
     [
-        ("sleep 60", "no end after 0.5 s"),
+        ("sleep 1200", "no end after 2 s"),
         ("kill -SEGV $$", "ended by SIGSEGV"),
         ("sh -c 'kill -KILL $$'", "ended by SIGKILL (out of memory?)"),
         ("no-such-command-here", "exit status 127"),
     ],
 )
 def test_smoke_tests_that_end_badly(box: Sandbox, run: str, end: str) -> None:
-    locked(box, "bad/1.0", HELLO, tests=[{"name": "it", "run": run, "timeout": 0.5}])
+    locked(box, "bad/1.0", HELLO, tests=[{"name": "it", "run": run, "timeout": 2 if "sleep" in run else 120}])
     done = box.run("build", "bad/1.0")
     assert done.code == 3
     assert f"    {end}\n" in done.stderr
@@ -448,7 +448,7 @@ def test_smoke_tests_that_end_badly(box: Sandbox, run: str, end: str) -> None:
 
 def test_smoke_test_that_leaves_a_process_does_not_hang_nor_keep_it(box: Sandbox) -> None:
     locked(
-        box, "daemon/1.0", HELLO, tests=[{"name": "it", "run": f"bash -c 'cd {box.root}; sleep 300' & echo started"}]
+        box, "daemon/1.0", HELLO, tests=[{"name": "it", "run": f"bash -c 'cd {box.root}; sleep 1200' & echo started"}]
     )
     box.ok("build", "daemon/1.0")
     assert processes(box) == []

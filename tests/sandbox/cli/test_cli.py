@@ -7,18 +7,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import envmgr
-from envmgr.cli.app import app
 from envmgr.store.tree import scan_tree, tree_digest
-from tests.conftest import Sandbox
 from tests.helpers.places import ROOT
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.verbs import VERBS
+from tests.helpers.waiting import DEADLINE
 
 HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "ClusterShell"]
 
@@ -31,16 +30,6 @@ READING = {
 }  # fmt: skip
 
 
-def walk(command: Any, way: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    if subcommands := getattr(command, "commands", None):
-        for name, sub in subcommands.items():
-            if not sub.hidden:  # what envmgr runs on nodes
-                yield from walk(sub, (*way, name))
-    else:
-        yield " ".join(way), command
-
-
-VERBS: dict[str, Any] = dict(walk(typer.main.get_command(app)))
 CHANGING = sorted(VERBS.keys() - READING)
 
 
@@ -56,7 +45,7 @@ def python(code: str, *argv: str, folder: Path = ROOT, **environ: str) -> subpro
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
     )
 
 
@@ -291,7 +280,7 @@ def test_broken_pipe_is_quiet(sandbox: Sandbox, command: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert (done.stdout, done.stderr) == ("", "")
 
@@ -299,7 +288,7 @@ def test_broken_pipe_is_quiet(sandbox: Sandbox, command: str) -> None:
 def test_broken_pipe_is_no_failure_of_a_verb(sandbox: Sandbox) -> None:
     script = 'set -o pipefail; "$PY" -m envmgr list | true'
     done = subprocess.run(
-        ["bash", "-c", script], cwd=sandbox.root, env=sandbox.environ(PY=sys.executable), check=False, timeout=60
+        ["bash", "-c", script], cwd=sandbox.root, env=sandbox.environ(PY=sys.executable), check=False, timeout=DEADLINE
     )
     assert done.returncode == 0
 

@@ -13,8 +13,9 @@ import pytest
 
 from envmgr.cli.answer import show_answer
 from envmgr.errors import EnvmgrError
-from tests.conftest import Sandbox
 from tests.helpers.exposition import WELL, of, parse, text
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.waiting import DEADLINE, wait_for
 
 
 def test_folder_of_the_output_is_not_made(sandbox: Sandbox) -> None:
@@ -120,7 +121,7 @@ def test_sigterm_leaves_the_file_and_exits_130(sandbox: Sandbox) -> None:
     """A reboot, or systemd's time-out: the old numbers stay, and grow stale."""
     ssh = sandbox.root / "bin/ssh"
     ssh.parent.mkdir()
-    ssh.write_text(f"#!/bin/sh\necho >{sandbox.root}/began\nexec sleep 60\n")
+    ssh.write_text(f"#!/bin/sh\necho >{sandbox.root}/began\nexec sleep 1200\n")
     ssh.chmod(0o755)
     (sandbox.root / "x.prom").write_text("old")
     process = sandbox.start(
@@ -133,10 +134,8 @@ def test_sigterm_leaves_the_file_and_exits_130(sandbox: Sandbox) -> None:
         "x.prom",
         PATH=f"{ssh.parent}:{os.environ['PATH']}",
     )
-    end = time.monotonic() + 30
-    while not (sandbox.root / "began").exists() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for((sandbox.root / "began").exists, what="the first question")
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 130
+    assert process.wait(timeout=DEADLINE) == 130
     assert "error[interrupted]: " in process.communicate()[1]
     assert (sandbox.root / "x.prom").read_text() == "old"

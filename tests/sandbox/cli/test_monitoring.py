@@ -27,9 +27,10 @@ from envmgr.cli.answer import answer_text, show_answer
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import Asked, AuditResult
 from envmgr.finding import Finding
-from tests.conftest import Sandbox
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.waiting import DEADLINE
 
 CONTRIB = ROOT / "contrib"
 ALERTS = CONTRIB / "prometheus/envmgr-alerts.yml"
@@ -136,7 +137,7 @@ def running(*argv: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         try:
-            process.wait(timeout=10)
+            process.wait(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -151,11 +152,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
         return json.load(answer)["data"]
 
 
-def until(look: Callable[[], Any], done: Callable[[Any], bool], log: Path, *, seconds: float = 25) -> Any:
+def until(look: Callable[[], Any], done: Callable[[Any], bool], log: Path, *, seconds: float = DEADLINE) -> Any:
     """Look until it is as it should be; what was seen last and the log's end are told otherwise."""
     end = time.monotonic() + seconds
     seen: Any = None
@@ -331,7 +332,7 @@ def test_the_unit_and_the_cron_line_run_the_same_audit(sandbox: Sandbox) -> None
 def test_the_cron_line_sends_no_mail_and_runs_one_audit_at_a_time(tmp_path: Path) -> None:
     """The shell, flock and the pipe are real; envmgr has findings, and logger writes to a file."""
     for name, script in {
-        "envmgr": 'echo "$@" >>"$HERE/runs"; echo finding; echo talk >&2; sleep 1; exit 1',
+        "envmgr": 'echo "$@" >>"$HERE/runs"; echo finding; echo talk >&2; until [ -e $HERE/go ]; do sleep 0.02; done; exit 1',
         "logger": 'cat >>"$HERE/log"',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -345,6 +346,7 @@ def test_the_cron_line_sends_no_mail_and_runs_one_audit_at_a_time(tmp_path: Path
     until((tmp_path / "runs").exists, bool, tmp_path / "envmgr")
     second = run("sh", "-c", command, **env)
     assert second.stdout + second.stderr == ""
-    assert first.communicate(timeout=20)[0] == ""
+    (tmp_path / "go").touch()
+    assert first.communicate(timeout=DEADLINE)[0] == ""
     assert (tmp_path / "log").read_text() == "finding\ntalk\n"
     assert len((tmp_path / "runs").read_text().splitlines()) == 1

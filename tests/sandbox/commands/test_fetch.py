@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,10 +25,11 @@ from envmgr.report import SilentReporter, size_text
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_file
 from envmgr.system.run import Runner
-from tests.conftest import Sandbox
-from tests.helpers.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot, wait_for
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, Server, serve
+from tests.helpers.waiting import wait_for
 
 ZLIB = b"zlib's sources\n" * 20_000
 CUDA = b"#!/bin/sh\n# NVIDIA's installer\n" * 10_000
@@ -645,7 +645,5 @@ def test_fetch_names_something_and_holds_the_licence(box: tuple[Sandbox, Server]
     assert error_of(sandbox.run("fetch"), sandbox).startswith("error[nothing-named]: ")
     software = sandbox.root / "recipes/hello/software.yaml"
     software.write_text(software.read_text().replace("}", ', "acknowledge": "vendor-eula"}'))
-    start = time.monotonic()
     assert "error[licence-not-acknowledged]: " in error_of(sandbox.run("fetch", "hello/1.0"), sandbox)
-    assert time.monotonic() - start < 10
     assert not sandbox.prefix.exists()

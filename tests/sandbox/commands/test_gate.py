@@ -12,7 +12,7 @@ from envmgr.catalog.recipe import Requires
 from envmgr.commands.gate import Unfit, choose_mode, common_denominator, unfit_nodes
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file
 from envmgr.store.prefix import Prefix
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 
 NEW = NodeFacts(
     driver="535.54.03", gpus=(("NVIDIA A100", "8.0"),), devices=1, glibc="2.34", arch="x86_64", cpu_level="x86-64-v4"

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
 
 

@@ -20,7 +20,7 @@ from envmgr.modules.nodesetup import node_files
 from envmgr.nodes import Reply
 from envmgr.report import SilentReporter
 from envmgr.system.run import Runner
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 
 SLURM = (
     "Slurm: when every node has the files, put `TaskProlog=/etc/envmgr/node/task-prolog` into slurm.conf, then "

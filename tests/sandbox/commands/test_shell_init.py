@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Sandbox
 from tests.helpers.lmod_shell import LMOD
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.waiting import DEADLINE
 
 SHELLS = ("bash", "zsh", "sh", "tcsh")
 
@@ -33,7 +34,9 @@ def run(sandbox: Sandbox, shell: str, script: str, *, before: str = "", **env: s
     file.write_text(f"{before}\n{lines}{script}\n")
     options = {"bash": ["--noprofile", "--norc"], "zsh": ["-f"], "tcsh": ["-f"]}.get(shell, [])
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(sandbox.root), **env}
-    done = subprocess.run([shell, *options, file], env=environ, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [shell, *options, file], env=environ, capture_output=True, text=True, check=False, timeout=DEADLINE
+    )
     assert done.stderr == ""
     return done.stdout.splitlines()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.system.files import remove_tree
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 
 AM_ROOT = os.geteuid() == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 
 
 def test_options_for_nodes_need_nodes(sandbox: Sandbox) -> None:

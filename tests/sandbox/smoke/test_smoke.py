@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Sandbox
+from tests.helpers.sandbox import Sandbox
 
 HELLO = ["hello-prefix"]
 

@@ -15,6 +15,7 @@ from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from envmgr.backends.conda.solve import find_conda_lock
 from envmgr.catalog.recipe import Recipe, load_recipe
 from tests.helpers.shipped import CONDA_FORGE, DRIVERS, ENTRIES, NOTE, ROOT, lock_of
+from tests.helpers.waiting import DEADLINE
 
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
 
@@ -40,7 +41,7 @@ def test_conda_lock_renders_every_shipped_lock_to_its_own_urls(entry: str, tmp_p
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=DEADLINE,
     )
 
     rendered = [r for r in (tmp_path / "conda-linux-64.lock").read_text().splitlines() if r.startswith("http")]

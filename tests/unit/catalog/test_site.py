@@ -19,6 +19,7 @@ from envmgr.catalog.site import DEFAULT_CHANNELS, Channel, Site, SiteFile, embed
 from envmgr.errors import InputError
 from envmgr.system.resources import shipped
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 NOBODY = 65534
 
@@ -161,7 +162,7 @@ def test_load_site_accepts_a_file_of_root_for_everybody() -> None:
         Path(folder).chmod(0o755)
         path = write(Path(folder))
         done = subprocess.run(
-            [sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+            [sys.executable, "-c", code, path], cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE
         )
     assert (done.stdout, done.stderr) == ("/shared/envmgr\n", "")
 

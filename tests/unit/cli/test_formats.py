@@ -20,6 +20,7 @@ from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from tests.helpers.exposition import WELL, of, parse, text
+from tests.helpers.waiting import DEADLINE
 
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")
 SLOW = Finding("mount", "warning", "/sw", "answers in 2.0 s", nodes="c2")
@@ -302,7 +303,7 @@ def test_a_reader_sees_a_whole_file_at_every_moment(tmp_path: Path) -> None:
         show_answer(ILL, "prometheus", path)
         show_answer(WELL, "prometheus", path)
     (tmp_path / "go").unlink()
-    seen = reader.communicate(timeout=20)[0].splitlines()
+    seen = reader.communicate(timeout=DEADLINE)[0].splitlines()
     sums = {
         subprocess.run(["cksum"], input=t, capture_output=True, text=True, check=True).stdout.strip() for t in whole
     }

@@ -13,6 +13,7 @@ from envmgr.cli import progress as console
 from envmgr.cli.progress import PlainReporter, amount, counted, make_reporter
 from envmgr.report import SilentReporter
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def on_a_terminal(code: str) -> str:
     except OSError:
         pass  # Linux tells the end of a terminal like this
     os.close(controller)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=DEADLINE) == 0
     return data.decode()
 
 

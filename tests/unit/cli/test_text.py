@@ -29,6 +29,7 @@ from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.publish.record import PublishedEntry
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 
 def result_types() -> list[type]:
@@ -235,7 +236,9 @@ def test_table_is_folded_to_a_terminal() -> None:
     controller, terminal = pty.openpty()
     code = "from envmgr.cli.render import table; table([['a', 'word ' * 20], ['b', '[bold]x']])"
     env = {**os.environ, "COLUMNS": "30", "TERM": "xterm"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=terminal, env=env, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=terminal, env=env, check=True, timeout=DEADLINE
+    )
     os.close(terminal)
     text = os.read(controller, 65536).decode()
     os.close(controller)

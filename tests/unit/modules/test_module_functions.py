@@ -26,6 +26,7 @@ from envmgr.system.resources import shipped
 from envmgr.system.run import clean_env
 from tests.helpers import standin_conda
 from tests.helpers.lmod_shell import LMOD, Tree, make_tree, op, spec
+from tests.helpers.waiting import DEADLINE
 
 SHELLS = ("bash", "zsh", "sh", "tcsh")
 SH = ("bash", "zsh", "sh")
@@ -47,7 +48,7 @@ def run(tree: Tree, shell: str, script: str, **env: str) -> subprocess.Completed
     own = {"MODULEPATH": str(tree.modules), "HOME": str(tree.folder), "LMOD_TERM_WIDTH": "400"}
     environ = {key: value for key, value in clean_env(**{**own, **env}).items() if value != "(unset)"}
     argv = [shell, *OPTIONS.get(shell, []), str(file)]
-    return subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, check=False, timeout=DEADLINE)
 
 
 # --- values known at load

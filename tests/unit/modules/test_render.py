@@ -42,7 +42,7 @@ def render(*specs: ModuleSpec, **policies: object) -> dict[str, str]:
 # --- quoting
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.lists(
         st.text(st.characters(exclude_categories=("Cs",)) | st.sampled_from('"\\]\n\r\0019é'), max_size=60), min_size=60

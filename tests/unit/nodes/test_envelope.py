@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envmgr.nodes.envelope import Answer, begun, end_mark, marked, quote, unwrap, wrap
+from tests.helpers.waiting import DEADLINE, long_enough, soon
 
 NONCE = "0123456789abcdef"
 SHELLS = ["dash", "bash"]
@@ -27,7 +26,7 @@ def answer(body: bytes, *, status: int = 0, limit: int = 1 << 20, nonce: str = N
 
 
 def sent(
-    shell: str, script: str, *, limit: int = 1 << 20, timeout: float = 20, hard: bool = False
+    shell: str, script: str, *, limit: int = 1 << 20, timeout: float = DEADLINE, hard: bool = False
 ) -> subprocess.Popen[bytes]:
     """The wrapped script, given to a shell as sshd does: in a session of its own, stdin left open."""
     process = subprocess.Popen(
@@ -43,18 +42,16 @@ def sent(
     return process
 
 
-def finished(process: subprocess.Popen[bytes], seconds: float = 20) -> tuple[bytes, bytes]:
+def finished(process: subprocess.Popen[bytes], seconds: float = DEADLINE) -> tuple[bytes, bytes]:
     """stdout and stderr, at their end; stdin stays open until then, as `communicate` would not have it."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    start = time.monotonic()
     out, err = process.stdout.read(), process.stderr.read()
     process.wait(seconds)
     process.stdin.close()
     process.stdout.close()
     process.stderr.close()
-    assert time.monotonic() - start < seconds
     return out, err
 
 
@@ -74,15 +71,6 @@ def group(process: subprocess.Popen[bytes]) -> list[str]:
         if int(fields[2]) == process.pid and fields[0] != "Z":
             found.append(line)
     return found
-
-
-def soon(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 5
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def ends_soon(process: subprocess.Popen[bytes]) -> bool:
@@ -128,7 +116,7 @@ def test_wrap_takes_a_script_longer_than_an_argument_can_be(shell: str) -> None:
     assert asked(shell, script).text == "start\nend\n"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=60))
 def test_wrap_carries_every_character(text: str) -> None:
     found = asked("dash", f"printf %s {quote(text)}")
@@ -144,7 +132,9 @@ def test_wrap_cuts_the_answer_at_its_limit(shell: str) -> None:
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("shell", SHELLS)
 def test_wrap_leaves_nothing_running_after_its_answer(shell: str, *, hard: bool) -> None:
-    process = sent(shell, "sleep 99 >/dev/null 2>&1 & (trap '' TERM; sleep 98) >/dev/null 2>&1 & echo done", hard=hard)
+    process = sent(
+        shell, "sleep 1299 >/dev/null 2>&1 & (trap '' TERM; sleep 1298) >/dev/null 2>&1 & echo done", hard=hard
+    )
     assert unwrap(finished(process)[0], NONCE).text == "done\n"
     assert ends_soon(process), group(process)
     assert process.returncode == (-signal.SIGKILL if hard else 0)
@@ -152,12 +142,12 @@ def test_wrap_leaves_nothing_running_after_its_answer(shell: str, *, hard: bool)
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_wrap_kills_the_script_when_nobody_waits_any_more(shell: str) -> None:
-    process = sent(shell, "echo begun; sleep 99; echo never")
+    process = sent(shell, "echo begun; sleep 1299; echo never")
     assert process.stdout is not None
     assert process.stdin is not None
     while b"begin--" not in process.stdout.readline():
         pass
-    assert soon(lambda: any("sleep 99" in line for line in group(process)))
+    assert soon(lambda: any("sleep 1299" in line for line in group(process)))
     process.stdin.close()
     assert ends_soon(process), group(process)
     assert not unwrap(b"\n--envmgr:%s:begin--\n" % NONCE.encode() + process.stdout.read(), NONCE).text
@@ -169,9 +159,11 @@ def test_wrap_kills_the_script_when_nobody_waits_any_more(shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_wrap_kills_the_script_after_its_time(shell: str) -> None:
-    process = sent(shell, "sleep 99", timeout=1)
-    out, _ = finished(process)
-    assert begun(out, NONCE)
+    def answered(limit: float) -> tuple[subprocess.Popen[bytes], bytes]:
+        process = sent(shell, "sleep 1299", timeout=limit)
+        return process, finished(process)[0]
+
+    process, out = long_enough(answered, lambda found: begun(found[1], NONCE), first=1)
     assert unwrap(out, NONCE) == Answer("silent", "", "half an answer: 0 B and no end")
     assert ends_soon(process), group(process)
 
@@ -179,7 +171,9 @@ def test_wrap_kills_the_script_after_its_time(shell: str) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_wrap_lets_the_script_tidy_up_when_its_time_is_over(shell: str, tmp_path: Path) -> None:
     file = tmp_path / "f"
-    finished(sent(shell, f"trap 'rm {file}' EXIT; trap 'exit 1' TERM; touch {file}; sleep 99", timeout=1))
+    begins = tmp_path / "begun"
+    script = f"trap 'rm {file}' EXIT; trap 'exit 1' TERM; touch {file} {begins}; sleep 1299"
+    long_enough(lambda limit: finished(sent(shell, script, timeout=limit)), lambda _: begins.exists(), first=1)
     assert soon(lambda: not file.exists())
 
 
@@ -197,13 +191,11 @@ def test_marked_keeps_exported_functions_and_environment_of_its_shell() -> None:
 NOISE = st.binary(max_size=200).filter(lambda noise: b"--envmgr:" not in noise)
 
 
-@settings(deadline=None)
 @given(NOISE, st.text(st.characters(blacklist_categories=["Cs"])), NOISE)
 def test_unwrap_finds_the_answer_in_any_noise(before: bytes, text: str, after: bytes) -> None:
     assert unwrap(before + answer(text.encode()) + after, NONCE) == Answer("answered", text, "")
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_unwrap_never_fails(output: bytes) -> None:
     found = unwrap(output, NONCE)
@@ -212,7 +204,6 @@ def test_unwrap_never_fails(output: bytes) -> None:
     assert found.reason
 
 
-@settings(deadline=None)
 @given(NOISE, st.binary(max_size=200), st.integers(0, 400))
 def test_unwrap_never_takes_a_part_for_the_whole(before: bytes, body: bytes, cut: int) -> None:
     output = before + answer(body)

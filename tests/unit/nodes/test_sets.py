@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.catalog.site import Site, load_site
@@ -148,7 +148,6 @@ def test_importing_nodes_does_not_import_clustershell() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@settings(deadline=None)
 @given(st.sets(st.integers(0, 300), min_size=1).map(lambda numbers: [f"c{n}" for n in numbers]))
 def test_fold_and_resolve_are_each_others_inverse(nodes: list[str]) -> None:
     site = load_site(None, {"HOME": "/nonexistent"})

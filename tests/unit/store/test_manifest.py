@@ -162,6 +162,24 @@ def test_differences_tells_what_changed(root: Path, change: str) -> None:
     assert all(line.encode() for line in found), "can be printed"
 
 
+@pytest.mark.parametrize(
+    ("mode", "mask", "told"),
+    [
+        (0o755, 0o022, [".: mode changed to 0755"]),
+        (0o777, 0o022, [".: mode changed to 0777"]),
+        (0o500, 0o022, [".: mode changed to 0500"]),
+        (0o555, 0o027, [".: mode changed to 0555"]),
+        (0o550, 0o027, []),
+    ],
+)
+def test_differences_tells_the_mode_of_the_root_itself(root: Path, mode: int, mask: int, told: list[str]) -> None:
+    """Who may write there can replace everything below it."""
+    make_read_only(root, mask=mask)
+    manifest = manifest_of(root, mask)
+    root.chmod(mode)
+    assert differences(root, manifest) == told
+
+
 def test_differences_tells_a_missing_install(root: Path, tmp_path: Path) -> None:
     assert differences(tmp_path / "gone", manifest_of(root)) == [f"{tmp_path / 'gone'} is missing"]
 

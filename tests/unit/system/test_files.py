@@ -29,6 +29,7 @@ from envmgr.system.files import (
     try_file_lock,
 )
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 # Holds the lock named by argv, says so, and waits for its stdin to end.
 HOLDER = """
@@ -120,7 +121,7 @@ def test_atomic_write_keeps_the_old_content_when_the_write_fails(tmp_path: Path)
         "    print(error.errno)\n"
     )
     process = python(code, str(tmp_path / "f"))
-    assert process.communicate(timeout=20) == (f"{errno.EFBIG}\n", None)
+    assert process.communicate(timeout=DEADLINE) == (f"{errno.EFBIG}\n", None)
     assert (tmp_path / "f").read_text() == "old"
     assert names(tmp_path) == ["f"]
 
@@ -360,7 +361,7 @@ def test_file_lock_excludes_another_process_and_tells_who_holds_it(tmp_path: Pat
     with try_file_lock(path) as had:
         assert not had
     with file_lock(path, on_wait=told.append, check=poll):
-        assert holder.wait(timeout=10) == 0
+        assert holder.wait(timeout=DEADLINE) == 0
     holder.stdout.close()
     assert len(polls) >= 3
     (text,) = told

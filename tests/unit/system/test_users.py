@@ -10,7 +10,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from envmgr.errors import InputError
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import command_as, drop_to, find_account, require_account, session_as, this_account
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE, wait_for
 
 AM_ROOT = os.geteuid() == 0
 NOBODY = pwd.getpwnam("nobody")
@@ -63,7 +63,7 @@ def become(user: str, prefix: Path, *wrapper: str, start_as: int = 0, cwd: Path 
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=DEADLINE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     result: dict[str, Any] = json.loads(done.stdout)
@@ -195,14 +195,12 @@ only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
 @only_root
 def test_command_of_another_user_has_nothing_of_root_and_ends_with_what_it_left() -> None:
     nobody = require_account("nobody")
-    script = "id -u; id -G; sleep 300 </dev/null >/dev/null 2>&1 & echo $!"
+    script = "id -u; id -G; sleep 1200 </dev/null >/dev/null 2>&1 & echo $!"
     done = Runner().run(["/bin/sh", "-c", script], cwd=Path("/"), run_as=nobody)
     uid, *groups, left = done.stdout.split()
     assert (int(uid), {int(g) for g in groups}) == (nobody.uid, set(nobody.groups()))
-    end = time.monotonic() + 5
-    while Path(f"/proc/{left}/cmdline").exists() and Path(f"/proc/{left}/cmdline").read_bytes():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    line = Path(f"/proc/{left}/cmdline")
+    wait_for(lambda: not line.exists() or not line.read_bytes(), what="the end of what it left")
 
 
 @only_root
@@ -215,7 +213,7 @@ def test_prefix_that_root_makes_for_a_user_is_within_reach_whatever_the_umask(tm
         "assert (os.getresuid(), os.getresgid(), os.getgroups()) == before"
     )
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True, timeout=DEADLINE)
     found = [
         (p.stat().st_uid, p.stat().st_gid, stat.S_IMODE(p.stat().st_mode))
         for p in (tmp_path / "shared", tmp_path / "shared/envmgr")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -137,9 +136,7 @@ MERGED_LAUGHS = "a0: &a0 {k: v, l: w}\n" + "".join(
 
 @pytest.mark.parametrize("text", [LAUGHS, MERGED_LAUGHS], ids=["lists", "merge-keys"])
 def test_parse_yaml_refuses_aliases_that_expand_without_end(text: str) -> None:
-    start = time.monotonic()
     assert syntax_error(text).endswith(": aliases stand for more than 10000 nodes")
-    assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize(

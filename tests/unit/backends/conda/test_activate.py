@@ -9,7 +9,6 @@ import string
 import subprocess
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from envmgr.backends.conda.activate_words import assigned_names, mentioned_names
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.modules.spec import EnvOp
 from envmgr.system.run import Runner
+from tests.helpers.waiting import long_enough, soon
 
 SETS_ONLY = "a modulefile sets variables only: build without this package, or with a version whose script does the same"
 UNCLEAR = "a modulefile can set, unset, prepend, append, and set where nothing is set: build without this package"
@@ -437,32 +437,28 @@ def test_capture_names_the_script_that_cannot_be_read(prefix):
 
 def test_capture_names_the_script_that_hangs_and_leaves_no_process(refuse, tmp_path):
     mark = tmp_path / "pid"
-    text = f"echo waiting; sleep 300 & echo $! >{mark}; wait"
-    assert refuse("export A=1", text, timeout=1) == (
-        "error[activation-failed]: etc/conda/activate.d/b.sh did not end within 1 s\n  output: waiting"
+    text = f"echo waiting; sleep 1200 & echo $! >{mark}; wait"
+    said = long_enough(lambda limit: refuse("export A=1", text, timeout=limit), lambda said: "waiting" in said, first=1)
+    assert re.fullmatch(
+        r"error\[activation-failed\]: etc/conda/activate\.d/b\.sh did not end within \d+ s\n  output: waiting", said
     )
-    assert_gone(int(mark.read_text()))
+    assert soon(lambda: gone(int(mark.read_text())))
 
 
-def assert_gone(pid):
-    for _ in range(50):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"process {pid} is still running")
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def test_capture_refuses_a_process_left_running_and_ends_it(refuse, tmp_path):
     mark = tmp_path / "pid"
-    assert refuse(f"sleep 300 & echo $! >|{mark}") == (
+    assert refuse(f"sleep 1200 & echo $! >|{mark}") == (
         "error[activation-changes-shell]: etc/conda/activate.d/a.sh leaves a process running in the background\n"
         f"\nhint: {SETS_ONLY}"
     )
-    assert_gone(int(mark.read_text()))
+    assert soon(lambda: gone(int(mark.read_text())))
 
 
 @pytest.mark.parametrize(
@@ -480,13 +476,14 @@ def test_capture_refuses_a_changed_shell(refuse, text, what):
 # The runner leaves the ended child's pipes to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_capture_is_cancelled(prefix):
-    write_scripts(prefix, {"a.sh": "sleep 300"})
+    write_scripts(prefix, {"a.sh": f"touch {prefix}/begun; sleep 1200"})
     cancel = threading.Event()
-    timer = threading.Timer(0.3, cancel.set)
-    timer.start()
+    begun = prefix / "begun"
+    waiting = threading.Thread(target=lambda: (soon(begun.exists), cancel.set()))
+    waiting.start()
     with pytest.raises(Interrupted):
         capture_activation(prefix, Runner(cancel))
-    timer.join()
+    waiting.join()
 
 
 def test_capture_logs_output_and_files_left_in_home(capture):
@@ -655,7 +652,7 @@ def without_stray(text, separator):
     return separator.join(filter(None, text.split(separator)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(changes=CHANGES, start=STARTS, data=st.data())
 def test_operations_do_what_sourcing_does(changes, start, data):
     statements = [

@@ -1,0 +1,55 @@
+"""Every verb once, in the order in which an administrator meets them: part of `make test`."""
+
+from __future__ import annotations
+
+import json
+
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.verbs import VERBS
+
+# What is typed, and a text that its output must have. The lines build on each other.
+STORY = [
+    (["init", "made"], "made/site.yaml"),
+    (["site", "check"], "channels.standin"),
+    (["copy", "python/3.12"], "recipes/python/3.12"),
+    (["catalog", "check"], ""),
+    (["lock", "hello/1.0", "greet/1.0"], "hello/1.0: written"),
+    (["fetch", "hello/1.0"], "hello/1.0"),
+    (["build", "hello/1.0"], "published hello/1.0: generation 1 is current"),
+    (["build", "greet/1.0", "--no-publish"], "greet/1.0: built"),
+    (["publish", "greet/1.0"], "generation 2 is current"),
+    (["list"], "greet for tests"),
+    (["show", "hello/1.0"], "hello for tests"),
+    (["shell-init", "bash"], "LMOD_RC="),
+    (["test", "hello/1.0"], "hello/1.0"),
+    (["verify"], "installs"),
+    (["diff", "1", "2"], "greet/1.0"),
+    (["rollback"], "generation 1 is current (was 2)"),
+    (["remove", "hello/1.0"], "removed hello/1.0: generation 3 is current (was 1)"),
+    (["history"], "rolled back 2 -> 1"),
+    (["gc"], ""),
+    (["node-setup"], "/etc/envmgr/node/pin"),
+    (["audit", "--explain", "mount"], "mount"),
+]
+
+
+def verb_of(argv: list[str]) -> str:
+    return max((verb for verb in VERBS if argv[: verb.count(" ") + 1] == verb.split()), key=len)
+
+
+def test_the_story_tells_of_every_verb_that_there_is() -> None:
+    assert {verb_of(argv) for argv, _ in STORY} == VERBS.keys()
+
+
+def test_every_verb_does_its_work_and_a_shell_sees_it(sandbox: Sandbox) -> None:
+    sandbox.recipe("hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
+    sandbox.recipe("greet/1.0", ["hello-activate"])
+    for argv, text in STORY:
+        done = sandbox.run(*argv)
+        assert (done.code, text in done.stdout + done.stderr) == (0, True), f"{argv}\n{done.stdout}\n{done.stderr}"
+        if argv == ["publish", "greet/1.0"]:
+            loaded = sandbox.shell("module load hello/1.0 greet/1.0 && hello-prefix && module -t list 2>&1")
+            assert (loaded.returncode, loaded.stderr) == (0, "")
+            assert loaded.stdout.splitlines()[-2:] == ["hello/1.0", "greet/1.0"]
+    record = json.loads((sandbox.prefix / "current/generation.json").read_text())
+    assert (record["number"], sorted(record["entries"])) == (3, [])

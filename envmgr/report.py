@@ -1,4 +1,4 @@
-"""What a long-running verb tells its user and its log, and how it writes a size. The faces (live bars, plain lines) are in cli/progress.py."""
+"""What a verb tells: its progress to the user and to a log, at the end its result. How both look is the room `cli`'s."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, ClassVar, Protocol
 
 
 def size_text(count: int) -> str:
@@ -18,6 +18,18 @@ def size_text(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.2f} GB"
+
+
+class Result(Protocol):
+    """What a verb gives back: frozen data, under `schema` (`envmgr.<verb>/<version>`) as JSON. A result names it as its base."""
+
+    __slots__ = ()
+    schema: ClassVar[str]
+
+    @property
+    def exit_code(self) -> int:
+        """0 unless the result says otherwise."""
+        return 0
 
 
 class Stage(Protocol):

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from envmgr import __version__
+from envmgr.cli.answer import Answer, shown
 from envmgr.cli.build import build, build_job, fetch, lock, publish
 from envmgr.cli.nodes import audit, node_setup, shell_init, test
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli.run import finish, run_verb
-
-if TYPE_CHECKING:
-    from envmgr.commands import Context
+from envmgr.cli.run import open_context, verb
 
 app = typer.Typer(
     name="envmgr",
@@ -49,6 +47,7 @@ def root(
 
 
 @app.command()
+@verb
 def init(
     folder: Annotated[Path, typer.Argument(help="Where site.yaml and the catalog go.")] = Path(),
     prefix: Annotated[
@@ -56,82 +55,75 @@ def init(
     ] = None,
     name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
     dry_run: DryRun = False,
-    fmt: FormatOption = Format.table,
-) -> None:
+    fmt: FormatOption = Format.table,  # noqa: ARG001 - `verb` looks at it
+) -> Answer:
     """Make a site and an empty catalog."""
+    from envmgr.catalog.site import embedded_prefix
+    from envmgr.cli.text.catalog import show_init
+    from envmgr.commands.site import init_site
 
-    def work() -> Any:
-        from envmgr.catalog.site import embedded_prefix
-        from envmgr.commands.site import init_site
-
-        return init_site(folder, prefix=prefix or embedded_prefix(os.environ), name=name, dry_run=dry_run)
-
-    finish(work, fmt)
+    chosen = prefix or embedded_prefix(os.environ)
+    return shown(init_site(folder, prefix=chosen, name=name, dry_run=dry_run), show_init)
 
 
 @site_app.command("check")
-def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """Validate the site and explain every setting."""
+    from envmgr.cli.text.catalog import show_site_check
+    from envmgr.commands.site import check_site
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.site import check_site
-
-        return check_site(ctx)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(check_site(ctx), show_site_check)
 
 
 @app.command("list")
-def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """The tree of entries, each with its state."""
+    from envmgr.cli.text.catalog import show_list
+    from envmgr.commands.list import list_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.list import list_entries
-
-        return list_entries(ctx)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(list_entries(ctx), show_list)
 
 
 @app.command()
-def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """One entry: recipe, lock, install, module."""
+    from envmgr.cli.text.catalog import show_one_entry
+    from envmgr.commands.list import show_entry
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.list import show_entry
-
-        return show_entry(ctx, entry)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(show_entry(ctx, entry), show_one_entry)
 
 
 @app.command()
+@verb
 def copy(
     entry: Annotated[str, typer.Argument()],
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """Take a shipped recipe into your own catalog."""
+    from envmgr.cli.text.catalog import show_copy
+    from envmgr.commands.catalog import copy_entry
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.catalog import copy_entry
-
-        return copy_entry(ctx, entry, dry_run=dry_run)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(copy_entry(ctx, entry, dry_run=dry_run), show_copy)
 
 
 @catalog_app.command("check")
-def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """Check all recipes and all locks; exact places of faults."""
+    from envmgr.cli.text.catalog import show_check
+    from envmgr.commands.catalog import check_catalog
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.catalog import check_catalog
-
-        return check_catalog(ctx, entries or ())
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(check_catalog(ctx, entries or ()), show_check)
 
 
 app.command()(lock)
@@ -142,35 +134,34 @@ app.command()(publish)
 
 
 @app.command()
+@verb
 def remove(
     entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
-) -> None:
+) -> Answer:
     """Publish a generation without these entries."""
+    from envmgr.cli.text.generations import show_remove
+    from envmgr.commands.generations import remove_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.generations import remove_entries
-
-        return remove_entries(ctx, entries, dry_run=dry_run)
-
-    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return shown(remove_entries(ctx, entries, dry_run=dry_run), show_remove)
 
 
 @app.command()
-def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """Generations: when, by whom, what changed.
 
     `*` marks the current one; rollbacks follow.
     """
+    from envmgr.cli.text.generations import show_history
+    from envmgr.commands.generations import read_history
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.generations import history
-
-        return history(ctx)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(read_history(ctx), show_history)
 
 
 @app.command()
+@verb
 def rollback(
     generation: Annotated[
         int | None, typer.Argument(help="A generation's number; else the one before the current.")
@@ -178,71 +169,66 @@ def rollback(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """Make an earlier generation current."""
+    from envmgr.cli.text.generations import show_rollback
+    from envmgr.commands.generations import roll_back
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.generations import roll_back
-
-        return roll_back(ctx, generation, dry_run=dry_run)
-
-    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return shown(roll_back(ctx, generation, dry_run=dry_run), show_rollback)
 
 
 @app.command()
+@verb
 def diff(
     a: Annotated[int | None, typer.Argument(help="A generation; else the parent of B.")] = None,
     b: Annotated[int | None, typer.Argument(help="A generation; else the current one.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """What differs between two generations.
 
     Entries, packages and versions; by default from the current generation's parent to the current one.
     """
+    from envmgr.cli.text.generations import show_diff
+    from envmgr.commands.generations import diff_generations
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.generations import diff
-
-        return diff(ctx, a, b)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(diff_generations(ctx, a, b), show_diff)
 
 
 app.command()(test)
 
 
 @app.command()
-def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """Hash published installs again.
 
     Every path is compared with the install's manifest; each difference is a finding.
     """
+    from envmgr.cli.text.smoke import show_verify
+    from envmgr.commands.verify import verify_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.check import verify_entries
-
-        return verify_entries(ctx, entries or ())
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(verify_entries(ctx, entries or ()), show_verify)
 
 
 app.command()(audit)
 
 
 @app.command()
-def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> None:
+@verb
+def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     """Remove old generations and unused installs.
 
     Old is what `policies` of the site says; unused is an install that no generation that stays names.
     """
+    from envmgr.cli.text.generations import show_gc
+    from envmgr.commands.generations import collect_garbage
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.generations import collect_garbage
-
-        return collect_garbage(ctx, dry_run=dry_run)
-
-    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return shown(collect_garbage(ctx, dry_run=dry_run), show_gc)
 
 
 app.command("node-setup")(node_setup)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from envmgr.cli.answer import Answer, shown
 from envmgr.cli.options import All, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli.run import run_job, run_verb
+from envmgr.cli.run import open_context, open_job, verb
 from envmgr.errors import InputError
 
-if TYPE_CHECKING:
-    from envmgr.commands import Context
-    from envmgr.report import Reporter
-    from envmgr.system.run import Runner
 
-
+@verb
 def lock(
     entries: SomeEntries = None,
     everything: All = False,
@@ -31,20 +28,20 @@ def lock(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """Resolve recipes exactly and write their locks beside them."""
+    from envmgr.cli.text.builds import show_lock
+    from envmgr.commands.lock import lock_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.lock import lock_entries
-
-        places = dict(_pair(text) for text in channel or ())
-        return lock_entries(
-            ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
-        )
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    places = dict(_pair(text) for text in channel or ())
+    result = lock_entries(
+        ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
+    )
+    return shown(result, show_lock)
 
 
+@verb
 def fetch(
     entries: SomeEntries = None,
     everything: All = False,
@@ -55,20 +52,21 @@ def fetch(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """Sources and packages into the prefix's cache.
 
     Installs nothing: a build then needs no network.
     """
+    from envmgr.cli.text.builds import show_fetch
+    from envmgr.commands.fetch import fetch_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.fetch import fetch
-
-        return fetch(ctx, entries or (), everything=everything, files=file or (), dry_run=dry_run)
-
-    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return shown(
+        fetch_entries(ctx, entries or (), everything=everything, files=file or (), dry_run=dry_run), show_fetch
+    )
 
 
+@verb
 def build(
     entries: SomeEntries = None,
     everything: All = False,
@@ -90,56 +88,53 @@ def build(
     time: Annotated[str | None, typer.Option(help="Of each job, as Slurm writes it: 90, 4:00:00, 2-0.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """From lock to a published module that loads.
 
     With --via slurm, Ctrl-C leaves the jobs to themselves; the same command comes back to them.
     """
+    from envmgr.cli.text.builds import show_build
+    from envmgr.commands.build import build_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.build import build
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    options = None
+    slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
+    given = [name for name, value in slurm.items() if value is not None]
+    if via is BuildVia.local and given:
+        raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
+    if via is BuildVia.slurm and jobs is not None:
+        raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
+    if via is BuildVia.slurm:
+        from envmgr.nodes import JobOptions
 
-        options = None
-        slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
-        given = [name for name, value in slurm.items() if value is not None]
-        if via is BuildVia.local and given:
-            raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
-        if via is BuildVia.slurm and jobs is not None:
-            raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
-        if via is BuildVia.slurm:
-            from envmgr.nodes import JobOptions
-
-            options = JobOptions(partition, account, cpus, time)
-        return build(
-            ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
-            jobs=jobs or len(os.sched_getaffinity(0)), gate=gate, slurm=options,
-        )  # fmt: skip
-
-    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+        options = JobOptions(partition, account, cpus, time)
+    result = build_entries(
+        ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
+        jobs=jobs or len(os.sched_getaffinity(0)), gate=gate, slurm=options,
+    )  # fmt: skip
+    return shown(result, show_build)
 
 
-def build_job(request: Path) -> None:
+@verb
+def build_job(request: Path) -> Answer:
     """What a job of `build --via slurm` runs on its node."""
+    from envmgr.builds.slurm.job import run_build_job
+    from envmgr.cli.text.builds import show_build_job
 
-    def work(runner: Runner, reporter: Reporter) -> Any:
-        from envmgr.commands.build_item import run_build_job
-
-        return run_build_job(request, runner, reporter)
-
-    run_job(work)
+    runner, reporter = open_job()
+    return shown(run_build_job(request, runner, reporter), show_build_job)
 
 
+@verb
 def publish(
     entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
-) -> None:
+) -> Answer:
     """Publish what is built: the named entries, or all."""
+    from envmgr.cli.text.builds import show_publish
+    from envmgr.commands.publish import publish_entries
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.publish import publish_entries
-
-        return publish_entries(ctx, entries or (), dry_run=dry_run)
-
-    run_verb(verb, site, fmt, writes_prefix=not dry_run)
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return shown(publish_entries(ctx, entries or (), dry_run=dry_run), show_publish)
 
 
 def _pair(text: str) -> tuple[str, str]:

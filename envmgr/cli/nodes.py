@@ -9,16 +9,14 @@ import os
 import stat
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from envmgr.cli.answer import Answer, shown
 from envmgr.cli.options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli.run import finish, run_verb
-from envmgr.errors import EnvmgrError, InputError
-
-if TYPE_CHECKING:
-    from envmgr.commands import Context
+from envmgr.cli.run import open_context, verb
+from envmgr.errors import InputError
 
 
 class OneWay(StrEnum):
@@ -32,6 +30,7 @@ class Via(StrEnum):
     both = "both"
 
 
+@verb
 def test(
     entries: SomeEntries = None,
     nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
@@ -40,40 +39,27 @@ def test(
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """Run the smoke tests of published entries, here or on nodes.
 
     On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known.
     """
+    from envmgr.cli.text.smoke import show_node_tests, show_tests
+    from envmgr.commands.test import run_tests, run_tests_on_nodes
+
     here = nodes is None and via is None
-
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.check import test_entries, test_on_nodes
-
-        if not here:
-            return test_on_nodes(
-                ctx, entries or (), nodes=nodes, user=user, deadline=deadline,
-                via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
-            )  # fmt: skip
-        if user is not None or deadline is not None:
-            raise InputError(
-                "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
-            )
-        return test_entries(ctx, entries or ())
-
     # root must not run an entry's commands as root; on nodes others run them, and root's keys are needed
-    run_verb(verb, site, fmt, writes_prefix=here and os.geteuid() == 0)
-
-
-def _refuse_missing_folder(output: Path) -> None:
-    """Before an audit of minutes, and not after it."""
-    from envmgr.cli.answer import refuse_missing_folder
-
-    try:
-        refuse_missing_folder(output)
-    except EnvmgrError as error:
-        answer = error
-        finish(lambda: answer, Format.table)
+    ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
+    if not here:
+        result = run_tests_on_nodes(
+            ctx, entries or (), nodes=nodes, user=user, deadline=deadline, via=None if via is None else via.value
+        )
+        return shown(result, show_node_tests)
+    if user is not None or deadline is not None:
+        raise InputError(
+            "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
+        )
+    return shown(run_tests(ctx, entries or ()), show_tests)
 
 
 def _plain_file(path: Path | None) -> Path | None:
@@ -83,6 +69,7 @@ def _plain_file(path: Path | None) -> Path | None:
     return path
 
 
+@verb
 def audit(
     nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
     via: Annotated[Via | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,
@@ -98,37 +85,35 @@ def audit(
     fmt: Annotated[AuditFormat, typer.Option("--format", help="For people, programs, CI, or node_exporter.")] = (
         Format.table.value
     ),
-    output: Annotated[
+    report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write there instead of stdout, in one step.", callback=_plain_file),
+        typer.Option(
+            "--output", metavar="FILE", help="Write there instead of stdout, in one step.", callback=_plain_file
+        ),
     ] = None,
-) -> None:
+) -> Answer:
     """Prove that every node resolves the same modules.
 
     In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
     1 with findings, 3 when it could not audit.
     """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.audit import show_audit, show_explain
+    from envmgr.commands.audit import audit_nodes, explain_check
 
-    def explained() -> Any:
-        from envmgr.commands.audit import explain as explain_check
-
-        return explain_check(explain or "")
-
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.audit import audit as audit_nodes
-
-        return audit_nodes(
-            ctx, nodes=nodes, via=via.value if via else None, contexts=context or (), modules=modules or (),
-            checks=check or (), node_timeout=node_timeout, deadline=deadline,
-        )  # fmt: skip
-
-    if output is not None:
-        _refuse_missing_folder(output)
+    if report is not None:
+        refuse_missing_folder(report)  # before an audit of minutes, and not after it
     if explain is not None:
-        finish(explained, fmt, output)
-    run_verb(verb, site, fmt, output=output)
+        return shown(explain_check(explain), show_explain)
+    ctx = open_context(site, fmt)
+    result = audit_nodes(
+        ctx, nodes=nodes, via=None if via is None else via.value, contexts=context or (), modules=modules or (),
+        checks=check or (), node_timeout=node_timeout, deadline=deadline,
+    )  # fmt: skip
+    return shown(result, show_audit)
 
 
+@verb
 def node_setup(
     nodes: Annotated[
         str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")
@@ -143,36 +128,34 @@ def node_setup(
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """What makes modules resolve in every shell and job of a node.
 
     Shows the files; with --apply puts them on nodes, as root.
     """
+    from envmgr.cli.text.nodes import show_node_setup
+    from envmgr.commands.node_setup import set_up_nodes
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.node_setup import node_setup
-
-        return node_setup(
-            ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output,
-            via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
-        )  # fmt: skip
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    result = set_up_nodes(
+        ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output,
+        via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
+    )  # fmt: skip
+    return shown(result, show_node_setup)
 
 
+@verb
 def shell_init(
     shell: Annotated[str, typer.Argument(help="bash, zsh, sh, csh or tcsh.")] = "bash",
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> None:
+) -> Answer:
     """The lines that make a shell use the prefix.
 
     In a shell's start-up file: eval "$(envmgr shell-init)".
     """
+    from envmgr.cli.text.nodes import show_shell_init
+    from envmgr.commands.shell_init import shell_lines
 
-    def verb(ctx: Context) -> Any:
-        from envmgr.commands.shell_init import shell_init
-
-        return shell_init(ctx, shell)
-
-    run_verb(verb, site, fmt)
+    ctx = open_context(site, fmt)
+    return shown(shell_lines(ctx, shell), show_shell_init)

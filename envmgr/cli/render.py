@@ -42,6 +42,11 @@ def to_data(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def out(text: str = "") -> None:
+    """One line on stdout."""
+    sys.stdout.write(text + "\n")
+
+
 def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
     """Columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
     materialised = [list(r) for r in rows]

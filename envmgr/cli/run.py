@@ -5,13 +5,14 @@ Imports nothing heavy: the site and the renderers are imported when a verb runs.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn, ParamSpec
 
 import typer
 
@@ -21,58 +22,59 @@ from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
+    from envmgr.cli.answer import Answer
     from envmgr.commands import Context
     from envmgr.report import Reporter
     from envmgr.system.run import Runner
 
 
-def run_verb(
-    verb: Callable[[Context], Any], site: Path | None, fmt: str,
-    *, writes_prefix: bool = False, output: Path | None = None,
-) -> NoReturn:  # fmt: skip
-    """Find the site, become the build user where the prefix is written, run the verb, render, exit.
+_P = ParamSpec("_P")
 
-    `site` is what --site names; `output` is a file to write instead of stdout. SIGINT, SIGTERM and SIGHUP stop the
-    verb's processes, and then it.
 
-    Raises:
-        typer.Exit: always, with the result's or the error's code.
+def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
+    """A verb's function as typer calls it: what it gives back, or its error, is shown, and the process exits with its code.
+
+    Of the verb's options, `fmt` says how the answer is written and `report` into which file; without them, as text to stdout.
     """
 
-    def work() -> Any:
-        from envmgr.catalog.site import find_site, load_site
-        from envmgr.cli.progress import make_reporter
-        from envmgr.commands import Context
-        from envmgr.system.run import Runner
-        from envmgr.system.users import drop_to
+    @functools.wraps(function)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        fmt, report = kwargs.get("fmt", Format.table), kwargs.get("report")
+        assert isinstance(fmt, str)
+        assert report is None or isinstance(report, Path)
+        _finish(lambda: function(*args, **kwargs), str(fmt), report)
 
-        found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
-        runner = Runner()
-        if writes_prefix:
-            os.umask(found.policies.mask)
-            drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
-        _stop_by_signals(runner)
-        return verb(Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ)))
-
-    finish(work, fmt, output)
+    return run
 
 
-def run_job(work: Callable[[Runner, Reporter], Any]) -> NoReturn:
-    """Work on a node that needs no site file: plain lines on stderr, which is the job's log, and an end by signals.
+def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) -> Context:
+    """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
 
-    Raises:
-        typer.Exit: always, with the result's or the error's code.
+    `site` is what --site names. Raises EnvmgrError, see `load_site` and `drop_to`.
     """
+    from envmgr.catalog.site import find_site, load_site
+    from envmgr.cli.progress import make_reporter
+    from envmgr.commands import Context
+    from envmgr.system.run import Runner
+    from envmgr.system.users import drop_to
 
-    def run() -> Any:
-        from envmgr.cli.progress import PlainReporter
-        from envmgr.system.run import Runner
+    found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
+    runner = Runner()
+    if writes_prefix:
+        os.umask(found.policies.mask)
+        drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
+    _stop_by_signals(runner)
+    return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ))
 
-        runner = Runner()
-        _stop_by_signals(runner)
-        return work(runner, PlainReporter())
 
-    finish(run, Format.table)
+def open_job() -> tuple[Runner, Reporter]:
+    """For work on a node that needs no site file: plain lines on stderr, which is the job's log, and an end by signals."""
+    from envmgr.cli.progress import PlainReporter
+    from envmgr.system.run import Runner
+
+    runner = Runner()
+    _stop_by_signals(runner)
+    return runner, PlainReporter()
 
 
 def _stop_by_signals(runner: Runner) -> None:
@@ -98,19 +100,17 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     signal.signal(number, stop)
 
 
-def finish(work: Callable[[], Any], fmt: str, output: Path | None = None) -> NoReturn:
-    """Do the work, show its result or its error on stdout or in the file `output`, exit with its code.
-
-    For work that needs no site; else `run_verb`.
+def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoReturn:
+    """Do the work, show its answer on stdout or in the file `report`, exit with its code.
 
     Raises:
-        typer.Exit: always, with the result's or the error's code; a result without `exit_code` is 0.
+        typer.Exit: always, with the result's or the error's code.
     """
     answer = _answer(work)
-    code = getattr(answer, "exit_code", 0)
+    code = answer.exit_code if isinstance(answer, EnvmgrError) else answer.result.exit_code
     failure: EnvmgrError | None = None
     try:
-        _show(answer, fmt, output)
+        _show(answer, fmt, report)
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()  # `envmgr list | head` has what it wanted
@@ -126,7 +126,7 @@ def finish(work: Callable[[], Any], fmt: str, output: Path | None = None) -> NoR
     raise typer.Exit(code)
 
 
-def _answer(work: Callable[[], Any]) -> Any:
+def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
     """The result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     try:
         return work()
@@ -142,21 +142,21 @@ def _answer(work: Callable[[], Any]) -> Any:
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 
-def _show(answer: Any, fmt: str, output: Path | None) -> None:
+def _show(answer: Answer | EnvmgrError, fmt: str, report: Path | None) -> None:
     from envmgr.cli.render import print_error, print_json, to_data
 
-    if output is not None or fmt not in set(Format):
-        from envmgr.cli.answer import show_answer
+    if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be told there
+        print_error(answer, "table")
+    elif report is not None or fmt not in {"table", "json"}:
+        from envmgr.cli.report_file import write_report
 
-        show_answer(answer, fmt, output)
+        write_report(answer, fmt, report)
     elif isinstance(answer, EnvmgrError):
         print_error(answer, fmt)
     elif fmt == "json":
-        print_json(answer.schema, to_data(answer))
+        print_json(answer.result.schema, to_data(answer.result))
     else:
-        from envmgr.cli.text import show
-
-        show(answer)
+        answer.show()
 
 
 def _silence_stdout() -> None:

@@ -1,4 +1,7 @@
-"""One module per verb: explicit arguments in, a frozen result out. This one holds what every verb is given."""
+"""Verbs: explicit arguments in, a frozen result out. A module is a verb, or a few about one thing; this one is what all are given.
+
+`wanted` and `gate` are steps that verbs share.
+"""
 
 from __future__ import annotations
 
@@ -82,3 +85,10 @@ def require_published(names: Sequence[str], current: GenerationRecord) -> None:
                 context=f"generation {current.number}",
                 hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
             )
+
+
+def choose_published(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
+    """The current generation and the named entries of it, all where none is named. Raises as the two above."""
+    current = published_record(ctx)
+    require_published(names, current)
+    return current, list(names) or sorted(current.entries)

@@ -19,6 +19,7 @@ from envmgr.finding import Finding
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes import fold, slurm_here
 from envmgr.probe.model import Fleet
+from envmgr.report import Result
 from envmgr.store.node_facts import save_node_facts
 from envmgr.system.users import find_account
 
@@ -34,7 +35,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditResult:
+class AuditResult(Result):
     """`generation` is None where this host could not read it. `seconds` is wall-clock, `finished` seconds since the epoch."""
 
     schema: ClassVar[str] = "envmgr.audit/1"
@@ -60,13 +61,13 @@ class AuditResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainResult:
+class ExplainResult(Result):
     schema: ClassVar[str] = "envmgr.audit-explain/1"
     check: str
     text: str
 
 
-def audit(
+def audit_nodes(
     ctx: Context,
     *,
     nodes: str | None = None,
@@ -145,7 +146,7 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
         ctx.reporter.say(f"what nodes can run was not kept for `build --gate`: {reason}")
 
 
-def explain(check: str) -> ExplainResult:
+def explain_check(check: str) -> ExplainResult:
     """What a check does and why. Raises InputError `unknown-check`."""
     return ExplainResult(check.replace("_", "-"), (get_check(check).__doc__ or "").strip())
 
@@ -181,6 +182,3 @@ def _asked(way: str, fleet: Fleet) -> Asked:
 def _accounts(evidence: Evidence) -> tuple[str, ...]:
     names = {"root": "root", "user": evidence.plan.user}
     return tuple(dict.fromkeys(names[account] for _, account, _ in evidence.asked))
-
-
-__all__ = ["AuditResult", "ExplainResult", "audit", "explain"]

@@ -16,6 +16,7 @@ from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
 from envmgr.errors import InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.publish.plan import PlanStep
+from envmgr.report import Result
 from envmgr.smoke.here import SmokeOutcome
 from envmgr.store.holds import holding
 from envmgr.store.verify import Verified
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 
 
 @dataclass(frozen=True, slots=True)
-class BuildResult:
+class BuildResult(Result):
     """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
 
     `gate` is what the last audit's facts say against the entries, where it did not stop the build; `jobs` are the Slurm jobs
@@ -48,7 +49,7 @@ class BuildResult:
     left_out: tuple[str, ...] = ()
 
 
-def build(
+def build_entries(
     ctx: Context,
     names: Sequence[str],
     *,

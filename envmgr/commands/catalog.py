@@ -20,11 +20,12 @@ from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
+from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
 
 @dataclass(frozen=True, slots=True)
-class CopyResult:
+class CopyResult(Result):
     schema: ClassVar[str] = "envmgr.copy/1"
     entry: str
     target: str
@@ -33,7 +34,7 @@ class CopyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Result):
     """`checked` counts recipes."""
 
     schema: ClassVar[str] = "envmgr.check/1"

@@ -13,6 +13,7 @@ from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_all, load_wanted
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.report import Result
 
 _SHOWN = 10  # missing files that an error lists
 
@@ -33,14 +34,14 @@ class EntryFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(Result):
     schema: ClassVar[str] = "envmgr.fetch/1"
     entries: tuple[EntryFiles, ...]
     dry_run: bool
     log: str | None
 
 
-def fetch(
+def fetch_entries(
     ctx: Context,
     names: Sequence[str],
     *,

@@ -32,6 +32,7 @@ from envmgr.publish.record import (
     read_record,
     read_specs,
 )
+from envmgr.report import Result
 from envmgr.store.holds import held_installs
 from envmgr.store.manifest import remove_install
 from envmgr.store.prefix import Install, installs
@@ -40,7 +41,7 @@ from envmgr.system.resources import shipped
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveResult:
+class RemoveResult(Result):
     schema: ClassVar[str] = "envmgr.remove/1"
     entries: tuple[str, ...]
     generation: int | None
@@ -64,7 +65,7 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryResult:
+class HistoryResult(Result):
     """`flips` are every publish and rollback, oldest first."""
 
     schema: ClassVar[str] = "envmgr.history/1"
@@ -73,7 +74,7 @@ class HistoryResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackResult:
+class RollbackResult(Result):
     schema: ClassVar[str] = "envmgr.rollback/1"
     before: int
     after: int
@@ -90,7 +91,7 @@ class EntryDiff:
 
 
 @dataclass(frozen=True, slots=True)
-class DiffResult:
+class DiffResult(Result):
     schema: ClassVar[str] = "envmgr.diff/1"
     a: int
     b: int
@@ -98,7 +99,7 @@ class DiffResult:
 
 
 @dataclass(frozen=True, slots=True)
-class GcResult:
+class GcResult(Result):
     """`generations` and `installs` (paths relative to the prefix) that went, or would go; `size` is bytes of files."""
 
     schema: ClassVar[str] = "envmgr.gc/1"
@@ -130,7 +131,7 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 
-def history(ctx: Context) -> HistoryResult:
+def read_history(ctx: Context) -> HistoryResult:
     """Works with a damaged `current` too: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
@@ -171,7 +172,7 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
     return RollbackResult(before, after, False)
 
 
-def diff(ctx: Context, a: int | None, b: int | None) -> DiffResult:
+def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
     """Entries, packages and versions that differ from generation `a` to `b`; by default from current's parent to current."""
     current = published_record(ctx)
     b = current.number if b is None else b

@@ -15,6 +15,7 @@ from envmgr.commands.wanted import Wanted, load_one, plan_for
 from envmgr.errors import EnvmgrError
 from envmgr.publish.plan import state_of
 from envmgr.publish.record import GenerationRecord, read_current
+from envmgr.report import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +30,14 @@ class EntryState:
 
 
 @dataclass(frozen=True, slots=True)
-class ListResult:
+class ListResult(Result):
     schema: ClassVar[str] = "envmgr.list/1"
     entries: tuple[EntryState, ...]
     generation: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class ShowResult:
+class ShowResult(Result):
     """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet."""
 
     schema: ClassVar[str] = "envmgr.show/1"

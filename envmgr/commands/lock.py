@@ -13,6 +13,7 @@ from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
 LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale"]
@@ -31,7 +32,7 @@ class LockOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class LockCommandResult:
+class LockCommandResult(Result):
     schema: ClassVar[str] = "envmgr.lock/1"
     outcomes: tuple[LockOutcome, ...]
     check: bool

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from envmgr.commands import Context
 from envmgr.errors import CommandError, InputError
 from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files, plain_files
+from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class SlurmState:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSetupResult:
+class NodeSetupResult(Result):
     schema: ClassVar[str] = "envmgr.node-setup/1"
     action: Literal["show", "output", "apply", "undo"]
     dry_run: bool
@@ -78,7 +79,7 @@ class NodeSetupResult:
         return 3 if self.failures or any(o.status == "failed" for o in self.outcomes) else 0
 
 
-def node_setup(
+def set_up_nodes(
     ctx: Context,
     *,
     apply: bool = False,

@@ -17,6 +17,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.change import Change
 from envmgr.publish.generations import PublishedChange, StagedCheck, publish
 from envmgr.publish.plan import BuildPlan, PlanStep
+from envmgr.report import Result
 from envmgr.smoke.here import SmokeOutcome, raise_for_failures, run_smoke_tests
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 
 
 @dataclass(frozen=True, slots=True)
-class PublishResult:
+class PublishResult(Result):
     """`generation` is None when nothing had to change."""
 
     schema: ClassVar[str] = "envmgr.publish/1"

@@ -10,12 +10,13 @@ from typing import ClassVar
 from envmgr.commands import Context
 from envmgr.errors import InputError
 from envmgr.modules.lmod import find_lmod
+from envmgr.report import Result
 
 SHELLS = ("bash", "zsh", "sh", "csh", "tcsh")
 
 
 @dataclass(frozen=True, slots=True)
-class ShellInitResult:
+class ShellInitResult(Result):
     schema: ClassVar[str] = "envmgr.shell-init/1"
     shell: str
     text: str
@@ -79,7 +80,7 @@ endif
 """
 
 
-def shell_init(ctx: Context, shell: str) -> ShellInitResult:
+def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
     """The lines for `shell`: `eval "$(envmgr shell-init bash)"`, or a file that the shell's start-up reads."""
     if shell not in SHELLS:
         raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")

@@ -17,7 +17,7 @@ from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
-from envmgr.report import size_text
+from envmgr.report import Result, size_text
 from envmgr.system.files import atomic_write, free_bytes, group_id
 from envmgr.system.users import find_account
 from envmgr.system.yamlfile import reason_of
@@ -26,7 +26,7 @@ SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages
 
 
 @dataclass(frozen=True, slots=True)
-class InitResult:
+class InitResult(Result):
     schema: ClassVar[str] = "envmgr.init/1"
     site: str
     catalog: str
@@ -45,7 +45,7 @@ class SiteFact:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteCheckResult:
+class SiteCheckResult(Result):
     """`source` is None for the embedded site."""
 
     schema: ClassVar[str] = "envmgr.site-check/1"

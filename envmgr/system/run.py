@@ -133,6 +133,7 @@ class Runner:
                 for pipe in open_pipes:
                     selector.register(pipe, selectors.EVENT_READ)
                 while open_pipes or not _has_ended(process):
+                    ended = process.poll() is not None  # before the look: what it wrote last is in the pipes then
                     ready = selector.select(_POLL) if open_pipes else []
                     for key, _ in ready:
                         if key.fileobj is process.stdin:
@@ -150,8 +151,8 @@ class Runner:
                         if not chunk:
                             selector.unregister(key.fileobj)
                             open_pipes.discard(key.fileobj)
-                    if not ready and process.poll() is not None:
-                        break  # somebody it left behind holds the pipes: not waited for
+                    if not ready and ended:
+                        break  # a process that it left behind holds the pipes: not waited for
                     self.raise_if_cancelled()
                     on_tick()
         except BaseException:

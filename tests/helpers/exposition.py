@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
-from envmgr.cli.answer import answer_text
-from envmgr.commands.audit import Asked, AuditResult
+from envmgr.cli import report_file
+from envmgr.cli.answer import Answer, shown
+from envmgr.cli.text.audit import show_audit, show_explain
+from envmgr.commands.audit import Asked, AuditResult, ExplainResult
+from envmgr.errors import EnvmgrError
 
 WELL = AuditResult(
     generation=12, entries=("hello/1.0", "hello/2.0"), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
     contexts=("ssh-bash",), accounts=("root", "alice"), checks=("mount", "nodes"), findings=(), matrix=(),
     finished=1_700_000_000.1239, seconds=2.5,
 )  # fmt: skip
+
+
+def _given(answer: AuditResult | ExplainResult | EnvmgrError) -> Answer | EnvmgrError:
+    """As the verb gives it."""
+    if isinstance(answer, AuditResult):
+        return shown(answer, show_audit)
+    return shown(answer, show_explain) if isinstance(answer, ExplainResult) else answer
+
+
+def write_report(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, report: Path | None) -> None:
+    report_file.write_report(_given(answer), fmt, report)
+
+
+def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:
+    return report_file.answer_text(_given(answer), fmt, now=now)
 
 
 def text(answer: Any, fmt: str, now: float = 0) -> str:

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.cli.answer import show_answer
 from envmgr.errors import EnvmgrError
-from tests.helpers.exposition import WELL, of, parse, text
+from tests.helpers.exposition import WELL, of, parse, text, write_report
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.waiting import DEADLINE, wait_for
 
@@ -27,7 +26,7 @@ def test_folder_of_the_output_is_not_made(sandbox: Sandbox) -> None:
     )  # fmt: skip
     assert not path.parent.exists()
     with pytest.raises(EnvmgrError, match="there is no folder"):
-        show_answer(WELL, "json", path)
+        write_report(WELL, "json", path)
     assert not path.parent.exists()
 
 

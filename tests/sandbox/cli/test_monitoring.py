@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.cli.answer import answer_text, show_answer
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import Asked, AuditResult
 from envmgr.finding import Finding
+from tests.helpers.exposition import answer_text, write_report
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run
 from tests.helpers.sandbox import Sandbox
@@ -187,7 +187,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         }],
     }  # fmt: skip
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-    show_answer(replace(WELL, finished=time.time()), "prometheus", folder / "envmgr.prom")
+    write_report(replace(WELL, finished=time.time()), "prometheus", folder / "envmgr.prom")
     with (
         running(
             exporter, "--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}",
@@ -230,7 +230,7 @@ def test_prometheus_tells_what_an_audit_found_and_what_to_run(watched: Watched, 
     until(lambda: watched.query("envmgr_audit_success"), lambda seen: seen == good, watched.log)
     watched.wait_for_alerts()
 
-    show_answer(replace(ILL, finished=time.time()), "prometheus", watched.path)
+    write_report(replace(ILL, finished=time.time()), "prometheus", watched.path)
     fired = watched.wait_for_alerts("EnvmgrDrift", "EnvmgrMountBroken", "EnvmgrNodesMissing")
     assert [(a["labels"]["severity"], a["annotations"]["summary"], a["annotations"]["command"]) for a in fired] == [
         ("warning", "nodes drift apart by contexts (nodes affected: 2)", "envmgr audit --check contexts --nodes c1,c2"),
@@ -250,11 +250,11 @@ def test_prometheus_tells_what_an_audit_found_and_what_to_run(watched: Watched, 
         "command": "envmgr audit",
     }
 
-    show_answer(replace(WELL, finished=time.time() - 7 * 3600), "prometheus", watched.path)
+    write_report(replace(WELL, finished=time.time() - 7 * 3600), "prometheus", watched.path)
     (stale,) = watched.wait_for_alerts("EnvmgrAuditStale")
     assert stale["annotations"]["summary"].startswith("the last audit of envmgr on login is 7h 0m ")
 
-    show_answer(replace(WELL, finished=time.time()), "prometheus", watched.path)
+    write_report(replace(WELL, finished=time.time()), "prometheus", watched.path)
     watched.wait_for_alerts()
     watched.path.unlink()
     (missing,) = watched.wait_for_alerts("EnvmgrAuditMissing", state="pending")

@@ -15,7 +15,7 @@ import yaml
 import envmgr.nodes
 from envmgr.catalog.site import load_site
 from envmgr.commands import Context
-from envmgr.commands.node_setup import FileOutcome, NodeFailure, node_setup
+from envmgr.commands.node_setup import FileOutcome, NodeFailure, set_up_nodes
 from envmgr.modules.nodesetup import node_files
 from envmgr.nodes import Reply
 from envmgr.report import SilentReporter
@@ -109,7 +109,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, replies: dict[str, tu
     monkeypatch.setattr(envmgr.nodes, "ask_nodes", ask_nodes)
     site = load_site(sandbox.root / "site.yaml", {})
     ctx = Context(site, Runner(), SilentReporter(), dict(os.environ))
-    return node_setup(ctx, apply=True, nodes=",".join(replies))
+    return set_up_nodes(ctx, apply=True, nodes=",".join(replies))
 
 
 def answer(sandbox: Sandbox, status: str = "written", **special: str) -> str:

@@ -14,8 +14,7 @@ from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
-from envmgr.cli.answer import answer_text
-from envmgr.cli.text_audit import _summary
+from envmgr.cli.text.audit import _summary
 from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
@@ -25,6 +24,7 @@ from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
 from envmgr.probe.model import Fleet
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, site, told
+from tests.helpers.exposition import answer_text
 
 QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
 INHERITED = "Slurm (inherited environment)"

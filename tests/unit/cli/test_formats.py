@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.cli.answer import show_answer
 from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
 from envmgr.cli.render import to_data
 from envmgr.commands.audit import Asked, AuditResult, ExplainResult
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from tests.helpers.exposition import WELL, of, parse, text
+from tests.helpers.exposition import WELL, of, parse, text, write_report
 from tests.helpers.waiting import DEADLINE
 
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")
@@ -242,11 +241,11 @@ def test_junit_is_well_formed_whatever_nodes_say(where: str, found: str) -> None
 def test_every_format_goes_to_a_file_readable_by_all(
     fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_answer(ILL, fmt, None)
+    write_report(ILL, fmt, None)
     on_stdout = capsys.readouterr().out
     old = os.umask(0o077)
     try:
-        show_answer(ILL, fmt, tmp_path / "answer")
+        write_report(ILL, fmt, tmp_path / "answer")
     finally:
         os.umask(old)
     assert (tmp_path / "answer").read_text() == on_stdout
@@ -257,37 +256,37 @@ def test_every_format_goes_to_a_file_readable_by_all(
 
 
 def test_json_in_a_file_is_the_whole_result(tmp_path: Path) -> None:
-    show_answer(ILL, "json", tmp_path / "x")
+    write_report(ILL, "json", tmp_path / "x")
     assert json.loads((tmp_path / "x").read_text()) == {"schema": "envmgr.audit/1", **to_data(ILL)}
 
 
 def test_an_explanation_goes_to_a_file(tmp_path: Path) -> None:
-    show_answer(ExplainResult("mount", "What it does."), "prometheus", tmp_path / "x")
+    write_report(ExplainResult("mount", "What it does."), "prometheus", tmp_path / "x")
     assert (tmp_path / "x").read_text() == "What it does.\n"
 
 
 def test_text_that_is_no_utf_8_is_written_all_the_same(tmp_path: Path) -> None:
-    show_answer(replace(ILL, findings=(replace(MOUNT, found="caf\udce9"),)), "table", tmp_path / "x")
+    write_report(replace(ILL, findings=(replace(MOUNT, found="caf\udce9"),)), "table", tmp_path / "x")
     assert "caf\\udce9" in (tmp_path / "x").read_text()
 
 
 @pytest.mark.parametrize("fmt", ["junit", "prometheus"])
 def test_a_failure_without_a_file_is_told_on_both_streams(fmt: str, capsys: pytest.CaptureFixture[str]) -> None:
-    show_answer(GROUPS, fmt, None)
+    write_report(GROUPS, fmt, None)
     out, err = capsys.readouterr()
     assert "groups-unreadable" in out
     assert err == GROUPS.render() + "\n"
 
 
 def test_a_bug_makes_the_alert_fire_as_well(tmp_path: Path) -> None:
-    show_answer(Bug("oh", hint="report it"), "prometheus", tmp_path / "x")
+    write_report(Bug("oh", hint="report it"), "prometheus", tmp_path / "x")
     assert 'envmgr_audit_error_info{reference="bug"} 1\n' in (tmp_path / "x").read_text()
 
 
 @pytest.mark.parametrize("fmt", ["table", "json", "junit", "prometheus"])
 def test_an_interrupt_leaves_the_file(fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x").write_text("old")
-    show_answer(Interrupted(), fmt, tmp_path / "x")
+    write_report(Interrupted(), fmt, tmp_path / "x")
     assert (tmp_path / "x").read_text() == "old"
     assert capsys.readouterr().err.startswith("error[interrupted]: ")
 
@@ -295,13 +294,13 @@ def test_an_interrupt_leaves_the_file(fmt: str, tmp_path: Path, capsys: pytest.C
 def test_a_reader_sees_a_whole_file_at_every_moment(tmp_path: Path) -> None:
     path = tmp_path / "envmgr.prom"
     whole = {text(WELL, "prometheus"), text(ILL, "prometheus")}
-    show_answer(WELL, "prometheus", path)
+    write_report(WELL, "prometheus", path)
     (tmp_path / "go").touch()
     loop = 'while [ -e "$1/go" ]; do cat "$1/envmgr.prom" | cksum; ls -A "$1" | grep "prom$"; done'
     reader = subprocess.Popen(["sh", "-c", loop, "sh", tmp_path], stdout=subprocess.PIPE, text=True)
     for _ in range(100):
-        show_answer(ILL, "prometheus", path)
-        show_answer(WELL, "prometheus", path)
+        write_report(ILL, "prometheus", path)
+        write_report(WELL, "prometheus", path)
     (tmp_path / "go").unlink()
     seen = reader.communicate(timeout=DEADLINE)[0].splitlines()
     sums = {

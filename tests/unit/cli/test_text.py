@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -19,27 +20,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+import envmgr.cli.text
 import envmgr.commands
+from envmgr.builds.slurm.job import BuildJobResult
 from envmgr.catalog.locks import LockChange
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Deprecated, Recipe
-from envmgr.cli import text as render_text
 from envmgr.cli.render import print_error, print_json, table, to_data
+from envmgr.commands.shell_init import ShellInitResult
+from envmgr.commands.verify import VerifyResult
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.publish.record import PublishedEntry
+from envmgr.report import Result
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 
 
 def result_types() -> list[type]:
-    """Every class under envmgr.commands that has a schema: what a verb can return."""
+    """Every class under envmgr.commands that has a schema, and that of a build's job: what a verb can return."""
     modules = [
         importlib.import_module(f"envmgr.commands.{m.name}") for m in pkgutil.iter_modules(envmgr.commands.__path__)
     ]
     values = [v for module in modules for v in vars(module).values()]
     found = [v for v in values if isinstance(v, type) and dataclasses.is_dataclass(v) and "schema" in vars(v)]
-    return sorted(set(found), key=lambda t: t.__name__)
+    return sorted({*found, BuildJobResult}, key=lambda t: t.__name__)
 
 
 RESULTS = result_types()
@@ -88,10 +93,21 @@ def test_every_result_has_a_schema_of_its_own_with_a_version() -> None:
     assert all(s.startswith("envmgr.") and s.rpartition("/")[2].isdigit() for s in schemas)
 
 
-def test_every_result_has_a_text_form() -> None:
-    assert [k.__name__ for k in RESULTS if not hasattr(render_text, f"show_{k.__name__}")] == []
-    shown = {name.removeprefix("show_") for name in vars(render_text) if name.startswith("show_")}
-    assert shown - {k.__name__ for k in RESULTS} == set()
+def test_every_result_has_one_function_that_shows_it() -> None:
+    """That a verb gives its result to this one, mypy sees in `shown`."""
+    modules = [
+        importlib.import_module(f"envmgr.cli.text.{m.name}") for m in pkgutil.iter_modules(envmgr.cli.text.__path__)
+    ]
+    functions = [f for m in modules for f in vars(m).values() if inspect.isfunction(f) and f.__module__ == m.__name__]
+    public = [f for f in functions if f.__name__.startswith("show_")]
+    told = [f.__annotations__["result"] for f in public if "result" in f.__annotations__]
+    assert sorted(told) == [k.__name__ for k in RESULTS]
+
+
+def test_every_result_has_an_exit_code() -> None:
+    assert [k.__name__ for k in RESULTS if Result not in k.__mro__] == []
+    assert ShellInitResult("bash", "text").exit_code == 0
+    assert VerifyResult(("a/1",), (Finding("install", "error", "a/1", "gone"),)).exit_code == 1
 
 
 @pytest.mark.parametrize("value", [None, True, 3, 0.5, "text"])

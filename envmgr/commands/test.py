@@ -1,4 +1,4 @@
-"""`envmgr test`, here or on nodes, and `envmgr verify`: does what is published still work, and is it still what was built?"""
+"""`envmgr test`, here or on nodes: does what is published still work?"""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.commands import Context, published_record, require_published
-from envmgr.finding import Finding
+from envmgr.commands import Context, choose_published
 from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.probe.model import Way
-from envmgr.publish.record import GenerationRecord, published_spec, read_specs
+from envmgr.publish.record import published_spec, read_specs
+from envmgr.report import Result
 from envmgr.smoke.here import SmokeOutcome, run_smoke_tests
 from envmgr.smoke.nodes import Missing, NodeOutcome, choose_account, look_at_prefix, run_on_nodes
-from envmgr.store.verify import verify_install
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
+class TestResult(Result):
     schema: ClassVar[str] = "envmgr.test/1"
     generation: int
     tests: tuple[SmokeOutcome, ...]
@@ -30,7 +29,7 @@ class TestResult:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTestResult:
+class NodeTestResult(Result):
     """`tests` as `TestResult` has them, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is wall-clock."""
 
     schema: ClassVar[str] = "envmgr.test-nodes/1"
@@ -50,22 +49,9 @@ class NodeTestResult:
         return 3 if self.missing else 0
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyResult:
-    """`checked` are entries; each finding is one path of an install that is not as its manifest says."""
-
-    schema: ClassVar[str] = "envmgr.verify/1"
-    checked: tuple[str, ...]
-    findings: tuple[Finding, ...]
-
-    @property
-    def exit_code(self) -> int:
-        return 1 if self.findings else 0
-
-
-def test_entries(ctx: Context, names: Sequence[str]) -> TestResult:
+def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
     """Run the smoke tests of published entries on this machine, through the published modules."""
-    current, chosen = _chosen(ctx, names)
+    current, chosen = choose_published(ctx, names)
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
@@ -79,7 +65,7 @@ def test_entries(ctx: Context, names: Sequence[str]) -> TestResult:
     return TestResult(current.number, tuple(outcomes))
 
 
-def test_on_nodes(
+def run_tests_on_nodes(
     ctx: Context,
     names: Sequence[str],
     *,
@@ -101,7 +87,7 @@ def test_on_nodes(
     account = choose_account(ctx.site, way, user)
     chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
     look_at_prefix(ctx.site, ctx.runner)
-    current, chosen = _chosen(ctx, names)
+    current, chosen = choose_published(ctx, names)
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
     tests, missing = run_on_nodes(
@@ -114,32 +100,3 @@ def test_on_nodes(
         current.number, tests, fold(chosen_nodes), len(chosen_nodes), way, account.user, missing,
         round(time.monotonic() - began, 3),
     )  # fmt: skip
-
-
-def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
-    """Hash the installs of published entries again and compare them with their manifests."""
-    current, chosen = _chosen(ctx, names)
-    findings = []
-    users: dict[str, list[str]] = {}  # path of an install -> the entries that use it: each is hashed once
-    for name in chosen:
-        for path in current.entries[name].paths:
-            users.setdefault(path, []).append(name)
-    for path, entries in users.items():
-        findings += [
-            Finding(
-                "install",
-                "error",
-                ", ".join(entries),
-                line if path == current.entries[entries[0]].path else f"{path}: {line}",
-                hint="an install never changes: find who did it; "
-                f"then remove {path}.manifest.json under {ctx.prefix.root}, and build the entry again",
-            )
-            for line in verify_install(ctx.prefix.install_at(path), ctx.reporter)
-        ]
-    return VerifyResult(tuple(chosen), tuple(findings))
-
-
-def _chosen(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
-    current = published_record(ctx)
-    require_published(names, current)
-    return current, list(names) or sorted(current.entries)

@@ -16,7 +16,7 @@ from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, read_request, 
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.target import read_target
 from envmgr.errors import EnvmgrError, ErrorData, Interrupted
-from envmgr.report import Reporter
+from envmgr.report import Reporter, Result
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Item, Prefix
 from envmgr.store.verify import Verified
@@ -27,7 +27,7 @@ _SEEN = 90.0  # seconds until what another node has built is seen here: longer t
 
 
 @dataclass(frozen=True, slots=True)
-class BuildItemResult:
+class BuildJobResult(Result):
     """`seconds` is wall-clock; `built` is False for an install that was there."""
 
     schema: ClassVar[str] = "envmgr.build-item/1"
@@ -37,7 +37,7 @@ class BuildItemResult:
     seconds: float
 
 
-def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
+def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildJobResult:
     """Build what the request at `path` asks for, and write the answer beside it: also for an error, which is raised too.
 
     A job that is told to end writes none: what ended it, Slurm knows.
@@ -62,7 +62,7 @@ def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildItemRe
     return result
 
 
-def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter) -> BuildItemResult:
+def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter) -> BuildJobResult:
     site, recipe = request.site, request.recipe
     lock = get_backend(recipe.backend).load_lock(parse_entry(request.entry), recipe, path.with_name("lock"), site)
     items = lock.items(site, read_target(site.cpu_level))
@@ -75,7 +75,7 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
         for made in request.made:  # by jobs of the same command, which looked at what they stand on
             intact.made(made)
         ensured = ensure_install(recipe, lock, item, site, runner, reporter, jobs=_cores(), intact=intact)
-    return BuildItemResult(request.item, ensured.built, ensured.tree, ensured.seconds)
+    return BuildJobResult(request.item, ensured.built, ensured.tree, ensured.seconds)
 
 
 def _differs(request: BuildRequest) -> EnvmgrError:

@@ -1,17 +1,16 @@
-"""How a person sees an audit."""
+"""How an audit looks."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from envmgr.cli.progress import counted
-from envmgr.cli.render import table
+from envmgr.cli.render import out, table
 from envmgr.nodes import expand
 
 if TYPE_CHECKING:
-    from envmgr.commands.audit import AuditResult
+    from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.finding import Finding
 
 
@@ -33,6 +32,10 @@ def show_audit(result: AuditResult) -> None:
         )
     out()
     out(_summary(result))
+
+
+def show_explain(result: ExplainResult) -> None:
+    out(result.text)
 
 
 def _finding(finding: Finding) -> None:
@@ -62,7 +65,3 @@ def _summary(result: AuditResult) -> str:
     if result.count == 1:
         return f"{result.nodes} resolves the published modules: {generation}"
     return f"all {result.count} nodes resolve the same modules: {generation}"
-
-
-def out(text: str = "") -> None:
-    sys.stdout.write(text + "\n")

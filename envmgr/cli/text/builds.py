@@ -1,0 +1,137 @@
+"""How locking, fetching, building and publishing look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from envmgr.cli.progress import counted
+from envmgr.cli.render import out, table
+from envmgr.cli.text.smoke import show_outcomes
+from envmgr.report import size_text
+
+if TYPE_CHECKING:
+    from envmgr.builds.schedule import BuildJob
+    from envmgr.builds.slurm.job import BuildJobResult
+    from envmgr.catalog.locks import LockChange
+    from envmgr.commands.build import BuildResult
+    from envmgr.commands.fetch import FetchResult
+    from envmgr.commands.lock import LockCommandResult
+    from envmgr.commands.publish import PublishResult
+    from envmgr.publish.plan import PlanStep
+
+_MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
+
+
+def show_build(result: BuildResult) -> None:
+    if result.dry_run:
+        _plan(result.steps, rerender=result.rerender)
+        _jobs(result.jobs)
+        return
+    if result.log is None:
+        _nothing(result.steps, result.parent, built_only=any(s.publish != "unchanged" for s in result.steps))
+        return
+    for step in result.steps:
+        entry = str(step.candidate.entry)
+        out(
+            f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}"
+        )
+    _jobs(result.jobs)
+    show_outcomes(result.tests)
+    _published(result.generation, result.parent, result.steps)
+    out(f"log: {result.log}")
+
+
+def show_build_job(result: BuildJobResult) -> None:
+    out(f"{result.item}: {'built' if result.built else 'was there'}, tree {result.tree[:12]}")
+
+
+def show_fetch(result: FetchResult) -> None:
+    for entry in result.entries:
+        if result.dry_run:
+            to_do = counted(len(entry.missing), "files") + " to fetch"
+        else:
+            to_do = f"{entry.fetched} fetched ({size_text(entry.bytes)})"
+        out(f"{entry.entry}: {counted(entry.files, 'files')}, {entry.present} there, {to_do}")
+        table([f"  {f.name}", size_text(f.size) if f.size else "size unknown", f.sha256] for f in entry.missing)
+    if result.log is not None:
+        out(f"log: {result.log}")
+
+
+def show_publish(result: PublishResult) -> None:
+    if result.dry_run:
+        _plan(result.steps, rerender=result.rerender)
+    elif result.log is None:
+        _nothing(result.steps, result.parent, built_only=False)
+    else:
+        show_outcomes(result.tests)
+        _published(result.generation, result.parent, result.steps)
+        out(f"log: {result.log}")
+
+
+def show_lock(result: LockCommandResult) -> None:
+    for outcome in result.outcomes:
+        count = f"  {counted(outcome.packages, 'packages')}" if outcome.packages else ""
+        out(f"{outcome.entry}: {outcome.status}{count}{f'  ({outcome.reason})' if outcome.reason else ''}")
+        show_changes(outcome.changes, indent="  ")
+        for note in outcome.notes:
+            out(f"  note: {note}")
+
+
+def show_changes(changes: Iterable[LockChange], *, indent: str) -> None:
+    for change in changes:
+        if not change.old:
+            out(f"{indent}+ {change.name} {change.new}")
+        elif not change.new:
+            out(f"{indent}- {change.name} {change.old}")
+        else:
+            out(f"{indent}~ {change.name} {change.old} -> {change.new}")
+
+
+def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
+    for step in steps:
+        c = step.candidate
+        if step.build == "build" and c.path not in c.missing:
+            stands = "an install that it stands on is" if len(c.missing) == 1 else "installs that it stands on are"
+            out(f"{c.entry}: reuse {c.path} ({stands} missing); module {_MODULE_WORDS[step.publish]}")
+            table(["  build", path] for path in c.missing)
+            continue
+        if step.build == "build":
+            download = "download size unknown" if c.download is None else f"{size_text(c.download)} to download"
+            known = f"{counted(len(c.packages), 'packages')}, {download}"
+        else:
+            known = "installed"
+        out(f"{c.entry}: {step.build} {c.path} ({known}); module {_MODULE_WORDS[step.publish]}")
+        if step.build == "build":
+            table([f"  {name}", *spec.split(" ", 1)] for name, spec in c.packages.items())
+    if rerender:
+        out("templates or policies changed: every module is rendered again")
+    if not rerender and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
+        out("nothing to do")
+
+
+def _jobs(jobs: Iterable[BuildJob]) -> None:
+    rows = []
+    for job in jobs:
+        state = "would be submitted" if not job.job else f"{job.job}, under way before" if job.attached else job.job
+        after = ", ".join(label.removeprefix("store/") for label in job.after)
+        rows.append(["  job", job.item.removeprefix("store/"), state, f"after {after}" if after else ""])
+    table(rows)
+
+
+def _nothing(steps: Sequence[PlanStep], current: int | None, *, built_only: bool) -> None:
+    names = ", ".join(str(s.candidate.entry) for s in steps)
+    verb = "is" if len(steps) == 1 else "are"
+    if built_only:
+        out(f"nothing to build: {names} {verb} in the store (`envmgr publish` makes it current)")
+    elif names:
+        out(f"nothing to do: {names} {verb} published in generation {current}")
+    else:
+        out("nothing to do: nothing is built that is not published")
+
+
+def _published(generation: int | None, parent: int | None, steps: Sequence[PlanStep]) -> None:
+    if generation is not None:
+        names = ", ".join(str(s.candidate.entry) for s in steps if s.publish != "unchanged")
+        was = f" (was {parent})" if parent is not None else ""
+        out(f"published{f' {names}' if names else ''}: generation {generation} is current{was}")

@@ -1,0 +1,95 @@
+"""How the catalog, its entries and the site look."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from envmgr.cli.progress import counted
+from envmgr.cli.render import out, table
+
+if TYPE_CHECKING:
+    from envmgr.commands.catalog import CheckResult, CopyResult
+    from envmgr.commands.list import ListResult, ShowResult
+    from envmgr.commands.site import InitResult, SiteCheckResult
+
+
+def show_list(result: ListResult) -> None:
+    rows = []
+    for name, group in groupby(result.entries, key=lambda e: e.entry.partition("/")[0]):
+        entries = list(group)
+        rows.append([name, "", entries[0].description])
+        for index, entry in enumerate(entries):
+            branch = "└─" if index == len(entries) - 1 else "├─"
+            rows.append([f"{branch} {entry.entry.partition('/')[2]}", entry.state, ", ".join(entry.notes)])
+    table(rows)
+    if not rows:
+        out("no catalog has an entry")
+    if result.generation is not None:
+        out(f"\ncurrent generation: {result.generation}")
+
+
+def show_one_entry(result: ShowResult) -> None:
+    recipe, software = result.recipe, result.software
+    requires = {k: v for k, v in recipe["requires"].items() if v}
+    rows = [
+        ("entry", result.entry),
+        ("state", ", ".join([result.state, *result.notes])),
+        ("description", software["description"].strip()),
+        ("homepage", software["homepage"]),
+        ("licence", software["licence"]),
+        ("recipe", result.folder),
+        ("backend", recipe["backend"]),
+        *((key, _words(value)) for key, value in recipe["input"].items()),
+        ("depends", ", ".join(recipe["depends"])),
+        ("family", recipe["family"] or ""),
+        (
+            "requires",
+            ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items()),
+        ),
+        ("tests", ", ".join(t["name"] for t in recipe["tests"])),
+        ("digest", result.digest or ""),
+        ("install", result.install or ""),
+        ("module", result.module or ""),
+        ("packages", str(len(result.packages)) if result.packages else "not locked"),
+    ]
+    table([r for r in rows if r[1]])
+    if result.packages:
+        out()
+        table([f"  {name}", *spec.split(" ", 1)] for name, spec in result.packages.items())
+
+
+def show_copy(result: CopyResult) -> None:
+    out(
+        f"{result.entry}: {'would be copied' if result.dry_run else 'copied'} to {result.target} ({', '.join(result.files)})"
+    )
+
+
+def show_check(result: CheckResult) -> None:
+    for finding in result.findings:
+        out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
+        if finding.hint:
+            out(f"  hint: {finding.hint}")
+    errors = sum(f.severity == "error" for f in result.findings)
+    warnings = sum(f.severity == "warning" for f in result.findings)
+    checked, found = counted(result.checked, "recipes"), f"{counted(errors, 'errors')}, {counted(warnings, 'warnings')}"
+    out(f"{checked} checked: {found}")
+
+
+def show_init(result: InitResult) -> None:
+    out(f"{'would write' if result.dry_run else 'wrote'} {result.site}")
+    out(f"catalog: {result.catalog}")
+    out(f"prefix:  {result.prefix}")
+    if not result.dry_run:
+        out("next: `envmgr site check`, then `envmgr copy ENTRY`, or write a recipe")
+
+
+def show_site_check(result: SiteCheckResult) -> None:
+    out(f"site: {result.source or 'embedded (no site.yaml found): this machine alone'}")
+    table([f.status, f.field, f.text + (f"  ({f.hint})" if f.hint else "")] for f in result.facts)
+
+
+def _words(value: Any) -> str:
+    """A recipe's value in one line: lists and mappings by commas."""
+    items = [f"{k} {v}" for k, v in value.items()] if isinstance(value, dict) else value
+    return ", ".join(map(str, items)) if isinstance(items, list) else str(items)

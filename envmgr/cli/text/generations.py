@@ -1,0 +1,74 @@
+"""How generations look, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from envmgr.cli.progress import counted
+from envmgr.cli.render import out, table
+from envmgr.cli.text.builds import show_changes
+from envmgr.report import size_text
+
+if TYPE_CHECKING:
+    from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
+
+
+def show_remove(result: RemoveResult) -> None:
+    if result.dry_run:
+        out(f"would remove {', '.join(result.entries)} from the next generation")
+    elif result.generation is None:
+        out(f"{', '.join(result.entries)} was removed meanwhile: generation {result.parent} is current")
+    else:
+        out(f"removed {', '.join(result.entries)}: generation {result.generation} is current (was {result.parent})")
+        out("its recipe stays: `envmgr build` or a bare `envmgr publish` publishes it again")
+        out(f"installs and older generations stay; `envmgr rollback {result.parent}` brings it back")
+
+
+def show_history(result: HistoryResult) -> None:
+    rows = [
+        [
+            "*" if g.current else " ",
+            str(g.number),
+            g.created,
+            f"{g.user}@{g.host}",
+            str(g.entries),
+            " ".join(g.changes) or "re-rendered",
+        ]
+        for g in result.generations
+    ]
+    table(rows, header=["", "gen", "created", "by", "entries", "changes"])
+    if not rows:
+        out("nothing was published yet")
+    for flip in result.flips:
+        if str(flip["reason"]).startswith("rollback"):
+            out(f"rolled back {flip['from']} -> {flip['to']}  {flip['time']}  {flip['user']}@{flip['host']}")
+
+
+def show_rollback(result: RollbackResult) -> None:
+    word = "would be" if result.dry_run else "is"
+    out(f"generation {result.after} {word} current (was {result.before}); new shells get it, running ones keep theirs")
+
+
+def show_diff(result: DiffResult) -> None:
+    if not result.entries:
+        out(f"generations {result.a} and {result.b} have the same entries")
+    for entry in result.entries:
+        note = " (same install, module text changed)" if entry.change == "module" else ""
+        out(f"{entry.entry}: {entry.change}{note}")
+        if entry.change == "changed":
+            show_changes(entry.packages, indent="  ")
+        elif entry.packages:
+            out(f"  {counted(len(entry.packages), 'packages')}")
+
+
+def show_gc(result: GcResult) -> None:
+    verb = "would remove" if result.dry_run else "removed"
+    for number in result.generations:
+        out(f"{verb} generation {number}")
+    for path in (*result.installs, *result.leftovers):
+        out(f"{verb} {path}")
+    if not (result.generations or result.installs or result.leftovers):
+        out("nothing to remove")
+        return
+    generations, installs = counted(len(result.generations), "generations"), counted(len(result.installs), "installs")
+    out(f"{verb} {generations}, {installs}, {size_text(result.size)}")

@@ -1,0 +1,53 @@
+"""How smoke tests and the verification of installs look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from envmgr.cli.progress import counted
+from envmgr.cli.render import out
+
+if TYPE_CHECKING:
+    from envmgr.commands.test import NodeTestResult, TestResult
+    from envmgr.commands.verify import VerifyResult
+    from envmgr.smoke.here import SmokeOutcome
+
+_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
+
+
+def show_tests(result: TestResult) -> None:
+    show_outcomes(result.tests)
+    out(f"generation {result.generation}")
+
+
+def show_node_tests(result: NodeTestResult) -> None:
+    for test in result.tests:
+        fastest, slowest = f"{test.fastest:.1f}", f"{test.seconds:.1f}"
+        known = test.detail if test.status == "skipped" else f"{fastest}{f'-{slowest}' * (slowest != fastest)} s"
+        out(f"{test.entry} {test.test}: {test.status} on {test.nodes} ({known})")
+        if test.status == "failed":
+            for line in test.detail.splitlines()[-12:]:
+                out(f"  {line}")
+    for missing in result.missing:
+        out(f"{missing.status}: {missing.nodes}: {missing.reason}")
+    way = "Slurm" if result.via == "slurm" else result.via
+    out(f"generation {result.generation}, on {counted(result.count, 'nodes')} by {way}, as {result.user}")
+
+
+def show_verify(result: VerifyResult) -> None:
+    for finding in result.findings:
+        out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
+    bad = {f.where for f in result.findings}
+    verb = "differs from its manifest" if len(bad) == 1 else "differ from their manifest"
+    out(f"{counted(len(result.checked), 'installs')} verified, {len(bad)} {verb}")
+
+
+def show_outcomes(tests: Iterable[SmokeOutcome]) -> None:
+    for test in tests:
+        out(
+            f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status == 'skipped' else f' in {test.seconds:.1f} s'}"
+        )
+        if test.status == "failed":
+            for line in test.detail.splitlines()[-12:]:
+                out(f"  {line}")

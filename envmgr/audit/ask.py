@@ -24,12 +24,11 @@ _LIMIT = 4 << 20  # bytes of one node's answer
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Asks and folds. `parts` are the checks; `end` is when everything must be over, by time.monotonic()."""
+    """Asks and folds. `end` is when everything must be over, by time.monotonic()."""
 
     site: Site
     runner: Runner
     reporter: Reporter
-    parts: Sequence[ProbePart]
     end: float
 
     @property
@@ -83,10 +82,10 @@ class Asker:
             )  # fmt: skip
 
     def slurm(
-        self, nodes: Sequence[str], clean: Fleet | None, plan: ProbePlan,
+        self, nodes: Sequence[str], clean: Fleet | None, plan: ProbePlan, parts: Sequence[ProbePart],
         contexts: Sequence[ShellContext], *, whole: bool,
     ) -> dict[str, Fleet]:  # fmt: skip
-        """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries every check."""
+        """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries all `parts`."""
         fit = set(clean.sound.nodes) if clean is not None else set(nodes)
         kinds: list[tuple[str, Literal["ALL", "NONE"]]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
         chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
@@ -104,6 +103,7 @@ class Asker:
                     self._batch,
                     [node for node in nodes if node in fit],
                     plan,
+                    parts,
                     contexts,
                     export,
                     foldings[way],
@@ -116,7 +116,7 @@ class Asker:
         return {way: folding.fleet() for way, folding in foldings.items()}
 
     def _batch(
-        self, nodes: Sequence[str], plan: ProbePlan, contexts: Sequence[ShellContext],
+        self, nodes: Sequence[str], plan: ProbePlan, parts: Sequence[ProbePart], contexts: Sequence[ShellContext],
         export: Literal["ALL", "NONE"], folding: Folding, *, whole: bool,
     ) -> None:  # fmt: skip
         from envmgr.nodes import batch_on_nodes
@@ -125,7 +125,7 @@ class Asker:
             return
         mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
         full = whole and export == "ALL"
-        script = join_probes(self.parts, mine) if full else join_probes(self.parts, mine, stages=("context",))
+        script = join_probes(parts, mine) if full else join_probes(parts, mine, stages=("context",))
         batch_on_nodes(
             nodes, script, site=self.site, runner=self.runner, on_reply=folding, export=export,
             user=plan.user if os.geteuid() == 0 else None, timeout=self.site.transport.node_timeout,

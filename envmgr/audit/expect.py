@@ -14,18 +14,10 @@ from envmgr.publish.record import RECORD, complete_numbers, published_spec, read
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
+from envmgr.system.shelltext import script_text
 
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
 
-
-# Copies what tells of the published generation, in one process that can be left behind; placeholders stand for the others.
-_COPY = """\
-cd "$1" && target=$(readlink current) && mkdir -p "$2/$target" && stat -c %Y current >"$2/since" || exit 1
-cp "$target/generation.json" "$target/modules.json" "$2/$target/" && ln -s "$target" "$2/current" || exit 1
-for record in generations/*/generation.json; do
-  mkdir -p "$2/${record%/*}" && { [ -e "$2/$record" ] || : >"$2/$record"; } || exit 1
-done
-"""
 _SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
 
 
@@ -35,7 +27,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
     Raises EnvmgrError `current-damaged`, `generation-damaged`.
     """
     with tempfile.TemporaryDirectory(prefix="envmgr-published-") as folder:
-        copy = ["/bin/sh", "-c", _COPY, "sh", str(prefix.root), folder]
+        copy = ["/bin/sh", "-c", script_text(__file__, "copy.sh"), "sh", str(prefix.root), folder]
         if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
             return None
         here = Prefix(Path(folder))

@@ -14,20 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from envmgr.audit.ask import Asker
+from envmgr.audit.controller import Controller
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
-from envmgr.audit.model import Check, Evidence, PublishedGeneration
-from envmgr.audit.munge import Decoder
+from envmgr.audit.model import AsksController, AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.nodes import UNCONFIGURED, NodeSets, Reply, slurm_here, states_or_reason
+from envmgr.nodes import NodeSets, Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import choose_contexts
 from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ShellAccount, ShellContext, Way
-from envmgr.probe.prefix import MountFacts, attribute_cache, newer_generations
-from envmgr.probe.shell import GATE_SECONDS, join_probes
+from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext, Way
+from envmgr.probe.prefix import attribute_cache, newer_generations
+from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
@@ -67,13 +67,14 @@ def gather(
     """
     ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
     user, accounts = _accounts(site)
-    init = str(lmod.package / "init") if lmod else ""
-    plan = ProbePlan(
-        site, user, None, (), {}, init, contexts=choose_contexts(request.contexts, ways), accounts=accounts
-    )
-    asker = Asker(site, runner, reporter, [MountFacts(), *checks.values()], time.monotonic() + request.deadline)
+    plan = AuditPlan(
+        prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
+        seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
+        init=str(lmod.package / "init") if lmod else "",
+    )  # fmt: skip
+    asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
-    asking = _Asking(asker, sets, sets.resolve(request.nodes), ways, request.modules, lmod)
+    asking = _Asking(asker, checks, sets, sets.resolve(request.nodes), ways, request.modules, lmod)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
@@ -92,26 +93,28 @@ class _Asking:
     """Asks the nodes `ways`, and this host; may be done again for another published generation."""
 
     asker: Asker
+    checks: Mapping[str, Check]
     sets: NodeSets
     nodes: tuple[str, ...]
     ways: Sequence[Way]
     modules: Sequence[str]
     lmod: Lmod | None
 
-    def evidence(self, plan: ProbePlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
+    def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
             plan = _with_published(plan, published, self.modules)
+        parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
         found: dict[str, Fleet] = {}
         here = look = None
         asked: list[tuple[ShellContext, ShellAccount, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
-        into_shells = any("context" in part.probe(plan) for part in asker.parts)
+        into_shells = any("context" in part.texts for part in parts)
         if "ssh" in self.ways:
-            script = join_probes(asker.parts, replace(plan, contexts=over_ssh))
+            script = join_probes(parts, replace(plan, contexts=over_ssh))
             with ThreadPoolExecutor(3) as pool:  # while nodes answer
-                whole = pool.submit(look_here, plan, runner, asker.left, asker.parts)
+                whole = pool.submit(look_here, plan, runner, asker.left, parts)
                 looking = pool.submit(self._look_around_here, script)
                 loading = pool.submit(self._loads_here, plan)
                 found["ssh"] = asker.ssh(self.nodes, script, published)
@@ -121,16 +124,14 @@ class _Asking:
         else:
             if site.transport.via != "slurm":
                 # ssh is there: look, before a job is stuck on a mount and drains its node
-                script = join_probes(asker.parts, replace(plan, contexts=()), stages=("node",))
+                script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
                 look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
-            controller = {**controller, **look_here(plan, runner, asker.left, asker.parts)}
+            controller = {**controller, **look_here(plan, runner, asker.left, parts)}
             plan = replace(plan, loads=self._loads_here(plan))
         if "slurm" in self.ways:
-            found |= asker.slurm(self.nodes, found.get("ssh", look), plan, in_jobs, whole="ssh" not in self.ways)
+            found |= asker.slurm(self.nodes, found.get("ssh", look), plan, parts, in_jobs, whole="ssh" not in self.ways)
             asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
-        states, broken = _slurm_states(asker, asked="slurm" in self.ways)
-        writable = site.mount.writable
-        return Evidence(
+        evidence = Evidence(
             site=site,
             plan=plan,
             nodes=self.nodes,
@@ -140,15 +141,20 @@ class _Asking:
             look=look,
             here=here,
             controller=controller,
-            slurm=states,
-            slurm_broken=broken,
-            writable=None if writable is None else frozenset(self.sets.resolve(writable)),
-            addresses=_addresses,
-            unmunge=Decoder(runner, max(2.0, min(20.0, asker.left))),
             groups=self._groups(),
         )
+        return replace(evidence, answers=self._answers(evidence))
 
-    def _loads_here(self, plan: ProbePlan) -> Mapping[str, str]:
+    def _answers(self, evidence: Evidence) -> Mapping[str, Facts]:
+        """What checks ask of this host."""
+        asker = self.asker
+        controller = Controller(asker.runner, self.sets, jobs="slurm" in self.ways, end=asker.end)
+        return {
+            name: check.ask_controller(controller, evidence)
+            for name, check in self.checks.items() if isinstance(check, AsksController)
+        }  # fmt: skip
+
+    def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
         """What loading the sampled entries gives on this host."""
         if self.lmod is None or plan.number is None:
             return {}
@@ -179,13 +185,6 @@ class _Asking:
             return {}
 
 
-def _addresses(node: str) -> frozenset[str]:
-    try:
-        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError):
-        return frozenset()
-
-
 def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
     me = this_account().name
@@ -195,15 +194,7 @@ def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     return login, ("user",)
 
 
-def _with_published(plan: ProbePlan, published: PublishedGeneration, modules: Sequence[str]) -> ProbePlan:
+def _with_published(plan: AuditPlan, published: PublishedGeneration, modules: Sequence[str]) -> AuditPlan:
     samples = choose_samples(modules, published)
     roots = {name: published.specs[name].root for name in samples}
     return replace(plan, number=published.record.number, samples=samples, roots=roots)
-
-
-def _slurm_states(asker: Asker, *, asked: bool) -> tuple[Mapping[str, tuple[str, str]], str]:
-    """Slurm's view of its nodes, or why it cannot be had; nothing on a host whose Slurm was never configured."""
-    if not asked and not slurm_here():
-        return {}, ""
-    states, broken = states_or_reason(asker.runner, max(2.0, asker.left))
-    return states, "" if broken == UNCONFIGURED and not asked else broken

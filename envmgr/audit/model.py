@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from envmgr.audit.controller import Controller
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
-from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ShellAccount, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.prefix import mount_facts
 from envmgr.publish.record import GenerationRecord
+from envmgr.system.shelltext import assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,26 @@ class PublishedGeneration:
     since: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditPlan(ProbePlan):
+    """What an audit's probe needs to know besides; `number` is the published generation's, None where nothing is known of one.
+
+    `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
+    maps it to its install's folder.
+    """
+
+    site: Site
+    number: int | None = None
+    samples: tuple[str, ...] = ()
+    loads: Mapping[str, str] = field(default_factory=dict)
+    roots: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> str:
+        """The published generation's folder, empty where nothing is known to be published."""
+        return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """All that checks judge.
@@ -32,14 +55,12 @@ class Evidence:
     the short look over ssh before jobs are sent, where ssh was not asked for more. `here` is this host, asked without a
     connection, where it is a login node of the site: jobs inherit from its shells.
 
-    `published` is None where the controller could not read it. `slurm` is node -> (state, reason) as Slurm sees it;
-    `slurm_broken` says why it could not be asked. `writable` are the nodes of the site's `mount.writable`, `groups` its node
-    groups with their nodes. `addresses` are those that a node's name has here; `unmunge` decodes a credential and says what
-    is wrong with it.
+    `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
+    check -> what its own question to this host found. `groups` are the site's node groups with their nodes.
     """
 
     site: Site
-    plan: ProbePlan
+    plan: AuditPlan
     nodes: tuple[str, ...]
     published: PublishedGeneration | None
     ways: Mapping[str, Fleet]
@@ -47,11 +68,7 @@ class Evidence:
     look: Fleet | None = None
     here: Fleet | None = None
     controller: Facts = field(default_factory=dict)
-    slurm: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    slurm_broken: str = ""
-    writable: frozenset[str] | None = None
-    addresses: Callable[[str], frozenset[str]] = lambda _node: frozenset()
-    unmunge: Callable[[str], str] = lambda _credential: ""
+    answers: Mapping[str, Facts] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -78,10 +95,34 @@ class Evidence:
         return replace(fleet, groups=(*fleet.groups, *self.here.sound.groups))
 
 
-class Check(ProbePart, Protocol):
-    """A module under `checks/`. Its docstring is what `audit --explain` prints."""
+class Check(Protocol):
+    """A module under `checks/`. Its docstring is what `audit --explain` prints; its name begins its facts."""
 
+    __name__: str
     __doc__: str | None
+
+    def probe(self, plan: AuditPlan) -> Mapping[ProbeStage, str]:
+        """POSIX shell text by stage, as for `ProbePart`; it can use `$generation` (a folder, or empty) and `$samples`, too."""
 
     def judge(self, evidence: Evidence) -> Iterable[Finding]:
         """What is wrong. Pure: no I/O."""
+
+
+@runtime_checkable
+class AsksController(Protocol):
+    """A check that has a question to this host, too."""
+
+    def ask_controller(self, controller: Controller, evidence: Evidence) -> Facts:
+        """What is found out here, for `judge`: it comes back as `evidence.answers` of this check. `evidence` has no answers yet.
+
+        Raises:
+            EnvmgrError: the audit cannot go on without an answer.
+        """
+
+
+def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:
+    """The parts of an audit's probe: what all checks are given, how the node has the prefix, and each check's own."""
+    parts = [mount_facts()]
+    parts += [ProbePart(check.__name__.rpartition(".")[2], check.probe(plan)) for check in checks]
+    given = assign(generation=plan.generation, samples=" ".join(plan.samples))
+    return [ProbePart("audit", {stage: given for part in parts for stage in part.texts}), *parts]

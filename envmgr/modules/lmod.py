@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from envmgr.modules.lua import lua_quote
 from envmgr.report import size_text
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.shelltext import assign, script_text
 
 # The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
 LOAD_FAILED = 97
@@ -27,22 +27,6 @@ SHOWN_HOME, SHOWN_USER = "@envmgr-home@", "@envmgr-user@"
 
 # What Lmod keeps in the environment for itself, and what bash adds: no effect of a module.
 _BOOKKEEPING = re.compile(r"_ModuleTable.*|__LMOD_.*|LOADEDMODULES|_LMFILES_|LMOD_FAMILY_.*|PWD|OLDPWD|SHLVL|_")
-
-# Reads paths from stdin, as many lines as there are files; prints `path:line: reason` for each that Lua refuses.
-# The chunk is called "=m" because Lua cuts long names short.
-_PARSE = r"""
-local parse = loadstring or function(text, name) return load(text, name, "t", {}) end
-for path in io.lines() do
-  local file, reason = io.open(path, "rb")
-  if file then
-    local chunk
-    chunk, reason = parse(file:read("*a"), "=m")
-    file:close()
-    reason = not chunk and path .. (reason:match("^m(:.*)$") or ": " .. reason)
-  end
-  if reason then print(reason) end
-end
-"""
 
 # $1 is the lmod command, the rest are entries. Where Lmod fails it prints `false`, which is then what eval returns.
 _LOAD = """
@@ -126,7 +110,9 @@ scDescriptT = {{
         if not paths:
             return
         done = self.runner.run(
-            [*self._lua(), "-e", _PARSE], stdin="".join(f"{path}\n" for path in paths), timeout=_TIMEOUT
+            [*self._lua(), "-e", script_text(__file__, "parse.lua")],
+            stdin="".join(f"{path}\n" for path in paths),
+            timeout=_TIMEOUT,
         )
         if faults := done.stdout.splitlines():
             what = "a modulefile is" if len(faults) == 1 else f"{len(faults)} modulefiles are"
@@ -175,20 +161,11 @@ scDescriptT = {{
 
         Whatever Lmod the shell inherited is forgotten first. Lmod itself must lie on the node where it lies here.
         """
-        init, wanted = shlex.quote(str(self.package / "init" / "bash")), shlex.quote(entry)
-        failed = f'echo "envmgr: on $(uname -n): $1" >&2; exit {LOAD_FAILED}'
-        return f"""\
-envmgr_failed() {{ {failed}; }}
-unset -v "${{!LMOD_@}}" "${{!__LMOD_@}}" "${{!_ModuleTable@}}" LOADEDMODULES _LMFILES_ MODULEPATH MODULEPATH_ROOT
-unset -f module ml 2>/dev/null
-export MODULEPATH={shlex.quote(str(modules))} LMOD_RC={shlex.quote(str(lmodrc))} LMOD_CACHED_LOADS=yes
-[ -r {init} ] || envmgr_failed "Lmod is not there: cannot read "{init}
-[ -d "$MODULEPATH" ] || envmgr_failed "the modules are not there: no folder $MODULEPATH"
-. {init}
-module load {wanted} || envmgr_failed "cannot load "{wanted}
-case ":$LOADEDMODULES:" in *:{wanted}:*) ;; *) envmgr_failed "Lmod did not load "{wanted} ;; esac
-unset -f envmgr_failed
-"""
+        given = assign(
+            envmgr_init=str(self.package / "init" / "bash"), envmgr_modules=str(modules), envmgr_lmodrc=str(lmodrc),
+            envmgr_entry=entry, envmgr_status=LOAD_FAILED,
+        )  # fmt: skip
+        return given + script_text(__file__, "prologue.sh")
 
     def _lua(self) -> list[str]:
         """The interpreter that Lmod's own programs name in their first line."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import check_names
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
+from envmgr.system.shelltext import assign, script_text
 from envmgr.system.users import require_account, session_as, this_account
 
 if TYPE_CHECKING:
@@ -29,42 +29,6 @@ _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
 _AROUND = 1 << 20  # bytes beside an answer
 _ASIDE = 30.0  # seconds that the login shell with its sbatch commands, squeue and scancel may take
-
-# The script sees the job's environment and nothing of ours: no variable is exported, traps are not inherited by a subshell.
-_JOB = """\
-{shebang}
-envmgr_dir=/tmp/envmgr-{nonce}-$SLURM_JOB_ID
-trap '{ours} rm -rf "$envmgr_dir"; exit 143' TERM
-{ours} mkdir -m 700 "$envmgr_dir" || exit 73
-(
-unset envmgr_dir
-{marked}) >"$envmgr_dir/answer"
-{ours} mv "$envmgr_dir/answer" "$envmgr_dir/whole"
-(
-PATH=/usr/bin:/bin
-left={turns}
-while [ -d "$envmgr_dir" ] && [ "$left" -gt 0 ]; do left=$((left - 1)); command sleep 0.1; done
-command rm -rf "$envmgr_dir"
-)
-exit 0
-"""
-_COLLECT = """\
-PATH=/usr/bin:/bin
-dir=/tmp/envmgr-{nonce}-$SLURM_JOB_ID
-until [ -e "$dir/whole" ]; do sleep 0.05; done
-cat "$dir/whole"
-rm -rf "$dir"
-"""
-# In a login shell: $0 is the run's mark, the job's script comes on stdin up to it, then the nodes are `$@`.
-_SUBMIT = """\
-cd 2>/dev/null || cd /
-envmgr_script=$(PATH=/usr/bin:/bin command sed -n "/^$0\\$/q;p")
-for envmgr_node; do
-envmgr_said=$(printf '%s\\n' "$envmgr_script" | sbatch {options} -w "$envmgr_node" 2>&1)
-printf '\\n%s %s %s %s\\n' "$0" "$envmgr_node" "$?" "${{envmgr_said//$'\\n'/; }}"
-done
-printf '\\n%s end\\n' "$0"
-"""
 
 
 def batch_on_nodes(
@@ -98,11 +62,16 @@ def batch_on_nodes(
         timeout=limits.node_timeout if timeout is None else timeout, limit=limit,
         options=(f"--export={export}",),
     )  # fmt: skip
-    jobs.script = _JOB.format(
-        shebang=shebang, nonce=jobs.nonce, turns=_KEPT * 10, ours="PATH=/usr/bin:/bin command",
-        marked=marked(script, jobs.inner, limit=limit),
-    )  # fmt: skip
+    jobs.script = job_script(script, shebang, jobs.nonce, jobs.inner, limit=limit)
     jobs.run()
+
+
+def job_script(script: str, shebang: str, nonce: str, inner: str, *, limit: int) -> str:
+    """A job that keeps the answer of `script`, marked by `inner`, in a folder that is named by `nonce`."""
+    answer = f'(\nunset envmgr_dir envmgr_turns\n{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
+    given = assign(envmgr_nonce=nonce, envmgr_turns=_KEPT * 10)
+    begin, keep = script_text(__file__, "begin.sh"), script_text(__file__, "keep.sh")
+    return f"{shebang}\n{given}{begin}{answer}{keep}"
 
 
 @dataclass(slots=True)
@@ -263,7 +232,11 @@ class _Jobs:
     def _collect(self, job: _Job) -> None:
         limit = self._limit + _AROUND
         sent = wrap(
-            _COLLECT.format(nonce=self.nonce), self.nonce, limit=limit, timeout=self._timeout + NODES_OWN, hard=False
+            assign(nonce=self.nonce) + script_text(__file__, "collect.sh"),
+            self.nonce,
+            limit=limit,
+            timeout=self._timeout + NODES_OWN,
+            hard=False,
         )
         argv = (
             *self._prefix, tool("srun"), "--quiet", f"--jobid={job.number}", "--overlap", "-N1", "-n1", "-w", job.name,
@@ -309,7 +282,7 @@ class _Jobs:
 
 def _program(options: Sequence[str]) -> str:
     """What the login shell runs: one sbatch a node."""
-    return _SUBMIT.format(options=shlex.join(options))
+    return assign(envmgr_options=options) + script_text(__file__, "submit.sh")
 
 
 def _reply(job: _Job, status: Status, reason: str) -> Reply:

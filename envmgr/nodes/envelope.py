@@ -7,57 +7,10 @@ import re
 from typing import Literal, NamedTuple
 
 from envmgr.report import size_text
+from envmgr.system.shelltext import assign, script_text
 
 _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of somebody else's words in a reason
-
-# The shells around the script live on when the group is told to end: until the script has, which may have a trap for that.
-# Our own commands are found whatever PATH the account has; `command` passes by functions of their names. Descriptors: 3 is
-# the way of the script's status, 4 is our stdout.
-_OURS = "PATH=/usr/bin:/bin command"
-_MARKED = """\
-exec 4>&1
-printf '\\n--envmgr:%s:begin--\\n' {nonce}
-envmgr_status=$( trap : TERM; {{ {{ trap : TERM; ( set --; unset envmgr_status; eval {script}
-) </dev/null 3>&- 4>&-; printf %s "$?" >&3; }} 4>&- | {ours} head -c {cut} 3>&- >&4; }} 3>&1 )
-exec 4>&-
-printf '\\n--envmgr:%s:end:%s:%s--\\n' {nonce} "$envmgr_status" {limit}
-"""
-# How watchers end the process group: what has files to tidy up hears of it a second before. This shell stays that long,
-# and says no more: Slurm kills all that is left of a step whose first process has ended.
-_AWAY = "trap '' TERM; kill -TERM 0; {ours} sleep 1; kill -KILL 0"
-# One compound, so that the shell has parsed all of it before anything runs. The watchers hold neither stdout nor stderr:
-# whoever waits for the end of our output waits for the script only. `kill … 0` is our process group: sshd and slurmstepd
-# start a new one for us. A probe may leave a child behind that hangs in the kernel: it holds nothing of ours.
-_SENT = """\
-{{
-exec 3<&0 </dev/null
-( while read -r _; do :; done <&3; {away} ) >/dev/null 2>&1 &
-( exec 3<&-; {ours} sleep {seconds}; {away} ) >/dev/null 2>&1 &
-exec 3<&-
-trap 'exec >/dev/null 4>&1' TERM
-{marked}{finish}}}
-"""
-# The watchers and what the script left behind. A Slurm step must not kill itself, or it counts as failed: there, what
-# ignores SIGTERM is looked for one by one. Field 5 of /proc/PID/stat is the process group; field 2, in brackets, may hold
-# anything. Source: proc_pid_stat(5).
-_KILL = """\
-kill -KILL 0
-"""
-_TERM = """\
-trap '' TERM
-kill -TERM 0
-set -f
-group() { set -- ${1##*) }; group=$3; }
-read -r line </proc/$$/stat; group "$line"; ours=$group
-set +f
-for file in /proc/[0-9]*/stat; do
-pid=${file#/proc/}; pid=${pid%/stat}
-[ "$pid" = $$ ] || { read -r line <"$file"; } 2>/dev/null || continue
-[ "$pid" = $$ ] || { set -f; group "$line"; set +f; [ "$group" = "$ours" ] && kill -KILL "$pid"; }
-done 2>/dev/null
-exit 0
-"""
 
 
 class Answer(NamedTuple):
@@ -68,24 +21,16 @@ class Answer(NamedTuple):
     reason: str
 
 
-def quote(text: str) -> str:
-    """`text` as one word of a POSIX shell; a NUL byte, which no shell can hold, is dropped."""
-    return "'" + text.replace("\0", "").replace("'", "'\\''") + "'"
-
-
 def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = True) -> str:
     """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
 
     What `marked` says holds for the script. When stdin ends, or after `timeout` seconds, the whole process group is told to
     end, and a second later killed. At the end it is killed, too; with `hard=False` it is told to end first, and the status is 0.
     """
-    return _SENT.format(
-        ours=_OURS,
-        away=_AWAY.format(ours=_OURS),
-        seconds=max(1, math.ceil(timeout)),
-        marked=marked(script, nonce, limit=limit),
-        finish=_KILL if hard else _TERM,
-    )
+    seconds = assign(envmgr_seconds=max(1, math.ceil(timeout)))
+    end = "kill -KILL 0\n" if hard else script_text(__file__, "end.sh")
+    text = seconds + script_text(__file__, "watch.sh") + marked(script, nonce, limit=limit) + end
+    return f"{{\n{text}}}\n"  # one compound, so that the shell has parsed all of it before anything runs
 
 
 def marked(script: str, nonce: str, *, limit: int) -> str:
@@ -95,7 +40,8 @@ def marked(script: str, nonce: str, *, limit: int) -> str:
     own affair. At most `limit` bytes of its output are printed; one more tells `unwrap` that it was cut. The answer is
     whole when everybody who holds that stdout has let go of it.
     """
-    return _MARKED.format(ours=_OURS, nonce=nonce, script=quote(script), limit=limit, cut=limit + 1)
+    given = assign(envmgr_nonce=nonce, envmgr_limit=limit, envmgr_script=script)
+    return given + script_text(__file__, "answer.sh")
 
 
 def end_mark(nonce: str) -> bytes:

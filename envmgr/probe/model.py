@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
-from envmgr.catalog.site import Site
 from envmgr.nodes import Reply
 
 Way = Literal["ssh", "slurm"]
@@ -33,32 +32,32 @@ class ShellContext:
     export: Literal["", "ALL", "NONE"] = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """What the probe is made from. `contexts` and `accounts` are those of the script at hand.
+    """What every probe needs to know: the prefix, the ordinary user (empty where none is looked at), the build user.
 
-    `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here.
-    `init` is Lmod's folder of start-up files on the controller; `roots` maps an entry to its install's folder.
+    `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and `accounts`
+    are those of the script at hand; `init` is Lmod's folder of start-up files on the controller, for contexts that source one.
     """
 
-    site: Site
+    prefix: str
     user: str
-    number: int | None
-    samples: tuple[str, ...]
-    loads: Mapping[str, str]
-    init: str
+    build_user: str
+    seconds: int
     contexts: tuple[ShellContext, ...] = ()
     accounts: tuple[ShellAccount, ...] = ()
-    roots: Mapping[str, str] = field(default_factory=dict)
+    init: str = ""
 
-    @property
-    def prefix(self) -> str:
-        return str(self.site.prefix)
 
-    @property
-    def generation(self) -> str:
-        """The published generation's folder, empty where nothing is known to be published."""
-        return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""
+@dataclass(frozen=True, slots=True)
+class ProbePart:
+    """What adds to a probe: POSIX shell text by stage, which tells facts by `put KEY VALUE`, `own KEY VALUE`, `lines KEY`.
+
+    Its facts begin with `name` and a dot. It can use `$prefix`, `$user`, `$build_user`, and what shell.library.sh defines.
+    """
+
+    name: str
+    texts: Mapping[ProbeStage, str]
 
 
 Facts = Mapping[str, str]
@@ -107,12 +106,3 @@ class Fleet:
                 found.setdefault(of_group, []).extend(group.nodes)
         ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
         return {key: tuple(nodes) for key, nodes in ordered}
-
-
-class ProbePart(Protocol):
-    """What adds to the probe: a check of the audit, or the tests of entries. The end of its module's name begins its facts."""
-
-    __name__: str
-
-    def probe(self, plan: ProbePlan) -> Mapping[ProbeStage, str]:
-        """POSIX shell text by stage; it tells facts by `put KEY VALUE`, `own KEY VALUE` and `lines KEY`."""

@@ -3,44 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
-
-_NODE = r"""
-awk -v prefix="${ENVMGR_REAL:-$prefix}" '
-  $5 == "/" || index(prefix "/", $5 "/") == 1 {
-    if (length($5) >= length(best)) { best = $5; line = $0 }
-  }
-  END { print line }
-' /proc/self/mountinfo >"$0.mount"
-read -r line <"$0.mount"
-set -f
-set -- $line
-put mount.root "$4"
-put mount.point "$5"
-put mount.options "$(printf '%s' "$6" | tr , '\n' | grep -v -E '^(no|rel|strict)atime$' | LC_ALL=C sort | paste -sd, -)"
-while [ "$1" != - ]; do shift; done
-put mount.type "$2"
-put mount.source "$3"
-put mount.super "$(printf '%s' "$4" | tr , '\n' | grep -v -E '^(clientaddr|addr|mountaddr|port|mountport|fd|context|seclabel|lowerdir|upperdir|workdir)(=|$)' | LC_ALL=C sort | paste -sd, -)"
-set +f
-"""
+from envmgr.probe.model import Facts, Fleet, ProbePart
+from envmgr.system.shelltext import script_text
 
 # Seconds after which a mount shows changes of others. Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
 _DEFAULTS = {"nfs": 60.0, "nfs4": 60.0, "fuse.sshfs": 20.0, "cifs": 1.0, "smb3": 1.0}
 _OTHER_NETWORK = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class MountFacts:
+def mount_facts() -> ProbePart:
     """The part of every probe that tells `mount.*`: from /proc/self/mountinfo, without touching the prefix."""
-
-    __name__ = "mount"
-
-    def probe(self, plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG002 - the same for every plan
-        return {"node": _NODE}
+    return ProbePart("mount", {"node": script_text(__file__, "node.sh")})
 
 
 def attribute_cache(facts: Facts, override: float | None) -> float:

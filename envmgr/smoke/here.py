@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 import shutil
 import signal
 import tempfile
@@ -21,6 +20,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.shelltext import script_text, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,7 @@ class SmokeOutcome:
 
 # Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
 NO_LAUNCHER = "no-mpi-launcher"
-_NEEDS_LAUNCHER = (
-    'for launcher in mpiexec mpirun srun; do launcher=$(type -P "$launcher") && [ -x "$launcher" ] && break; done ||'
-    f' {{ : >"$HOME/{NO_LAUNCHER}"; exit 1; }}\nunset -v launcher\n'
-)
 NO_SLURM = "no-slurm"
-# Set for `srun`. Inside a job it makes a step of that job; elsewhere a job of its own, for as long as the test may take, which
-# counts from its start. Where that job runs, the test's own folders are not.
-_NEEDS_SLURM = """\
-{{ srun=$(type -P srun) && [ -x "$srun" ] && {{ [ -n "${{SLURM_JOB_ID-}}" ] || timeout 10 sinfo -h >/dev/null 2>&1; }}; }} ||
-  {{ : >"$HOME/{mark}"; exit 1; }}
-unset -v srun TMPDIR
-export SLURM_OVERLAP=1 SLURM_OVERCOMMIT=1 SLURM_WORKING_DIR=/ SLURM_TIMELIMIT={minutes}{asked}
-"""
 # Options that say where and on whose account a job runs; srun reads each as SLURM_<NAME>, too. Source: srun(1), "INPUT
 # ENVIRONMENT VARIABLES".
 _JOB_OPTIONS = frozenset({"account", "clusters", "constraint", "partition", "qos", "reservation", "wckey"})
@@ -112,18 +100,24 @@ def script_of(
     Of `slurm_options`, words for srun such as `--partition=gpu` of which the last counts, those that say where a job runs and on
     whose account reach the test's own `srun`, unless it starts a step of a job.
     """
-    needs = _NEEDS_LAUNCHER if "mpi" in test.needs else ""
+    needs = ""
+    if "mpi" in test.needs:
+        needs += _call("launcher", NO_LAUNCHER)
     if "slurm" in test.needs:
-        needs += _NEEDS_SLURM.format(
-            mark=NO_SLURM, minutes=math.ceil(test.timeout / 60), asked=_job_variables(slurm_options)
-        )
+        minutes = math.ceil(test.timeout / 60)
+        needs += _call("slurm", NO_SLURM, str(minutes), *_job_variables(slurm_options))
     return f"{lmod.module_shell_prologue(modules, lmodrc, entry)}\n{needs}{test.run}\n"
 
 
-def _job_variables(slurm_options: Sequence[str]) -> str:
-    words = [option.removeprefix("--").partition("=") for option in slurm_options]
-    asked = [f"SLURM_{name.upper()}={shlex.quote(value)}" for name, _, value in words if name in _JOB_OPTIONS]
-    return f'\n[ -n "${{SLURM_JOB_ID-}}" ] || export {" ".join(asked)}' if asked else ""
+def _call(need: str, *arguments: str) -> str:
+    """Bash text that ends a test which cannot have what it needs, and leaves no function of ours."""
+    function = f"envmgr_needs_{need}"
+    return f"{script_text(__file__, f'{need}.sh')}{function} {words(*arguments)}\nunset -f {function}\n"
+
+
+def _job_variables(slurm_options: Sequence[str]) -> list[str]:
+    options = [option.removeprefix("--").partition("=") for option in slurm_options]
+    return [f"SLURM_{name.upper()}={value}" for name, _, value in options if name in _JOB_OPTIONS]
 
 
 def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,8 +16,8 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply, ask_nodes, fold
 from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, ProbePlan, ProbeStage, Way
-from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
+from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds, read_answer
 from envmgr.report import Reporter
 from envmgr.smoke.here import SKIPS, SmokeOutcome, detail_of, ending, no_end
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
@@ -82,7 +83,10 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
 
 def look_at_prefix(site: Site, runner: Runner) -> None:
     """EnvmgrError `mount-lost` where this host's prefix hangs, before anything of ours hangs on it."""
-    if look_here(_plan(site, ""), runner, site.transport.deadline)["gate"] == "hung":
+    if (
+        look_here(_plan(site, "", part_seconds(site.transport.node_timeout)), runner, site.transport.deadline)["gate"]
+        == "hung"
+    ):
         raise EnvmgrError(
             "mount-lost",
             f"{site.prefix} does not answer on this host",
@@ -114,7 +118,7 @@ def run_on_nodes(
     folding = _Folding(jobs, deadline)
     fit = list(nodes)
     if via == "slurm" and site.transport.via != "slurm":
-        gate = join_probes([], _plan(site, account.user), stages=())
+        gate = join_probes([], _plan(site, account.user, part_seconds(site.transport.node_timeout)))
         with reporter.stage("look", total=len(nodes), unit="nodes") as stage:
             looked: dict[str, Reply] = {}
 
@@ -130,8 +134,8 @@ def run_on_nodes(
     left = max(1.0, end - time.monotonic())
     seconds = max(1.0, min(seconds_of(jobs), left - _AROUND))
     whole = seconds + GATE_SECONDS + _AROUND
-    part = _Part(node_script(jobs, seconds=seconds))
-    script = join_probes([part], _plan(_waiting(site, seconds + _AROUND), account.user), stages=("prefix",))
+    part = ProbePart("smoke", {"prefix": node_script(jobs, seconds=seconds)})
+    script = join_probes([part], _plan(site, account.user, math.ceil(seconds + _AROUND)))
     with reporter.stage("tests", total=len(fit), unit="nodes") as stage:
 
         def take(reply: Reply) -> None:
@@ -145,25 +149,9 @@ def run_on_nodes(
     return folding.outcomes(), folding.missing()
 
 
-def _plan(site: Site, user: str) -> ProbePlan:
-    return ProbePlan(site, user, None, (), {}, "")
-
-
-def _waiting(site: Site, seconds: float) -> Site:
-    """The site with a `node_timeout` that lets a probe's part take `seconds`: see `join_probes`."""
-    timeout = (seconds + GATE_SECONDS) / 0.8 + 1
-    return site.model_copy(update={"transport": site.transport.model_copy(update={"node_timeout": timeout})})
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The tests as a part of a probe: it looks at the prefix first, and leaves behind what hangs."""
-
-    script: str
-    __name__ = "smoke"
-
-    def probe(self, _plan: ProbePlan) -> Mapping[ProbeStage, str]:
-        return {"prefix": self.script}
+def _plan(site: Site, user: str, seconds: int) -> ProbePlan:
+    """`seconds` are for the tests of one node together, when its prefix has answered."""
+    return ProbePlan(prefix=str(site.prefix), user=user, build_user=site.build_user or "", seconds=seconds)
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
+from envmgr.system.shelltext import script_text
 from envmgr.system.users import command_as, find_account
 
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
@@ -62,15 +63,7 @@ def read_node_facts(prefix: Prefix) -> FleetFacts | None:
         ) from None  # fmt: skip
 
 
-# Reads the old file, or writes the new one: all that touches the prefix, in one process that can be left behind.
 _READ = 'if [ -e "$1/nodes.json" ]; then exec cat "$1/nodes.json"; fi'
-_WRITE = """\
-umask "$2"
-mkdir -p "$1" || exit 1
-find "$1" -name ".nodes.json.*.tmp" -mmin +60 -exec rm -f {} + 2>/dev/null
-new="$1/.nodes.json.$(uname -n).$$.tmp"
-{ cat >"$new" && sync "$new" && mv -f "$new" "$1/nodes.json"; } || { rm -f "$new"; exit 1; }
-"""
 
 
 def save_node_facts(
@@ -101,7 +94,7 @@ def save_node_facts(
         return f"{site.prefix} does not answer"
     merged = merge(_parse(before.output), observed, groups, now)
     text = pretty_json(merged.model_dump(mode="json", by_alias=True))
-    argv = [*become, "/bin/sh", "-c", _WRITE, "sh", folder, site.policies.umask]
+    argv = [*become, "/bin/sh", "-c", script_text(__file__, "write.sh"), "sh", folder, site.policies.umask]
     done = run_detached(argv, seconds=end - time.monotonic(), stdin=text, check=check)
     if done.returncode is None:
         return f"{site.prefix} does not answer"

@@ -16,19 +16,11 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
 from envmgr.system.processes import group_runs
+from envmgr.system.shelltext import script_text
 from envmgr.system.users import Account
 
 _POLL = 0.1  # seconds between looks at the cancel flag
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
-
-# Runs "$@" in a process group that dies with us, whatever kills us: a watcher in it waits for the end of a pipe that we
-# hold. `setsid` would not do, nor PR_SET_PDEATHSIG, which grandchildren do not inherit. The watcher is nobody's child, so
-# that a program which waits for all of its children does not wait for it. /proc/self/fd, because dash has one-digit files.
-_GUARD = """\
-( (read -r _ </proc/self/fd/"$1"; kill -KILL 0) </dev/null >/dev/null 2>&1 & )
-shift
-exec "$@"
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +194,14 @@ class Runner:
     def _spawn_guarded(
         self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None, run_as: Account | None = None
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
-        """The command under `_GUARD`, and what ends its group when the command has ended."""
+        """The command under run.guard.sh, and what ends its group when the command has ended."""
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()
         try:
             if run_as is not None:
                 os.fchown(reader, run_as.uid, run_as.gid)  # the watcher opens it again, by its name
-            guarded = ("/bin/sh", "-c", _GUARD, "envmgr-guard", str(reader), *args)
+            guarded = ("/bin/sh", "-c", script_text(__file__, "guard.sh"), "envmgr-guard", str(reader), *args)
             process = self._spawn(guarded, env, cwd, new_group=True, pass_fds=(reader,), run_as=run_as)
         except BaseException:
             os.close(writer)

@@ -10,33 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.apart import APART
-from envmgr.probe.model import ProbePlan, ProbeStage
-
-# A directory service that is gone makes `id` wait for long.
-_NODE = r"""
-for accounts_name in $(printf '%s\n' $build_user $user | LC_ALL=C sort -u); do
-  apart 5 "$0.id" id "$accounts_name"
-  case $? in
-    0) put "accounts.$accounts_name" "$(sed 's/^uid=\([0-9]*\)[^ ]* gid=\([0-9]*\).*/uid \1, gid \2/' "$0.id")" ;;
-    124) put "accounts.$accounts_name" hung ;;
-    *) put "accounts.$accounts_name" "" ;;
-  esac
-done
-"""
-
-_PREFIX = r"""
-if [ -n "$build_user" ] && accounts_owner=$(stat -c '%u %U' "$prefix" 2>/dev/null); then
-  put accounts.owner "$accounts_owner"
-fi
-"""
+from envmgr.probe.model import ProbeStage
+from envmgr.system.shelltext import script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": APART + _NODE, "prefix": _PREFIX}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"node": script_text(__file__, "node.sh"), "prefix": script_text(__file__, "prefix.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -12,50 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence, PublishedGeneration
+from envmgr.audit.lmod_config import lmod_config
+from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
-
-# Lmod compares whole seconds. Source: Lmod's src/Cache.lua, l_readCacheFile.
-_PREFIX = r"""
-if cd "$generation/spider" 2>/dev/null; then
-  for cache_file in *; do
-    [ ! -f "$cache_file" ] || printf '%s %s\n' "$(sum <"$cache_file" 2>/dev/null)" "$cache_file"
-  done | lines cache.files
-  cache_stamp=$(stat -c %Y timestamp 2>/dev/null)
-  for cache_file in spiderT*; do
-    [ "$(stat -c %Y "$cache_file" 2>/dev/null || echo 0)" -ge "${cache_stamp:-0}" ] || printf '%s\n' "$cache_file"
-  done | lines cache.outdated
-  cd /
-else
-  put cache.files ""
-fi
-"""
-
-_LOGIN = (
-    LMOD_CONFIG
-    + r"""
-if [ -n "${LMOD_CMD-}" ] && lmod_config; then
-  put cache.ignored "$(lmod_value configT.spdr_ignore)"
-  put cache.loads "$(lmod_value configT.spdr_loads)"
-  printf '%s\n' "$lmod_config" | sed -n 's/^cache\.[0-9]*\.1=//p' | LC_ALL=C sort -u | lines cache.folders
-  case :${MODULEPATH-}: in *":$generation/modules:"* | *":$generation/modules/:"*) put cache.ours yes ;; esac
-  case "
-$lmod_config
-" in *"=$generation/lmodrc.lua
-"*) put cache.named yes ;; esac
-fi
-"""
-)
-
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.system.shelltext import script_text
 
 _NO = ("no", "false", "")  # as versions of Lmod say it
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
-    return {"prefix": _PREFIX, "login": _LOGIN} if plan.number is not None else {}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    if plan.number is None:
+        return {}
+    return {"prefix": script_text(__file__, "prefix.sh"), "login": lmod_config() + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

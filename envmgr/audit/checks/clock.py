@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import Reply, fold
-from envmgr.probe.model import ProbePlan, ProbeStage
-
-_LATER = r"""
-own clock.later "$(date +%s.%N)"
-"""
+from envmgr.probe.model import ProbeStage
+from envmgr.system.shelltext import script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's time
-    return {"prefix": _LATER}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's time
+    return {"prefix": script_text(__file__, "prefix.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

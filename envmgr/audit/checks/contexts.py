@@ -11,43 +11,20 @@ that prints something into every ssh command is one too: it breaks scp, rsync an
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, joined, short
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
-
-_CONTEXT = r"""
-put modulepath "${MODULEPATH-}"
-said=$(type module 2>/dev/null)
-case $said in
-  *LMOD_CMD*) put module yes ;;
-  *function*)
-    case $(module --version 2>&1) in
-      *"Modules based on Lua"*) put module yes ;;
-      *) put module "another program's" ;;
-    esac ;;
-  *) [ -n "${ENVMGR_ALIAS-}" ] && put module yes || put module no ;;
-esac
-put lmod_rc "${LMOD_RC-}"
-[ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
-if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
-  module load "$first" >/dev/null 2>&1
-  case :${LOADEDMODULES-}: in
-    *":$first:"*) put loads yes ;;
-    *) put loads "$(module load "$first" 2>&1 | grep . | head -n 3 | tr '\n' ' ')" ;;
-  esac
-fi
-"""
+from envmgr.system.shelltext import assign, script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     first = plan.samples[0] if plan.samples else ""
-    return {"context": f"first={shlex.quote(first)}\n{_CONTEXT}"}
+    return {"context": assign(first=first) + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

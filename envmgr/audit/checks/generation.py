@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import ProbePlan, ProbeStage
+from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
-
-_PREFIX = r"""
-put generation.record "$(sum <"$prefix/current/generation.json" 2>/dev/null)"
-"""
+from envmgr.system.shelltext import script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"prefix": _PREFIX}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"prefix": script_text(__file__, "prefix.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -9,90 +9,33 @@ program of it loads that first. What other nodes have is an error; what no node 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import short
 from envmgr.audit.missing import missing_libraries
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.apart import APART
-from envmgr.probe.model import ProbePlan, ProbeStage
-from envmgr.probe.shell import GATE_SECONDS
+from envmgr.probe.model import ProbeStage
+from envmgr.system.shelltext import assign, script_text, words
 
 _LINES = 40  # of an entry's missing libraries that are told
 
-# $1: sample or full; $2: seconds it may take; then ENTRY ROOT pairs. It looks at the clock itself: nobody can end all of its
-# processes without ending the probe. /bin/sh is there so that ldd says which file it speaks of also for a single one.
-_LOOK = r"""
-spread() {
-  awk '{ line[NR] = $0 } END { n = NR < 6 ? NR : 6; for (i = 0; i < n; i++) print line[int(i * NR / n) + 1] }'
-}
-choose() {
-  if [ "$how" = full ]; then
-    find . -type f \( -perm -0100 -o -name "*.so" -o -name "*.so.*" \)
-  else
-    find bin -maxdepth 1 -type f -perm -0100 2>/dev/null | LC_ALL=C sort | spread
-    find lib lib64 -maxdepth 1 -type f \( -name "*.so" -o -name "*.so.*" \) 2>/dev/null | LC_ALL=C sort | spread
-  fi
-}
-how=$1
-end=$(($(date +%s) + $2))
-shift 2
-while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
-  if cd "$2" 2>/dev/null; then
-    missing=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
-      [ "$(date +%s)" -lt "$0" ] || exit 255
-      exec ldd /bin/sh "$@"' "$end" 2>&1 | awk '
-      /^[^[:space:]].*:$/ { file = substr($0, 1, length($0) - 1); sub(/^\.\//, "", file); next }
-      / => not found/ { print $1, file }
-      match($0, /version .[A-Za-z0-9_.]+. not found/) {
-        version = substr($0, RSTART + 9, RLENGTH - 20)
-        print version, file
-      }' | LC_ALL=C sort -u)
-    within=
-    others=$(printf '%s\n' "$missing" | cut -d' ' -f1 | uniq | grep -v -E '^(lib(cuda|nvcuvid|nvidia-)|$)')
-    if [ -n "$others" ]; then # one walk for all of them, and none for what only the driver has
-      within=$(find . -name '*.so*' | sed 's|.*/||' | grep -F -x -e "$others" | LC_ALL=C sort -u | tr '\n' ' ')
-    fi
-    printf '%s\n' "$missing" | awk -v key="@libraries.missing.$1" -v within=" $within" -v most=@MOST@ '
-      NF && !index(within, " " $1 " ") && told++ < most { print key "|" $0 }'
-    [ "$(date +%s)" -ge "$end" ] || echo "@libraries.looked.$1=yes"
-  fi
-  shift 2
-done
-[ "$(date +%s)" -lt "$end" ] || echo "@libraries.end=no end"
-"""
 
-_PREFIX = r"""
-libraries_driver=no
-if [ -e /sys/module/nvidia/version ] || [ -e /proc/driver/nvidia/version ]; then libraries_driver=yes; fi
-put libraries.driver "$libraries_driver"
-if libraries_uid=$(id -u "$user" 2>/dev/null) && [ "$libraries_uid" != 0 ] && command -v ldd >/dev/null; then
-  apart @SECONDS@ "$0.ldd" as "$user" /bin/sh -c @LOOK@ sh @WORDS@
-  [ $? != 124 ] || put libraries.end "no end"
-  sed -n '/^@libraries\./p' "$0.ldd"
-fi
-"""
-
-
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     how = plan.site.audit.ldd
     entries = [entry for entry in plan.samples if entry in plan.roots]
     if how == "none" or not entries:
         return {}
-    words = shlex.join(
-        [how, str(_seconds(plan) - 1), *(word for entry in entries for word in (entry, plan.roots[entry]))]
-    )
-    look = shlex.quote(_LOOK.replace("@MOST@", str(_LINES)))
-    text = _PREFIX.replace("@SECONDS@", str(_seconds(plan))).replace("@WORDS@", words).replace("@LOOK@", look)
-    return {"prefix": APART + text}
+    pairs = (word for entry in entries for word in (entry, plan.roots[entry]))
+    given = assign(libraries_seconds=_seconds(plan), libraries_look=script_text(__file__, "look.sh"))
+    arguments = f"set -- {words(how, str(_seconds(plan) - 1), str(_LINES), *pairs)}\n"
+    return {"prefix": given + arguments + script_text(__file__, "prefix.sh")}
 
 
-def _seconds(plan: ProbePlan) -> int:
+def _seconds(plan: AuditPlan) -> int:
     """Half of what all that reads the prefix may take: other checks have their turn after this one."""
-    return max(2, (int(plan.site.transport.node_timeout * 0.8) - GATE_SECONDS) // 2)
+    return max(2, plan.seconds // 2)
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -12,36 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import drift, short
-from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence
+from envmgr.audit.lmod_config import lmod_config
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
-
-# Left out of the settings: what belongs to the machine, the terminal or the home, and what is told on its own.
-_LOGIN = (
-    LMOD_CONFIG
-    + r"""
-if [ -n "${LMOD_CMD-}" ]; then
-  if lmod_config; then
-    put lmod.version "$(lmod_value configT.lmodV)"
-    put lmod.lua "$(lmod_value configT.luaV)"
-    printf '%s\n' "$lmod_config" | sed -n 's/^configT\.//p' | sed 's/^\(tcl_version=[0-9]*\.[0-9]*\).*/\1/' |
-      grep -v -E '^(uname|os_name|shell|lua_term_A|lang|usrCacheDir|lmodV|luaV|rc|modRC|numSC|spdr_ignore|spdr_loads)=' |
-      lines lmod.settings
-    for lmod_key in sitePkg lmod_cfg nag z01_admin; do
-      lmod_file=$(lmod_value "configT.$lmod_key")
-      [ ! -f "$lmod_file" ] || printf '%s %s %s\n' "$lmod_key" "$(sum <"$lmod_file" 2>/dev/null)" "$lmod_file"
-    done | lines lmod.files
-  else
-    put lmod.broken "$(printf '%s\n' "$lmod_said" | grep . | head -n 2 | cut -c1-300)"
-  fi
-  awk 'BEGIN { for (name in ENVIRON) if (name ~ /^LMOD_/) print name "=" ENVIRON[name] }' | LC_ALL=C sort | grep -v -E \
-    '^LMOD_(CMD|DIR|PKG|ROOT|RC|VERSION|CACHED_LOADS|IGNORE_CACHE|MODULERCFILE|MODULERC|sys|arch|FAMILY_.*|SETTARG_.*|FULL_SETTARG.*)=' |
-    lines lmod.variables
-fi
-"""
-)
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.system.shelltext import script_text
 
 # The name in --config_json -> the variable that sets it. Source: Lmod's src/Configuration.lua, 8.6.19 and 9.x.
 _VARIABLES = {
@@ -107,8 +83,8 @@ _VARIABLES = {
 _NOT_SET = "not set"
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"login": _LOGIN}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"login": lmod_config() + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -10,36 +10,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.effect import EFFECT
+from envmgr.audit.effect import effect
 from envmgr.audit.folding import short
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbePlan, ProbeStage
+from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import printable
-
-_LOGIN = (
-    EFFECT
-    + r"""
-listed=
-case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
-if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
-  scratch=$room/scratch said=$room/said env=$room/env
-  for entry in $samples; do
-    if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$env" 2>"$said"; then
-      put "loading.sha256.$entry" "$(sum <"$env")"
-      head -n 100 "$env" | cut -c1-2000 | lines "loading.env.$entry"
-    else
-      grep . "$said" | head -n 5 | lines "loading.failed.$entry"
-    fi
-  done
-fi
-"""
-)
+from envmgr.system.shelltext import script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
-    return {"login": _LOGIN} if plan.number is not None and plan.samples else {}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    if plan.number is None or not plan.samples:
+        return {}
+    return {"login": effect() + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

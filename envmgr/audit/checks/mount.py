@@ -10,29 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.controller import Controller
 from envmgr.audit.folding import drift
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Group, ProbePlan, ProbeStage
+from envmgr.probe.model import Facts, Fleet, Group, ProbeStage
 from envmgr.probe.shell import GATE_SECONDS
+from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
 
-_PREFIX = r"""
-mount_before=$(date +%s%N)
-cat "$prefix/current/generation.json" "$prefix/current/spider/"* >/dev/null 2>&1
-own mount.read_ms $((($(date +%s%N) - mount_before) / 1000000))
-if [ "$user" != "$build_user" ] && getent passwd "$user" >/dev/null && { [ "$(id -u)" = 0 ] || [ "$(id -un)" = "$user" ]; }; then
-  put mount.user_writes "$( (as "$user" /bin/sh -c '
-    for path in "$1" "$1/store" "$1/generations" "$1/current/modules"; do [ ! -w "$path" ] || printf "%s " "$path"; done
-  ' sh "$prefix") )"
-fi
-"""
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"prefix": script_text(__file__, "prefix.sh")}
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"prefix": _PREFIX}
+def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
+    """The nodes of `mount.writable` in site.yaml, where it is given."""
+    writable = evidence.site.mount.writable
+    return {} if writable is None else {"writable": " ".join(controller.nodes(writable))}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -125,10 +122,12 @@ def _commonest(fleet: Fleet, controller: Facts) -> str:
 
 def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
     prefix = str(evidence.site.prefix)
-    if evidence.writable is not None:
+    answers = evidence.answers.get("mount", {})
+    if "writable" in answers:
+        writable = frozenset(answers["writable"].split())
         modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
-            right = {node for node in modes if (node in evidence.writable) == (wanted == "rw")}
+            right = {node for node in modes if (node in writable) == (wanted == "rw")}
             if wrong := [node for node in right if modes[node] == other]:
                 yield Finding(
                     "mount", "error", prefix, f"mounted {other}", f"{wanted}, by mount.writable in site.yaml",

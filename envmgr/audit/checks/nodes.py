@@ -10,21 +10,40 @@ twice and at another never.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.controller import Controller, SlurmView, slurm_view
 from envmgr.audit.folding import joined
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import Reply, asleep, fold, slurm_names
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's name
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's name
     return {}
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
+    """Slurm's account of the nodes, and the addresses that this host has for names that are not the host's own."""
+    found = controller.slurm().facts()
+    for fleet in evidence.ways.values():
+        for _, named, others in _hosts(fleet):
+            if len(others) == 1 and not named:
+                found[f"addresses.{others[0]}"] = " ".join(sorted(_addresses(others[0])))
+    return found
+
+
+def _addresses(node: str) -> frozenset[str]:
+    try:
+        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(node, None, type=socket.SOCK_STREAM))
+    except (OSError, UnicodeError):
+        return frozenset()
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -39,11 +58,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _missing(evidence: Evidence) -> Iterator[Finding]:
-    names = slurm_names(evidence.slurm, evidence.nodes)
+    slurm = slurm_view(evidence.answers.get("nodes", {}))
+    names = slurm_names(slurm.states, evidence.nodes)
     for way, fleet in evidence.ways.items():
         by_reason: dict[str, list[str]] = {}
         for reply in fleet.missing:
-            by_reason.setdefault(_why(reply, evidence, names), []).append(reply.node)
+            by_reason.setdefault(_why(reply, slurm, names), []).append(reply.node)
         for found, nodes in by_reason.items():
             hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0])
             told_elsewhere = "prefix does not answer" in found  # by the check of mounts
@@ -54,9 +74,9 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
 _NO_FAULT = ("busy: ", "asleep: ")  # how reasons begin that are no fault of the node
 
 
-def _why(reply: Reply, evidence: Evidence, names: Mapping[str, str]) -> str:
+def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
     """The status and its reason. A node that Slurm has put to sleep is one that nothing reaches, whatever ssh calls it."""
-    state = evidence.slurm[names[reply.node]][0] if reply.node in names else ""
+    state = slurm.states[names[reply.node]][0] if reply.node in names else ""
     if reply.status == "unreachable" and (sleeps := asleep(state)):
         return sleeps
     if reply.reason.startswith(_NO_FAULT):  # of two jobs that wait, Slurm calls one the first
@@ -117,23 +137,28 @@ def _not_told_by_contexts(facts: Facts) -> bool:
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """By name; a name of another kind (an address, an ssh alias) is accepted by its address, unless two are one host."""
-    hosts: dict[str, list[str]] = {}
-    for node in fleet.only(lambda facts: "probe" not in facts).nodes:
-        hosts.setdefault(_short(fleet.own.get(node, {}).get("host", "nobody")), []).append(node)
-    for host, nodes in hosts.items():
-        named = [n for n in nodes if _short(n) == host or fleet.own.get(n, {}).get("slurm_node") == n]
-        others = [n for n in nodes if n not in named]
-        if len(nodes) == 1 and others and _has_address(others[0], fleet.own[others[0]], evidence):
+    for host, named, others in _hosts(fleet):
+        if len(others) == 1 and not named and _has_address(others[0], fleet.own[others[0]], evidence):
             continue
         for node in others:
-            also = [n for n in nodes if n != node]
+            also = [n for n in (*named, *others) if n != node]
             found = f"answers as {host}{f', as {fold(also)} does' if also else ''}"
             hint = f"look at the address of {node} in /etc/hosts, DNS and ssh's config"
             yield Finding("nodes", "error", _NAMES.get(way, way), found, node, hint, node)
 
 
+def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each host that answered, by its own name: the nodes that are called so, and those that are not."""
+    hosts: dict[str, list[str]] = {}
+    for node in fleet.only(lambda facts: "probe" not in facts).nodes:
+        hosts.setdefault(_short(fleet.own.get(node, {}).get("host", "nobody")), []).append(node)
+    for host, nodes in hosts.items():
+        named = [n for n in nodes if _short(n) == host or fleet.own.get(n, {}).get("slurm_node") == n]
+        yield host, named, [n for n in nodes if n not in named]
+
+
 def _has_address(node: str, own: Facts, evidence: Evidence) -> bool:
-    known = evidence.addresses(node)
+    known = set(evidence.answers.get("nodes", {}).get(f"addresses.{node}", "").split())
     return any(a.startswith("127.") for a in known) or bool(known & set(own.get("addresses", "").split()))
 
 

@@ -12,54 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence
+from envmgr.audit.lmod_config import lmod_config
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.system.shelltext import script_text
 
-# Lines `SHA256 PATH`, in the order in which Lmod reads them.
-_LOGIN = (
-    LMOD_CONFIG
-    + r"""
-rc_real() { (command cd -P -- "${1%/*}" 2>/dev/null && printf '%s/%s\n' "$PWD" "${1##*/}") || printf '%s\n' "$1"; }
-rc_line() { printf '%s %s\n' "$(sum <"$1" 2>/dev/null)" "$2"; }
-if [ -n "${LMOD_CMD-}" ] && lmod_config; then
-  rc_own=$(rc_real "${LMOD_CMD%/*}/../init/lmodrc.lua")
-  put rc_files.lmod "$(lmod_value configT.lmodV)"
-  printf '%s\n' "$lmod_config" | sed -n 's/^rcfileA\.\([0-9]*\)=/\1 /p' | LC_ALL=C sort -n | while read -r rc_number rc_file; do
-    case $(rc_real "$rc_file") in
-      "$HOME/.lmodrc.lua" | "$(rc_real "$HOME/.lmodrc.lua")") ;;
-      "$rc_own") rc_line "$rc_own" init/lmodrc.lua ;;
-      *)
-        case $rc_file in
-          */libexec/../../*) rc_line "$rc_file" "$(rc_real "$rc_file")" ;;
-          *) rc_line "$rc_file" "$rc_file" ;;
-        esac
-        ;;
-    esac
-  done | lines rc_files.read
-  put rc_files.variable "${LMOD_RC-}"
-  {
-    lmod_value configT.modRC | tr : '\n'
-    printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep . | LC_ALL=C sort -u | while read -r rc_folder; do
-      case $rc_folder in
-        "$prefix"/*) ;;
-        *) printf '%s\n' "$rc_folder/.modulerc.lua" "$rc_folder/.modulerc" "$rc_folder/.version" ;;
-      esac
-    done
-  } | while read -r rc_file; do
-    [ ! -f "$rc_file" ] || rc_line "$rc_file" "$rc_file"
-  done | lines rc_files.modulerc
-  case :${MODULEPATH-}: in *":$generation/modules:"* | *":$generation/modules/:"*) put rc_files.ours yes ;; esac
-fi
-"""
-)
 _OWN = "init/lmodrc.lua"
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
-    return {"login": _LOGIN if plan.number is not None else "generation=/none\n" + _LOGIN}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"login": lmod_config() + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -11,43 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, short
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbePlan, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.system.shelltext import script_text
 
-_LOGIN = r"""
-ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null; }
-listed=
-case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
-if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
-  here=$room
-  ask -t --show_hidden avail >"$here/avail"
-  ask -t --show_hidden --ignore_cache avail >"$here/plain"
-  put resolution.modulepath "$MODULEPATH"
-  lines resolution.avail <"$here/avail"
-  diff "$here/avail" "$here/plain" | grep '^[<>]' | head -n 20 | lines resolution.cache_differs
-  ask -t avail >"$here/visible"
-  grep -v -x -F -f "$here/visible" "$here/avail" | lines resolution.hidden
-  ask -t -d avail | lines resolution.defaults
-  for entry in $samples; do
-    path=$(ask --location show "$entry" | grep .)
-    path=$(printf '%s\n' "$path" | grep '^/' || printf '%s\n' "$path" | head -n 1)
-    put "resolution.path.$entry" "$path"
-    case $path in
-      /*)
-        put "resolution.real.$entry" "$(readlink -f "$path")"
-        put "resolution.sha256.$entry" "$(sum <"$path" 2>/dev/null)"
-        ;;
-    esac
-  done
-fi
-"""
 _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is another line put before it?"
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:
-    return {"login": _LOGIN} if plan.number is not None else {}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    return {"login": script_text(__file__, "login.sh")} if plan.number is not None else {}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

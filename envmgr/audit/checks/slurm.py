@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence
+from envmgr.audit.controller import Controller, SlurmView, slurm_view
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold, slurm_names
-from envmgr.probe.model import ProbePlan, ProbeStage
+from envmgr.probe.model import Facts, ProbeStage
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -26,20 +27,25 @@ _SEVERITIES: Mapping[str, Severity] = {
 }  # fmt: skip
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - Slurm is asked on this host
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - Slurm is asked on this host
     return {}
 
 
+def ask_controller(controller: Controller, evidence: Evidence) -> Facts:  # noqa: ARG001 - whatever nodes say
+    return controller.slurm().facts()
+
+
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.slurm_broken:
+    slurm = slurm_view(evidence.answers.get("slurm", {}))
+    if slurm.broken:
         yield Finding(
-            "slurm", "error", "Slurm", f"slurmctld does not answer: {evidence.slurm_broken}", "what `sinfo` says",
+            "slurm", "error", "Slurm", f"slurmctld does not answer: {slurm.broken}", "what `sinfo` says",
             "`scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?",
         )  # fmt: skip
-    names = slurm_names(evidence.slurm, evidence.nodes)
+    names = slurm_names(slurm.states, evidence.nodes)
     states: dict[tuple[Severity, str, str], list[str]] = {}
     for node, name in names.items():
-        state, reason = evidence.slurm[name]
+        state, reason = slurm.states[name]
         if severity := _severity(state):
             states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
@@ -47,7 +53,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "slurm", severity, "Slurm", f"{_words(state)}{f': {reason}' if reason else ''}", "idle, mixed or allocated",
             _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
         )  # fmt: skip
-    if unknown := _strangers(evidence, names):
+    if unknown := _strangers(evidence, slurm, names):
         hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
         yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
 
@@ -71,13 +77,13 @@ def _hint(state: str, severity: Severity, nodes: str) -> str:
     return f"once that is mended: {resume}"
 
 
-def _strangers(evidence: Evidence, names: Mapping[str, str]) -> list[str]:
+def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -> list[str]:
     """Not those whose whole group is unknown: login nodes and file servers are not Slurm's."""
-    if not evidence.slurm:
+    if not slurm.states:
         return []
     groups = [frozenset(members) for members in evidence.groups.values()]
     grouped = frozenset(node for members in groups for node in members)
-    mixed = [members for members in groups if slurm_names(evidence.slurm, members)]
+    mixed = [members for members in groups if slurm_names(slurm.states, members)]
     return [
         node for node in evidence.nodes
         if node not in names and (node not in grouped or any(node in members for members in mixed))

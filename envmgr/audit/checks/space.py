@@ -9,21 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import ProbePlan, ProbeStage
+from envmgr.probe.model import ProbeStage
 from envmgr.report import size_text
-
-# POSIX: one line for the file system with -P; counted from its end, as a source can hold spaces.
-_PREFIX = r"""
-own space.free_kb "$(df -P -k "$prefix" 2>/dev/null | awk 'NR == 2 { print $(NF - 2) }')"
-own space.inodes "$(df -P -i "$prefix" 2>/dev/null | awk 'NR == 2 { print $(NF - 4), $(NF - 2) }')"
-"""
+from envmgr.system.shelltext import script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"prefix": _PREFIX}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"prefix": script_text(__file__, "prefix.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -13,71 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.lmod_config import LMOD_CONFIG
-from envmgr.audit.model import Evidence
+from envmgr.audit.lmod_config import lmod_config
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import ProbePlan, ProbeStage
+from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
-
-# Lines `KIND FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. A cache in use is one
-# that Lmod takes (l_readCacheFile of its src/Cache.lua): younger than LMOD_ANCIENT_TIME, and newer than a system cache of the
-# same folder.
-_CONTEXT = (
-    LMOD_CONFIG
-    + r"""
-user_files_conda() {
-  conda_kind=conda
-  ! grep -q -s -E '^ *auto_activate(_base)? *: *([Ff]alse|no|off)' "$HOME/.condarc" "$HOME/.conda/.condarc" || conda_kind=conda-off
-  set -- "$HOME"/.bashrc "$HOME"/.bash_profile "$HOME"/.bash_login "$HOME"/.profile "$HOME"/.zshrc "$HOME"/.zprofile \
-    "$HOME"/.zshenv "$HOME"/.cshrc "$HOME"/.tcshrc "$HOME"/.login /etc/profile /etc/bash.bashrc /etc/bashrc /etc/csh.cshrc \
-    /etc/zshrc /etc/zsh/zshrc /etc/profile.d/*.sh /etc/profile.d/*.csh
-  grep -l -s '^# >>> conda initialize >>>' "$@" | sed "s|^|$conda_kind |"
-  grep -l -s '^# >>> mamba initialize >>>' "$@" | sed 's|^|mamba |'
-}
-user_files_cache() {
-  folder=$HOME/.lmod.d/.cache
-  ! grep -q -s '\.cache/lmod' "${LMOD_CMD%/*}/myGlobals.lua" || folder=$HOME/.cache/lmod
-  [ -d "$folder" ] && [ ! -e "$folder/invalidated" ] && [ -z "${LMOD_IGNORE_CACHE-}" ] || return 0
-  for file in "$folder"/spiderT*.lua; do
-    [ -s "$file" ] || continue
-    case $file in *.old.lua) continue ;; esac
-    made=$(stat -c %Y "$file")
-    [ "$(($(date +%s) - made))" -lt "${LMOD_ANCIENT_TIME:-86400}" ] || continue
-    printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep . | while read -r modules; do
-      grep -q -F "[\"$modules\"]" "$file" && [ -n "$(find "$modules/" ! -type d -cnewer "$file" 2>/dev/null | head -n 1)" ] || continue
-      ! user_files_covered "$modules" "$made" || continue
-      printf 'cache %s|%s\n' "$file" "$modules"
-    done
-  done
-}
-user_files_covered() {
-  lmod_config || return 1
-  printf '%s\n' "$lmod_config" | sed -n 's/^cache\.[0-9]*\.1=//p' | while read -r system; do
-    grep -q -s -F "[\"$1\"]" "$system/spiderT.lua" && [ "$(stat -c %Y "$system/spiderT.lua")" -ge "$2" ] && echo yes
-  done | grep -q yes
-}
-if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
-  (
-    unset IFS
-    user_files_conda
-    for file in "$HOME/.lmodrc.lua" "$HOME/.modulerc" "$HOME/.modulerc.lua"; do
-      [ ! -f "$file" ] || printf 'own %s\n' "$file"
-    done
-    [ -z "${LMOD_CMD-}" ] || user_files_cache
-  ) 2>/dev/null | while read -r kind file; do
-    case $file in
-      "${HOME%/}"/*) file="~/${file#"${HOME%/}/"}" ;;
-    esac
-    printf '%s %s\n' "$kind" "$file"
-  done | lines user_files
-fi
-"""
-)
+from envmgr.system.shelltext import script_text
 
 
-def probe(plan: ProbePlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": _CONTEXT}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"context": lmod_config() + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.shelltext import script_text
 
 BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_SHLVL"})
 _IGNORED = re.compile(r"_|SHLVL|PWD|OLDPWD|IFS|OPTIND|SHELLOPTS|POSIXLY_CORRECT|BASH.*|__envmgr.*")
@@ -24,35 +25,6 @@ _NOT_SET = "***unset***"  # conda's way to say in its state that a variable was 
 _NO_SHELL_CODE = (
     "a modulefile sets variables only: build without this package, or with a version whose script does the same"
 )
-
-# The shell's own names start with __envmgr. Every step is the same text without a loop around it, as `break` in a script
-# would end that loop, and without `|| …`, which would switch off a script's `set -e`. The DEBUG trap keeps the last
-# command of the script itself (not of its functions): only so can `return 1` be told from a last test that was false.
-# A variable that a script leaves in the shell without exporting it is in `variables` and not in `env`.
-_HEADER = (
-    'set +o history\numask 022\n__envmgr_out=$1 __envmgr_env=$2 __envmgr_i=0\nshift 2\n__envmgr_steps=("$@")\nset --\n'
-)
-_STEP = """
-__envmgr_at=$__envmgr_out/$__envmgr_i __envmgr_last=
-set -T
-trap '[[ -n ${FUNCNAME-} || $BASH_COMMAND == *__envmgr* ]] || __envmgr_last=$BASH_COMMAND' DEBUG
-source "${__envmgr_steps[__envmgr_i]}" </dev/null >|"$__envmgr_at/output" 2>&1
-__envmgr_status=$? __envmgr_ended=$__envmgr_last
-trap - DEBUG
-__envmgr_umask=$(umask)
-umask 022
-set +aefuvxTC +o pipefail 2>/dev/null
-builtin declare -F >|"$__envmgr_at/functions"
-builtin alias -p >|"$__envmgr_at/aliases"
-builtin pwd -P >|"$__envmgr_at/folder"
-printf '%s\\n' "$__envmgr_umask" >|"$__envmgr_at/umask"
-builtin jobs -rp >|"$__envmgr_at/jobs"
-builtin compgen -v >|"$__envmgr_at/variables"
-"$__envmgr_env" -0 >|"$__envmgr_at/env"
-while read -r __envmgr_job; do kill -KILL "$__envmgr_job"; done <"$__envmgr_at/jobs" 2>/dev/null
-printf '%s\\n' "$__envmgr_status" "$__envmgr_ended" >|"$__envmgr_at/status"
-__envmgr_i=$((__envmgr_i + 1))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +159,7 @@ class Shell:
         path = f"{self.prefix}/bin:{clean_env()['PATH']}"
         before = base | dict(preset) | {"PATH": ":".join(filter(None, (path, preset.get("PATH"))))}
         driver = at / "driver.sh"
-        driver.write_text(_HEADER + _STEP * len(self.steps), encoding="utf-8")
+        driver.write_text(_driver(len(self.steps)), encoding="utf-8")
         argv: list[str | Path] = [_tool("bash"), "--noprofile", "--norc", driver, at, _tool("env")]
         argv += [step.path for step in self.steps]
         try:
@@ -242,6 +214,11 @@ class Shell:
                 raise EnvmgrError(
                     "activation-changes-shell", f"{step.label} {what}", context=output, hint=_NO_SHELL_CODE
                 )
+
+
+def _driver(steps: int) -> str:
+    """The script that runs so many steps: its text once for each, without a loop around it."""
+    return script_text(__file__, "begin.sh") + script_text(__file__, "step.sh") * steps
 
 
 def _tool(name: str) -> str:

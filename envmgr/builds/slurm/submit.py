@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import shlex
 import socket
 import sys
 import time
@@ -24,14 +23,9 @@ from envmgr.store.holds import held_installs
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import file_lock, remove_tree, try_file_lock
 from envmgr.system.run import Runner
+from envmgr.system.shelltext import assign, script_text
 
 _KEPT = 86400.0  # seconds
-# -I: nothing of the user's own Python settings. The program is looked for first: else sh says only `not found`.
-_SCRIPT = """\
-#!/bin/sh
-[ -x {python} ] || {{ echo "$(uname -n) has no {python}: envmgr must lie where nodes see it, under the same path" >&2; exit 127; }}
-exec {python} -I -u -m envmgr _build-item {request}
-"""
 
 
 @dataclass(slots=True)
@@ -146,7 +140,9 @@ class Submitter:
     def _send(self, ticket: QueuedBuild, after: Sequence[str], made: Collection[str]) -> None:
         folder = ticket.folder
         folder.write(ticket.work, self.recipes[str(ticket.work.lock.entry)], self.site, envmgr.__version__, made)
-        script = _SCRIPT.format(python=shlex.quote(sys.executable), request=shlex.quote(str(folder.request)))
+        script = (
+            "#!/bin/sh\n" + assign(python=sys.executable, request=str(folder.request)) + script_text(__file__, "job.sh")
+        )
         try:
             ticket.job = send_job(
                 folder.job_name, script, output=folder.output("%j"), after=after, options=self.options, site=self.site,

@@ -1,0 +1,4 @@
+# shellcheck shell=sh
+# The time again, later than at the beginning.
+
+own clock.later "$(date +%s.%N)"

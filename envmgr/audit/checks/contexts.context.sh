@@ -1,0 +1,24 @@
+# shellcheck shell=sh
+# What a user has in this shell. `first` is an entry to load, or empty.
+: "${first?}"
+
+put modulepath "${MODULEPATH-}"
+said=$(type module 2>/dev/null)
+case $said in
+  *LMOD_CMD*) put module yes ;;
+  *function*)
+    case $(module --version 2>&1) in
+      *"Modules based on Lua"*) put module yes ;;
+      *) put module "another program's" ;;
+    esac ;;
+  *) if [ -n "${ENVMGR_ALIAS-}" ]; then put module yes; else put module no; fi ;;
+esac
+put lmod_rc "${LMOD_RC-}"
+[ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
+if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
+  module load "$first" >/dev/null 2>&1
+  case :${LOADEDMODULES-}: in
+    *":$first:"*) put loads yes ;;
+    *) put loads "$(module load "$first" 2>&1 | grep . | head -n 3 | tr '\n' ' ')" ;;
+  esac
+fi

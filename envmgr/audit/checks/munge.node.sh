@@ -1,0 +1,11 @@
+# shellcheck shell=sh
+# The credential is the node's own; that there is none is compared. 3600 s is the longest life that munged gives.
+
+if command -v munge >/dev/null; then
+  with_limit 5 "$0.munge" munge -n -t 3600
+  case $? in
+    0) own munge.credential "$(cat "$0.munge")" ;;
+    124) put munge.failed "no answer in 5 s" ;;
+    *) put munge.failed "$(sed 's/^munge: //; s/^Error: //' "$0.munge.err" | head -n 1 | cut -c1-200)" ;;
+  esac
+fi

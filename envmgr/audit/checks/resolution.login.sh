@@ -1,0 +1,30 @@
+# shellcheck shell=sh
+# What the `module` command lists and finds. Lmod answers on stderr.
+: "${generation?}" "${samples?}" "${room?}"
+
+# shellcheck disable=SC2069 # its stdout is for eval
+ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null; }
+listed=
+case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
+if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
+  here=$room
+  ask -t --show_hidden avail >"$here/avail"
+  ask -t --show_hidden --ignore_cache avail >"$here/plain"
+  put resolution.modulepath "$MODULEPATH"
+  lines resolution.avail <"$here/avail"
+  diff "$here/avail" "$here/plain" | grep '^[<>]' | head -n 20 | lines resolution.cache_differs
+  ask -t avail >"$here/visible"
+  grep -v -x -F -f "$here/visible" "$here/avail" | lines resolution.hidden
+  ask -t -d avail | lines resolution.defaults
+  for entry in $samples; do
+    path=$(ask --location show "$entry" | grep .)
+    path=$(printf '%s\n' "$path" | grep '^/' || printf '%s\n' "$path" | head -n 1)
+    put "resolution.path.$entry" "$path"
+    case $path in
+      /*)
+        put "resolution.real.$entry" "$(readlink -f "$path")"
+        put "resolution.sha256.$entry" "$(sum <"$path" 2>/dev/null)"
+        ;;
+    esac
+  done
+fi

@@ -1,0 +1,53 @@
+# shellcheck shell=sh
+# Lines `KIND FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. A cache in use is one
+# that Lmod takes (l_readCacheFile of its src/Cache.lua): younger than LMOD_ANCIENT_TIME, and newer than a system cache of the
+# same folder. Behind lmod_config.sh.
+
+user_files_conda() {
+  conda_kind=conda
+  ! grep -q -s -E '^ *auto_activate(_base)? *: *([Ff]alse|no|off)' "$HOME/.condarc" "$HOME/.conda/.condarc" || conda_kind=conda-off
+  set -- "$HOME"/.bashrc "$HOME"/.bash_profile "$HOME"/.bash_login "$HOME"/.profile "$HOME"/.zshrc "$HOME"/.zprofile \
+    "$HOME"/.zshenv "$HOME"/.cshrc "$HOME"/.tcshrc "$HOME"/.login /etc/profile /etc/bash.bashrc /etc/bashrc /etc/csh.cshrc \
+    /etc/zshrc /etc/zsh/zshrc /etc/profile.d/*.sh /etc/profile.d/*.csh
+  grep -l -s '^# >>> conda initialize >>>' "$@" | sed "s|^|$conda_kind |"
+  grep -l -s '^# >>> mamba initialize >>>' "$@" | sed 's|^|mamba |'
+}
+user_files_cache() {
+  folder=$HOME/.lmod.d/.cache
+  ! grep -q -s '\.cache/lmod' "${LMOD_CMD%/*}/myGlobals.lua" || folder=$HOME/.cache/lmod
+  [ -d "$folder" ] && [ ! -e "$folder/invalidated" ] && [ -z "${LMOD_IGNORE_CACHE-}" ] || return 0
+  for file in "$folder"/spiderT*.lua; do
+    [ -s "$file" ] || continue
+    case $file in *.old.lua) continue ;; esac
+    made=$(stat -c %Y "$file")
+    [ "$(($(date +%s) - made))" -lt "${LMOD_ANCIENT_TIME:-86400}" ] || continue
+    printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep . | while read -r modules; do
+      grep -q -F "[\"$modules\"]" "$file" && [ -n "$(find "$modules/" ! -type d -cnewer "$file" 2>/dev/null | head -n 1)" ] || continue
+      ! user_files_covered "$modules" "$made" || continue
+      printf 'cache %s|%s\n' "$file" "$modules"
+    done
+  done
+}
+user_files_covered() {
+  lmod_config || return 1
+  lmod_lines | sed -n 's/^cache\.[0-9]*\.1=//p' | while read -r system; do
+    grep -q -s -F "[\"$1\"]" "$system/spiderT.lua" && [ "$(stat -c %Y "$system/spiderT.lua")" -ge "$2" ] && echo yes
+  done | grep -q yes
+}
+# shellcheck disable=SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
+  (
+    unset IFS
+    user_files_conda
+    for file in "$HOME/.lmodrc.lua" "$HOME/.modulerc" "$HOME/.modulerc.lua"; do
+      [ ! -f "$file" ] || printf 'own %s\n' "$file"
+    done
+    [ -z "${LMOD_CMD-}" ] || user_files_cache
+  ) 2>/dev/null | while read -r kind file; do
+    # shellcheck disable=SC2088 # a name for people
+    case $file in
+      "${HOME%/}"/*) file="~/${file#"${HOME%/}/"}" ;;
+    esac
+    printf '%s %s\n' "$kind" "$file"
+  done | lines user_files
+fi

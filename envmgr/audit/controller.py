@@ -1,0 +1,72 @@
+"""What checks ask of this host, once the nodes have answered: for the optional hook `ask_controller` of a check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envmgr.nodes import UNCONFIGURED, NodeSets, slurm_here, states_or_reason
+from envmgr.probe.model import Facts
+from envmgr.system.run import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmView:
+    """Slurm's own account of its nodes. `states` is node -> (state, reason); `broken` says why it could not be asked.
+
+    Both are empty on a host whose Slurm was never configured.
+    """
+
+    states: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    broken: str = ""
+
+    def facts(self) -> dict[str, str]:
+        found = {"slurm.broken": self.broken} if self.broken else {}
+        for node, (state, reason) in self.states.items():
+            found |= {f"slurm.state.{node}": state, f"slurm.reason.{node}": reason}
+        return found
+
+
+def slurm_view(facts: Facts) -> SlurmView:
+    """What `SlurmView.facts` wrote, among other facts."""
+    states = answers_by_node(facts, "slurm.state.")
+    return SlurmView(
+        {node: (state, facts.get(f"slurm.reason.{node}", "")) for node, state in states.items()},
+        facts.get("slurm.broken", ""),
+    )
+
+
+def answers_by_node(facts: Facts, beginning: str) -> dict[str, str]:
+    """node -> value, of the facts whose names begin so."""
+    return {key.removeprefix(beginning): value for key, value in facts.items() if key.startswith(beginning)}
+
+
+class Controller:
+    """Answers for this host. `jobs` says whether the audit sends jobs; all questions end by `end`, by time.monotonic(), and a little."""
+
+    def __init__(self, runner: Runner, sets: NodeSets, *, jobs: bool, end: float) -> None:
+        self.runner = runner
+        self._sets, self._jobs, self._end = sets, jobs, end
+        self._slurm: SlurmView | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds that a question may take."""
+        return max(2.0, self._end - time.monotonic())
+
+    def nodes(self, expression: str) -> tuple[str, ...]:
+        """The nodes of a node set. Raises InputError, EnvmgrError as `NodeSets.resolve`."""
+        return self._sets.resolve(expression)
+
+    def slurm(self) -> SlurmView:
+        """Asked once, whichever checks want to know."""
+        if self._slurm is None:
+            self._slurm = self._ask_slurm()
+        return self._slurm
+
+    def _ask_slurm(self) -> SlurmView:
+        if not self._jobs and not slurm_here():
+            return SlurmView()
+        states, broken = states_or_reason(self.runner, self.left)
+        return SlurmView(states, "" if broken == UNCONFIGURED and not self._jobs else broken)

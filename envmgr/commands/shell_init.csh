@@ -1,0 +1,25 @@
+# The lines for csh and tcsh, as those of shell_init.sh; no linter reads this language. csh takes no empty lines here.
+
+if ( ! $?ENVMGR_PIN ) setenv ENVMGR_PIN ""
+if ( "$ENVMGR_PIN" !~ $envmgr_prefix/generations/* || ! -d "$ENVMGR_PIN/modules" ) then
+  setenv ENVMGR_PIN $envmgr_prefix/`readlink $envmgr_prefix/current`
+endif
+if ( -d "$ENVMGR_PIN/modules" ) then
+  setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua"
+  setenv LMOD_CACHED_LOADS yes
+  if ( ! $?LMOD_CMD ) source "$envmgr_init"
+  if ( "`alias module`" == "" ) source "$envmgr_init"
+  if ( ! $?MODULEPATH ) setenv MODULEPATH ""
+  foreach envmgr_path ( `echo "$MODULEPATH" | tr : " "` )
+    if ( "$envmgr_path" =~ $envmgr_prefix/generations/* && "$envmgr_path" != "$ENVMGR_PIN/modules" ) then
+      module unuse "$envmgr_path"
+    endif
+  end
+  if ( ":${MODULEPATH}:" !~ *":${ENVMGR_PIN}/modules:"* ) then
+    module use "$ENVMGR_PIN/modules"
+  endif
+else
+  unsetenv ENVMGR_PIN
+endif
+unset envmgr_prefix
+unset envmgr_init

@@ -1,0 +1,32 @@
+# shellcheck shell=sh
+# A shell that inherits a pin of this prefix keeps it while that generation is there: a job runs with what it was submitted with.
+# MODULEPATH names the generation and not `current`: Lmod reads a modulefile again to unload it.
+
+: "${envmgr_prefix?}" "${envmgr_init?}" "${envmgr_init_bash?}" "${envmgr_init_zsh?}"
+case "${ENVMGR_PIN:-}" in
+  "$envmgr_prefix"/generations/*) [ -d "$ENVMGR_PIN/modules" ] || ENVMGR_PIN= ;;
+  *) ENVMGR_PIN= ;;
+esac
+[ -n "$ENVMGR_PIN" ] || ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/current" || :)
+if [ -d "$ENVMGR_PIN/modules" ]; then
+  export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
+  if ! type module >/dev/null 2>&1; then
+    # shellcheck disable=SC1090 # Lmod's
+    if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi
+  fi
+  # another generation that was inherited goes: a shell sees one
+  for envmgr_path in $(printf '%s' "${MODULEPATH:-}" | tr : ' '); do
+    case "$envmgr_path" in
+      "$ENVMGR_PIN/modules") ;;
+      "$envmgr_prefix"/generations/*) module unuse "$envmgr_path" ;;
+    esac
+  done
+  unset envmgr_path
+  case ":${MODULEPATH:-}:" in
+    *":$ENVMGR_PIN/modules:"*) ;;
+    *) module use "$ENVMGR_PIN/modules" ;;
+  esac
+else
+  unset ENVMGR_PIN
+fi
+unset envmgr_prefix envmgr_init envmgr_init_bash envmgr_init_zsh

@@ -1,0 +1,17 @@
+# shellcheck shell=sh
+# Whether the prefix answers. Touching `current` makes autofs mount what is not there yet. Names come from an attribute cache
+# for a while; opening a file asks the server.
+: "${prefix?}"
+
+said=$(ls -d "$prefix/." 2>&1 >/dev/null)
+if [ -n "$said" ]; then
+  put gate "${said##*: }"
+elif target=$(readlink "$prefix/current"); then
+  said=$(head -c 1 "$prefix/current/generation.json" 2>&1 >/dev/null)
+  real=$(cd -P "$prefix" && pwd)
+  [ "$real" = "$prefix" ] || put real "$real"
+  put gate ok
+  put current "$target"
+else
+  put gate "no link $prefix/current"
+fi

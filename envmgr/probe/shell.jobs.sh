@@ -1,0 +1,84 @@
+# shellcheck shell=sh
+# What the main script of a probe has: jobs that are started, waited for and left behind. They are shells with a stage's file.
+: "${limit?}" "${user?}"
+tmp=
+
+# stage NAME MARK: its file, with the text on stdin; users' start-up files run before those that have a mark.
+stage() {
+  {
+    printf 'mark=%s\nwho=%s\nroom=%s\n' "$2" "${who?}" "$tmp/room"
+    cat
+  } >"$tmp/$1.sh"
+}
+
+# start NAME COMMAND…: what it writes is bounded. `as` ends in exec, hence the subshells.
+start() {
+  job=$1
+  shift
+  (
+    ulimit -f 16384
+    (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
+    echo $? >"$tmp/$job.rc~"
+    mv "$tmp/$job.rc~" "$tmp/$job.rc"
+  ) </dev/null >/dev/null 2>&1 &
+}
+
+# skip NAME PREFIX REASON: not started, and why.
+skip() {
+  put "$2end" "$3"
+  : >"$tmp/$1.rc"
+}
+
+# known NAME PREFIX REASON: whether the node has the account `user`; where it has not, the job is skipped for REASON.
+known() {
+  if grep -q "^$user:" "$who" 2>/dev/null; then return 0; fi
+  if [ -e "$tmp/who.rc" ]; then skip "$1" "$2" "$3"; else skip "$1" "$2" "getent does not answer"; fi
+  return 1
+}
+
+# write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks.
+write_csh() {
+  cat >"$tmp/context.csh" <<'ENVMGR_CSH'
+if ( "`alias module`" =~ *LMOD_CMD* ) setenv ENVMGR_ALIAS yes
+exec /bin/sh "$1"
+ENVMGR_CSH
+}
+
+# join SECONDS NAME…: wait for some.
+join() {
+  left=$(($1 * 100))
+  step=1
+  shift
+  for job in "$@"; do
+    while [ ! -e "$tmp/$job.rc" ] && [ "$left" -gt 0 ]; do
+      sleep "0.0$step"
+      left=$((left - step))
+      [ "$step" -ge 5 ] || step=$((step + (left % 2)))
+    done
+  done
+}
+
+# tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS.
+tell() {
+  end=${1:-$2.}end
+  if [ -e "$tmp/$2.rc" ] && [ ! -s "$tmp/$2.rc" ]; then return; fi
+  if [ ! -e "$tmp/$2.rc" ]; then
+    put "$end" "no end in $limit s"
+    return
+  fi
+  sed -n -E "s/^@$3(~?)(${4:-.})/@\1$1\2/p" "$tmp/$2.out" | grep -v -E "^@${1}done="
+  read -r rc <"$tmp/$2.rc"
+  if [ "$rc" = 153 ]; then
+    put "$end" "its start-up files print more than 8 MB"
+  elif [ "$rc" != 0 ]; then
+    put "$end" "exit status $rc: $(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)"
+  elif ! grep -q "^@$3done=yes" "$tmp/$2.out"; then
+    put "$end" "the shell ended before the probe in it: \`exit\` or \`exec\` in a start-up file?"
+  fi
+}
+
+# noise PREFIX NAME: what a user's start-up files print.
+noise() {
+  noise=$(grep -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null | head -n 1 | cut -c1-100)
+  [ -z "$noise" ] || put "$1noise" "$noise"
+}

@@ -1,0 +1,60 @@
+# shellcheck shell=sh
+# What every stage of a probe has. `mark`, `who` and `room` are set before.
+#
+# An answer is lines `@key=value`, `@key|a line of a longer value` and `@~key=value` for what is the node's own. What runs
+# behind a user's start-up files puts `mark` after the `@`, so that nothing which those print is taken for a fact.
+
+put() { # KEY VALUE
+  case $2 in
+    *"
+"*) printf '@%s%s=%s\n' "${mark?}" "$1" "$(printf '%s' "$2" | tr '\n' ' ')" ;;
+    *) printf '@%s%s=%s\n' "${mark?}" "$1" "$2" ;;
+  esac
+}
+own() { put "~$1" "$2"; }
+lines() { LC_ALL=C awk -v key="$mark$1" '{ print "@" key "|" $0 }'; }
+sum() { sha256sum | cut -d' ' -f1; }
+
+# as ACCOUNT COMMAND…: with what a login gives, and no more. It ends in exec: to be called in a subshell.
+as() {
+  account=$1
+  shift
+  IFS=: read -r _ _ uid gid _ home _ <<END
+$(grep "^$account:" "${who?}")
+END
+  if [ "$(id -u)" = 0 ] && [ "${uid:-0}" != 0 ]; then
+    set -- setpriv --reuid "$uid" --regid "$gid" --init-groups "$@"
+  fi
+  set -f
+  # shellcheck disable=SC2046 # each line of /etc/environment is a word
+  exec env -i HOME="${home:-/}" USER="$account" LOGNAME="$account" SHELL=/bin/bash LANG=C.UTF-8 \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    $(sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null) \
+    SSH_CLIENT="${SSH_CLIENT:-127.0.0.1 0 22}" SSH_CONNECTION="${SSH_CONNECTION:-127.0.0.1 0 127.0.0.1 22}" "$@"
+}
+
+# with_limit SECONDS FILE COMMAND…: a command that may hang for good (a sick driver, a directory service that is gone). Its
+# stdout in FILE, its stderr in FILE.err; its status, or 124 when it was left behind. What hangs in the kernel cannot be
+# killed, and `timeout` and `wait` hang with it. FILE is made from "$0", the stage's own file.
+with_limit() {
+  limit_left=$(($1 * 50))
+  limit_file=$2
+  shift 2
+  rm -f "$limit_file.rc"
+  (
+    ("$@") >"$limit_file" 2>"$limit_file.err"
+    echo $? >"$limit_file.rc~"
+    mv "$limit_file.rc~" "$limit_file.rc"
+  ) </dev/null >/dev/null 2>&1 &
+  limit_child=$!
+  while [ ! -e "$limit_file.rc" ]; do
+    if [ "$limit_left" -le 0 ]; then
+      kill "$limit_child" 2>/dev/null
+      return 124
+    fi
+    sleep 0.02
+    limit_left=$((limit_left - 1))
+  done
+  read -r limit_status <"$limit_file.rc"
+  return "$limit_status"
+}

@@ -1,0 +1,25 @@
+# shellcheck shell=sh
+# $1: a test's folder; $2: who runs it; $3: what it needs. Runs its test.sh in an environment of its own and says in its `rc` how
+# it ended, and after how many milliseconds.
+: "${clean?}" "${path?}" "${slurm_variables?}"
+
+job=$1 user=$2 needs=$3
+set -- bash --noprofile --norc "$job/test.sh"
+[ "$(id -u)" != 0 ] || set -- setpriv --reuid "$user" --regid "$(id -g "$user")" --init-groups "$@"
+case $needs in
+  *slurm*)
+    for name in $slurm_variables; do
+      eval "value=\${$name-}"
+      # shellcheck disable=SC2154 # by eval
+      [ -z "$value" ] || set -- "$name=$value" "$@"
+    done
+    srun=$(command -v srun) && set -- "PATH=$path:${srun%/*}" "$@"
+    ;;
+esac
+cd "$job/home" || exit
+before=$(date +%s%N)
+# shellcheck disable=SC2086 # each variable is a word
+env -i HOME="$job/home" TMPDIR="$job/home" USER="$user" LOGNAME="$user" $clean \
+  ${CUDA_VISIBLE_DEVICES+"CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES"} "$@"
+echo "$? $((($(date +%s%N) - before) / 1000000))" >"$job/rc~"
+mv "$job/rc~" "$job/rc"

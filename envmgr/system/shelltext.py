@@ -1,0 +1,44 @@
+"""Shell and Lua text: read from files beside the module that uses it, and the one place where a value becomes a word of it.
+
+A text is a file that an editor and a linter can read: `clock.prefix.sh` is the part `prefix` of `clock.py`. No value is put
+into its middle. What a text needs is set in front of it (`assign`), or follows as the arguments of a function that it defines
+(`words`); it names what it is given in a line such as `: "${prefix?}"`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import dropwhile
+from pathlib import Path
+
+
+def script_text(module: str, part: str) -> str:
+    """The file `part` of a module, whose `__file__` is given, without the comments at its head: they are for its readers.
+
+    `script_text(__file__, "prefix.sh")` in `clock.py` is `clock.prefix.sh`.
+    """
+    with Path(module).with_suffix(f".{part}").open(encoding="utf-8") as file:
+        return "".join(dropwhile(_is_comment, file))
+
+
+def _is_comment(line: str) -> bool:
+    return not line.strip() or line.startswith(("#", "--"))
+
+
+def assign(**values: str | int | Sequence[str]) -> str:
+    """Lines of sh that set variables; a sequence is an array, which only bash has."""
+    return "".join(
+        f"{name}={quote(str(value)) if isinstance(value, (str, int)) else f'({words(*value)})'}\n"
+        for name, value in values.items()
+    )
+
+
+def words(*texts: str) -> str:
+    """Each text as one word, for the arguments of a command."""
+    return " ".join(map(quote, texts))
+
+
+def quote(text: str) -> str:
+    """`text` as one word of a POSIX shell; a NUL byte, which no shell can hold, is dropped."""
+    return shlex.quote(text.replace("\0", ""))

@@ -40,12 +40,13 @@ test-slow: venv lmod  ## Python and two MPIs from real source, run under mpirun 
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m pytest -m slow
 
-check: venv lmod  ## format, lint, types, layers, templates
+check: venv lmod  ## format, lint, types, layers, templates, shell and Lua
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tools.check_templates
+	@$(BIN)/python -m tools.check_scripts
 
 golden: venv  ## rewrite the golden files; read the diff before you commit it
 	@$(BIN)/python -m tests.helpers.golden_cases

@@ -185,7 +185,7 @@ look_at_slurm() { # TASK_PROLOG: what this node's own slurm.conf says of it; slu
         [ -n "$slurm_value" ] && [ -r "$slurm_value" ] || continue
         named=$(sed -n 's/^[[:space:]]*[Tt][Aa][Ss][Kk][Pp][Rr][Oo][Ll][Oo][Gg][[:space:]]*=[[:space:]]*\([^[:space:]#]*\).*/\1/p' "$slurm_value" | tail -n 1)
         case $named in
-        '') slurm_state=unset ;;
+        '') slurm_state='unset' ;;
         "$1") slurm_state=named ;;
         *) slurm_state=other slurm_value=$named ;;
         esac

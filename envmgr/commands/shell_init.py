@@ -21,7 +21,7 @@ class ShellInitResult(Result):
     text: str
 
 
-def shell_init(ctx: Context, shell: str) -> ShellInitResult:
+def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
     """The lines for `shell`: `eval "$(envmgr shell-init bash)"`, or a file that the shell's start-up reads."""
     if shell not in SHELLS:
         raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from shlex import quote as quote_word
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -19,6 +18,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, sha256_file
 from envmgr.system.run import Runner
+from envmgr.system.shelltext import quote as quote_word
 
 
 @dataclass(frozen=True, slots=True)

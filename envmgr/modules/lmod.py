@@ -28,12 +28,6 @@ SHOWN_HOME, SHOWN_USER = "@envmgr-home@", "@envmgr-user@"
 # What Lmod keeps in the environment for itself, and what bash adds: no effect of a module.
 _BOOKKEEPING = re.compile(r"_ModuleTable.*|__LMOD_.*|LOADEDMODULES|_LMFILES_|LMOD_FAMILY_.*|PWD|OLDPWD|SHLVL|_")
 
-# $1 is the lmod command, the rest are entries. Where Lmod fails it prints `false`, which is then what eval returns.
-_LOAD = """
-text="$("$1" bash load "${@:2}")" && eval "$text" || exit 1
-env -0
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Lmod:

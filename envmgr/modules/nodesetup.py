@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import Literal
 
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import USUAL_FOLDERS
 from envmgr.system.resources import shipped
+from envmgr.system.shelltext import assign, quote
 
 HOME = "/etc/envmgr/node"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
@@ -97,7 +97,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     """
     calls = [f"look_at_slurm {TASK_PROLOG}"]
     calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
-    calls += [f"{b.function} {shlex.quote(b.text)}" for b in files.blocks]
+    calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
     calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
@@ -116,10 +116,8 @@ def _settings(site: Site) -> str:
     chosen = site.lmod.dir  # the package's folder, or the libexec in it
     lmod = ":".join(map(str, [chosen, chosen.parent])) if chosen is not None else ""
     usual = ":".join(str(folder / "lmod") for folder in USUAL_FOLDERS) if chosen is None else ""
-    return (
-        "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
-        f"prefix={shlex.quote(str(site.prefix))}\nlmod={shlex.quote(lmod)}\nlmod_usual={shlex.quote(usual)}\n"
-    )
+    head = "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
+    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual)
 
 
 def _text(name: str) -> str:

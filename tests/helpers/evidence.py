@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envmgr.audit.model import Check, Evidence, PublishedGeneration
+from envmgr.audit.controller import SlurmView
+from envmgr.audit.model import AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, SiteFile, _resolve
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply
-from envmgr.probe.model import Fleet, Group, ProbePlan
+from envmgr.probe.model import Fleet, Group
+from envmgr.probe.shell import join_probes, part_seconds
 from envmgr.publish.record import GenerationRecord
 from tests.helpers.cluster import Cluster
 
@@ -47,6 +49,19 @@ def published(entries: Mapping[str, Requires]) -> PublishedGeneration:
     return PublishedGeneration(record, SHA, specs, (1,), 0.0)
 
 
+def audit_plan(where: Site, number: int | None = 1, **more: Any) -> AuditPlan:
+    """What an audit of `where` plans, as alice."""
+    seconds = part_seconds(where.transport.node_timeout)
+    return AuditPlan(
+        prefix=str(where.prefix), user="alice", build_user=where.build_user or "", seconds=seconds, site=where,
+        number=number, **more,
+    )  # fmt: skip
+
+
+def probe_script(checks: Iterable[Check], plan: AuditPlan) -> str:
+    return join_probes(audit_parts(checks, plan), plan)
+
+
 def evidence(
     answers: Mapping[str, Mapping[str, str]],
     *,
@@ -57,9 +72,18 @@ def evidence(
     samples: tuple[str, ...] = (),
     times: Mapping[str, tuple[float, float]] | None = None,
     way: str = "ssh",
+    slurm: Mapping[str, tuple[str, str]] | None = None,
+    slurm_broken: str = "",
+    asked_here: Mapping[str, Mapping[str, str]] | None = None,
     **more: Any,
 ) -> Evidence:
-    """`answers` is node -> facts; nodes with equal facts become one group, as a real audit folds them."""
+    """`answers` is node -> facts; nodes with equal facts become one group, as a real audit folds them.
+
+    `slurm` is node -> (state, reason), or it is `slurm_broken`; `asked_here` is check -> what it found out on this host besides.
+    """
+    view = SlurmView(slurm or {}, slurm_broken)
+    here = {"slurm": view.facts(), "nodes": view.facts(), "munge": {"used": "yes"} if view.facts() else {}}
+    here |= {check: {**here.get(check, {}), **facts} for check, facts in (asked_here or {}).items()}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
         by_facts.setdefault(tuple(sorted({"gate": "ok", **facts}.items())), []).append(node)
@@ -67,10 +91,10 @@ def evidence(
     replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}
     lost = tuple(Reply(node, "unreachable", "", "no route", 0.0, 1.0) for node in missing)
     where = site(**(settings or {}))
-    plan = ProbePlan(where, "alice", 1, samples, {}, "", roots={entry: f"/sw/store/{entry}" for entry in samples})
+    plan = audit_plan(where, samples=samples, roots={entry: f"/sw/store/{entry}" for entry in samples})
     fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
     nodes = (*answers, *missing)
-    return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, **more)
+    return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, answers=here, **more)
 
 
 def told(check: Check, given: Evidence) -> list[str]:

@@ -123,3 +123,24 @@ def test_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
         timeout=DEADLINE,
     )
     assert done.stdout.splitlines() == [str(installed / "envmgr/__init__.py"), str(installed / "envmgr/data/recipes")]
+
+
+def test_wheel_holds_the_shell_and_lua_files_of_modules_byte_for_byte(installed: Path, source: Path) -> None:
+    texts = {name for name in files(source / "envmgr") if name.endswith((".sh", ".csh", ".lua"))}
+    assert {"audit/checks/mount.prefix.sh", "audit/lmod_config.lua", "commands/shell_init.csh"} <= texts
+    for name in texts:
+        assert (installed / "envmgr" / name).read_bytes() == (source / "envmgr" / name).read_bytes()
+
+
+def test_installed_wheel_reads_its_shell_files(installed: Path, tmp_path: Path) -> None:
+    code = "from envmgr.system.run import Runner; print(Runner().run(['echo', 'under the guard']).stdout, end='')"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout == "under the guard\n"

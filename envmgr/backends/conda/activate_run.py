@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.system.run import Runner, clean_env
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
 
 BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_SHLVL"})
 _IGNORED = re.compile(r"_|SHLVL|PWD|OLDPWD|IFS|OPTIND|SHELLOPTS|POSIXLY_CORRECT|BASH.*|__envmgr.*")
@@ -93,7 +92,7 @@ def find_steps(prefix: Path, folder: Path) -> tuple[Step, ...]:
         variables = _variables(label, _read(path, label), key="env_vars" if label == _STATE else None)
         if variables:
             script = folder / f"variables{number}.sh"
-            text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
+            text = "".join(f"export {assign(**{name: value})}" for name, value in sorted(variables.items()))
             script.write_text(text, encoding="utf-8")
             steps.append(Step(label, script, text))
     for path in sorted((prefix / _SCRIPTS).glob("*.sh")):

@@ -14,10 +14,9 @@ import pytest
 from envmgr.audit.checks import fitness, libraries
 from envmgr.audit.matrix import node_facts
 from envmgr.audit.missing import missing_libraries
-from envmgr.probe.model import ProbePlan
-from envmgr.probe.shell import join_probes, read_answer
+from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster, faults
-from tests.helpers.evidence import published_link, site
+from tests.helpers.evidence import audit_plan, probe_script, published_link, site
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 
@@ -25,8 +24,8 @@ from tests.helpers.waiting import DEADLINE
 def ask(cluster: Cluster, node: str, roots: dict[str, str] | None = None, ldd: str = "sample") -> dict[str, str]:
     """What the joined probe of these checks tells on a node; it must not complain."""
     where = site(audit={"ldd": ldd, "user": "alice"}).model_copy(update={"prefix": cluster.prefix, "build_user": "rsw"})
-    plan = ProbePlan(where, "alice", 1, tuple(roots or {}), {}, "", roots=roots or {})
-    done = cluster.exec(node, ["/bin/sh", "-s"], stdin=join_probes([fitness, libraries], plan))
+    plan = audit_plan(where, samples=tuple(roots or {}), roots=roots or {})
+    done = cluster.exec(node, ["/bin/sh", "-s"], stdin=probe_script([fitness, libraries], plan))
     assert done.stderr == ""
     facts, _, _ = read_answer(done.stdout)
     assert "end" not in facts

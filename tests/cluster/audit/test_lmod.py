@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.model import Evidence, PublishedGeneration
+from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes import Reply
-from envmgr.probe.model import Fleet, Group, ProbePlan, ShellAccount, ShellContext
-from envmgr.probe.shell import join_probes, read_answer
+from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
+from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.faults import other_lmod, shadowed_file
-from tests.helpers.evidence import line
+from tests.helpers.evidence import audit_plan, line, probe_script
 from tests.helpers.lmod_evidence import LOGIN, NAMES, published, site
 
 NUMBER = 4242
@@ -33,7 +33,7 @@ class Scene:
     cluster: Cluster
     script: str
     expected: PublishedGeneration
-    plan: ProbePlan
+    plan: AuditPlan
 
     @property
     def folder(self) -> str:
@@ -63,9 +63,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(cluster: Cluster) -> Iterator[Scene]:
-    plan = ProbePlan(
-        site(str(cluster.prefix)), "alice", NUMBER, (), {}, "", contexts=(LOGIN,), accounts=("root", "user")
-    )
+    plan = audit_plan(site(str(cluster.prefix)), NUMBER, contexts=(LOGIN,), accounts=("root", "user"))
     folder, link = plan.generation, cluster.host_prefix / "current"
     before = link.readlink() if link.is_symlink() else None
     for path in ("modules/hello/1.0.lua", "modules/hello/2.0.lua"):
@@ -86,7 +84,7 @@ def scene(cluster: Cluster) -> Iterator[Scene]:
         str(path.relative_to(there)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in [there / "lmodrc.lua", *there.glob("spider/*")]
     }
-    script = join_probes([get_check(name) for name in NAMES], plan)
+    script = probe_script([get_check(name) for name in NAMES], plan)
     yield Scene(cluster, script, published(NUMBER, files), plan)
     for node in cluster.compute:
         cluster.exec(node, ["rm", PROFILE], check=True)

@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from envmgr.audit.checks import accounts, clock, munge, slurm, space
-from envmgr.probe.model import ProbePlan
-from envmgr.probe.shell import join_probes, read_answer
+from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster, faults
-from tests.helpers.evidence import evidence, published_link, site, told
+from tests.helpers.evidence import audit_plan, evidence, probe_script, published_link, site, told
 from tests.helpers.places import ROOT
 
 IDLE = {"c1": ("idle", ""), "c2": ("idle", ""), "c3": ("idle", "")}
@@ -20,7 +19,7 @@ IDLE = {"c1": ("idle", ""), "c2": ("idle", ""), "c3": ("idle", "")}
 def ask(cluster: Cluster, node: str, *checks: object) -> tuple[dict[str, str], dict[str, str]]:
     """Facts and own facts that the joined probe tells on a node; it must not complain."""
     where = site(build_user="rsw").model_copy(update={"prefix": cluster.prefix})
-    script = join_probes(checks or (accounts, clock, munge, slurm, space), ProbePlan(where, "alice", 1, (), {}, ""))  # type: ignore[arg-type]
+    script = probe_script(checks or (accounts, clock, munge, slurm, space), audit_plan(where))  # type: ignore[arg-type]
     done = cluster.exec(node, ["/bin/sh", "-s"], stdin=script)
     assert done.stderr == ""
     facts, own, _ = read_answer(done.stdout)
@@ -30,7 +29,7 @@ def ask(cluster: Cluster, node: str, *checks: object) -> tuple[dict[str, str], d
 
 def unmunge(cluster: Cluster, credential: str) -> str:
     """On the login node, by the code that the controller runs."""
-    code = "import sys; from envmgr.audit.munge import unmunge; from envmgr.system.run import Runner; print(unmunge(sys.argv[1], Runner()))"
+    code = "import sys; from envmgr.audit.checks.munge import unmunge; from envmgr.system.run import Runner; print(unmunge(sys.argv[1], Runner()))"
     done = cluster.exec("login", [sys.executable, "-c", code, credential], env={"PYTHONPATH": str(ROOT)})
     assert done.stderr == ""
     return done.stdout.strip()

@@ -32,6 +32,7 @@ boot() {
     until [ -s "$folder/pids/$1" ]; do sleep 0.01; done
     read -r pid <"$folder/pids/$1"
     # The same hardware address after a reboot: else its neighbours go on talking to the old one for a while.
+    # shellcheck disable=SC2086 # four words
     printf -v mac '02:00:%02x:%02x:%02x:%02x' ${ADDRESS[$1]//./ }
     ip link add "v-$1" type veth peer name eth0 address "$mac" netns "/proc/$pid/ns/net"
     ip link set "v-$1" master br0 up

@@ -20,11 +20,10 @@ from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import CONTEXTS, choose_contexts
-from envmgr.probe.model import ProbePlan
 from envmgr.probe.prefix import attribute_cache, is_stale
-from envmgr.probe.shell import join_probes, printable, read_answer
+from envmgr.probe.shell import printable, read_answer
 from envmgr.publish.record import PublishedEntry
-from tests.helpers.evidence import SHA, published, site, told
+from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told
 from tests.helpers.evidence import evidence as hand_made
 
 TEXT = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=40)
@@ -158,11 +157,11 @@ def test_every_check_is_in_the_page() -> None:
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_joined_probe_is_sh(shell: str) -> None:
-    plan = ProbePlan(
-        site(build_user="rsw"), "alice", 4, ("hello/1.0",), {"hello/1.0": "A=1\n"}, "/usr/share/lmod/lmod/init",
+    plan = audit_plan(
+        site(build_user="rsw"), 4, samples=("hello/1.0",), loads={"hello/1.0": "A=1\n"}, init="/usr/share/lmod/lmod/init",
         contexts=CONTEXTS, accounts=("root", "user"), roots={"hello/1.0": "/sw/store/hello/1.0-01234567"},
     )  # fmt: skip
-    script = join_probes(all_checks().values(), plan)
+    script = probe_script(all_checks().values(), plan)
     done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -9,8 +9,7 @@ from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.audit.missing import missing_libraries
 from envmgr.catalog.fitness import NodeFacts, level_flags
 from envmgr.catalog.recipe import Requires
-from envmgr.probe.model import ProbePlan
-from tests.helpers.evidence import evidence, site, told
+from tests.helpers.evidence import audit_plan, evidence, site, told
 
 V2, V3, V4 = (
     " ".join(sorted((flags - {"sse3"}) | {"pni"})) for level, flags in level_flags().items() if level != "x86-64"
@@ -258,5 +257,5 @@ def test_ldd_that_did_not_end_is_a_note() -> None:
 
 
 def test_ldd_can_be_switched_off() -> None:
-    plan = ProbePlan(site(audit={"ldd": "none"}), "alice", 1, ("t/1",), {}, "", roots={"t/1": "/x"})
+    plan = audit_plan(site(audit={"ldd": "none"}), samples=("t/1",), roots={"t/1": "/x"})
     assert libraries.probe(plan) == {}

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.lmod_config import LMOD_CONFIG
+from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import Evidence
 from envmgr.modules.lmod import find_lmod
-from envmgr.probe.model import Fleet, Group, ProbePlan, ShellAccount, ShellContext
-from tests.helpers.evidence import line
+from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
+from tests.helpers.evidence import audit_plan, line
 from tests.helpers.lmod_evidence import LOGIN, NAMES, RECORD, published, site
 
 # -- judged by hand-made answers ----------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def told(
         else:
             groups[groups.index(same)] = Group(facts, (*same.nodes, node))
     where = site("/sw")
-    plan = ProbePlan(where, "alice", 7, (), {}, "")
+    plan = audit_plan(where, 7)
     pairs: tuple[tuple[ShellContext, ShellAccount, str], ...] = ((LOGIN, "root", "ssh"), (LOGIN, "user", "ssh"))
     given = Evidence(
         where, plan, tuple(answers), published(7, FILES, lmod), {"ssh": Fleet(tuple(groups), {}, {}, ())}, pairs
@@ -274,7 +274,7 @@ def test_lmods_own_account_is_flat_and_sorted_whatever_order_its_json_has(tmp_pa
     )
     (tmp_path / "lmod").write_text(f"{lmod.read_text().splitlines()[0]}\nio.stderr:write([==[{said}]==])\n")
     (tmp_path / "lmod").chmod(0o755)
-    script = f"LMOD_CMD={tmp_path}/lmod\n{LMOD_CONFIG}\nlmod_config && printf '%s\\n' \"$lmod_config\"; lmod_value configT.pin_v"
+    script = f"LMOD_CMD={tmp_path}/lmod\n{lmod_config()}\nlmod_config && printf '%s\\n' \"$lmod_config\"; lmod_value configT.pin_v"
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
@@ -293,6 +293,6 @@ def test_lmods_own_account_is_flat_and_sorted_whatever_order_its_json_has(tmp_pa
 
 
 def test_lmod_that_tells_nothing_of_itself_is_left_alone(tmp_path: Path) -> None:
-    script = f'LMOD_CMD={tmp_path}/gone\n{LMOD_CONFIG}\nlmod_config || echo "$lmod_said"'
+    script = f'LMOD_CMD={tmp_path}/gone\n{lmod_config()}\nlmod_config || echo "$lmod_said"'
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("gone: not found\n")

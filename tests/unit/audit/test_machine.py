@@ -168,7 +168,7 @@ def test_munge_findings() -> None:
     own = {node: {"munge.credential": f"MUNGE:{node}:"} for node in ("c1", "c2", "c3")} | {"c3": {}}
     given = evidence(
         {"c1": {}, "c2": {}, "c3": {"munge.failed": "Failed to access socket"}}, own=own, slurm=IDLE,
-        unmunge=lambda credential: "invalid credential" if "c2" in credential else "",
+        asked_here={"munge": {"wrong.c2": "invalid credential"}},
     )  # fmt: skip
     assert told(munge, given) == [
         (
@@ -183,13 +183,13 @@ def test_munge_findings() -> None:
 
 
 def test_munge_is_not_looked_at_without_slurm() -> None:
-    given = evidence({"c1": {"munge.failed": "x"}}, own={"c1": {"munge.credential": "y"}}, unmunge=lambda _: "bad")
+    given = evidence({"c1": {"munge.failed": "x"}}, own={"c1": {"munge.credential": "y"}})
     assert told(munge, given) == []
 
 
 def test_munge_that_is_down_here_is_one_finding() -> None:
     own = {"c1": {"munge.credential": "MUNGE:x:"}}
-    given = evidence({"c1": {}}, own=own, slurm=IDLE, controller={"munge.failed": "no socket"}, unmunge=lambda _: "bad")
+    given = evidence({"c1": {}}, own=own, slurm=IDLE, controller={"munge.failed": "no socket"})
     assert told(munge, given) == [
         (
             "error : munge on this host: `munge -n` fails: no socket | a credential | "

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envmgr.nodes.envelope import Answer, begun, end_mark, marked, quote, unwrap, wrap
+from envmgr.nodes.envelope import Answer, begun, end_mark, marked, unwrap, wrap
+from envmgr.system.shelltext import quote
 from tests.helpers.waiting import DEADLINE, long_enough, soon
 
 NONCE = "0123456789abcdef"

@@ -1,4 +1,4 @@
-"""What only Lmod knows: where it lies, its system cache, its Lua, and what a module does to an environment."""
+"""What only Lmod knows: where it lies, its system cache, its Lua, and how a shell gets a module."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ _TIMESTAMP = "timestamp"
 _NEARLY_FULL = 1 << 20  # bytes
 _TIMEOUT = 600.0  # seconds, for any of Lmod's programs
 SHOWN_HOME, SHOWN_USER = "@envmgr-home@", "@envmgr-user@"
-
-# What Lmod keeps in the environment for itself, and what bash adds: no effect of a module.
-_BOOKKEEPING = re.compile(r"_ModuleTable.*|__LMOD_.*|LOADEDMODULES|_LMFILES_|LMOD_FAMILY_.*|PWD|OLDPWD|SHLVL|_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +108,6 @@ scDescriptT = {{
         if faults := done.stdout.splitlines():
             what = "a modulefile is" if len(faults) == 1 else f"{len(faults)} modulefiles are"
             raise EnvmgrError("module-syntax", f"{what} not valid Lua", context=faults)
-
-    def module_environment(
-        self, generation_modules: Path, lmodrc: Path, entries: Sequence[str]
-    ) -> dict[str, str | None]:
-        """What loading `entries`, in this order, changes in a clean environment: variable -> value, None where it is gone.
-
-        Lmod's own bookkeeping is left out. Raises EnvmgrError `module-load-failed` with what Lmod said.
-        """
-        command = self.commands / "lmod"
-        with _scratch_environment(
-            MODULEPATH=str(generation_modules), LMOD_RC=str(lmodrc), LMOD_CACHED_LOADS="yes"
-        ) as env:
-            done = self.runner.run(
-                ["bash", "--noprofile", "--norc", "-c", _LOAD, "bash", command, *entries],
-                env=env,
-                timeout=_TIMEOUT,
-                check=False,
-            )
-        if done.returncode:
-            raise EnvmgrError("module-load-failed", f"cannot load {' '.join(entries)}", context=done.stderr.strip())
-        after = dict(item.partition("=")[::2] for item in done.stdout.split("\0") if item)
-        changed = {key: after.get(key) for key in sorted({*env, *after}) if env.get(key) != after.get(key)}
-        return {key: value for key, value in changed.items() if not _BOOKKEEPING.fullmatch(key)}
 
     def show_modules(self, modules: Path, names: Sequence[str]) -> str:
         """What `module show` says of the modules `names` below the folder `modules`. EnvmgrError `module-load-failed`.

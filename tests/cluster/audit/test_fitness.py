@@ -166,11 +166,12 @@ def test_facts_are_not_waited_for_on_a_hung_prefix(sshfs_cluster: Cluster) -> No
     code = """
 import sys
 sys.path.insert(0, {project!r})
-import envmgr.catalog.fitness as f
+from pathlib import Path
+from envmgr.catalog.fitness import NodeFacts
+from envmgr.store.node_facts import save_node_facts
 from tests.helpers.evidence import site
-where = site().model_copy(update={{"prefix": f.Path({prefix!r}), "build_user": "rsw"}})
-said = f.save_node_facts(where, {{f.NodeFacts(): ["c1"]}}, {{}}, 1.0, seconds=1.0)
-print(said)
+where = site().model_copy(update={{"prefix": Path({prefix!r}), "build_user": "rsw"}})
+print(save_node_facts(where, {{NodeFacts(): ["c1"]}}, {{}}, 1.0, seconds=1.0))
 """
     text = code.format(project=str(ROOT), prefix=str(sshfs_cluster.prefix))
     with faults.hung(sshfs_cluster, "c1"):

@@ -12,7 +12,7 @@ import pytest
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import LOAD_FAILED, Lmod, find_lmod
 from envmgr.system.run import Runner, clean_env
-from tests.helpers.lmod_shell import DIGEST, LMOD, make_tree, op, spec
+from tests.helpers.lmod_shell import LMOD, make_tree, op, spec
 
 # --- finding it
 
@@ -214,55 +214,6 @@ def test_check_syntax_uses_the_lua_that_lmod_names(tmp_path) -> None:
     with pytest.raises(EnvmgrError) as caught:
         broken.check_syntax([tmp_path / "a.lua"])
     assert caught.value.message == "cannot run `/nowhere/lua5.9`"
-
-
-# --- the environment of a module
-
-
-def test_module_environment_is_what_loading_changes(tmp_path) -> None:
-    tree = make_tree(
-        tmp_path,
-        spec(
-            "app/1",
-            op("prepend", "PATH", "/app/bin"),
-            op("unset", "LANG"),
-            op("set", "A", "x 'y' é = z"),
-            depends=("lib/1",),
-        ),
-        spec("lib/1", family="lib"),
-        generation=3,
-    )
-    tree.cache()
-    changes = LMOD.module_environment(tree.modules, tree.lmodrc, ["app/1"])
-    assert changes == {
-        "A": "x 'y' é = z",
-        "APP_ROOT": "/store/app/1-01234567",
-        "ENVMGR_APP_DIGEST": DIGEST,
-        "ENVMGR_GENERATION": "3",
-        "ENVMGR_LIB_DIGEST": DIGEST,
-        "LANG": None,
-        "LIB_ROOT": "/store/lib/1-01234567",
-        "PATH": f"/app/bin:{clean_env()['PATH']}",
-    }
-
-
-def test_module_environment_ignores_the_callers_environment(tmp_path, monkeypatch) -> None:
-    tree = make_tree(tmp_path, spec("app/1", op("append", "V", "/ours")))
-    tree.cache()
-    for name, value in {"V": "/mine", "LOADEDMODULES": "other/1", "MODULEPATH": "/other", "LMOD_QUIET": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert LMOD.module_environment(tree.modules, tree.lmodrc, ["app"])["V"] == "/ours"
-
-
-def test_module_environment_fails_with_what_lmod_said(tmp_path) -> None:
-    tree = make_tree(tmp_path, spec("app/1", depends=("gone/1",)))
-    tree.cache()
-    with pytest.raises(EnvmgrError) as caught:
-        LMOD.module_environment(tree.modules, tree.lmodrc, ["app/1"])
-    lines = caught.value.render().splitlines()
-    assert lines[0] == "error[module-load-failed]: cannot load app/1"
-    assert "The following module(s) are unknown:" in caught.value.render()
-    assert '"gone/1"' in caught.value.render()
 
 
 # --- the start of a smoke test

@@ -1,0 +1,65 @@
+"""A check and a format, added as CONTRIBUTING.md says to a copy of the package, by the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.contributing import copy_with
+from tests.helpers.done import Done
+from tests.helpers.places import ROOT
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    assert copy_with(folder, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.") == [
+        "envmgr/audit/checks/kernel.node.sh", "envmgr/audit/checks/kernel.py", "envmgr/cli/formats/tsv.py",
+    ]  # fmt: skip
+    return folder
+
+
+def envmgr(copy: Path, *argv: str) -> Done:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(copy), "PYTHONPATH": str(copy)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "envmgr", *argv], env=environ, cwd=copy, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_new_check_is_explained(copy: Path) -> None:
+    done = envmgr(copy, "audit", "--explain", "kernel")
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout == (
+        "Every node runs the kernel that this host runs.\n\nA node that was not started again after an update runs an old "
+        "kernel, and drivers built for the new one do not load there.\n"
+    )
+
+
+def test_new_check_is_among_those_that_are_known(copy: Path) -> None:
+    done = envmgr(copy, "audit", "--explain", "kernl")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr == "error[unknown-check]: there is no check `kernl`\n\nhint: did you mean kernel?\n"
+
+
+def test_new_format_is_one_of_the_choices_and_tells_a_failure(copy: Path) -> None:
+    assert "<table|json|junit|prometheus|tsv>" in envmgr(copy, "audit", "--help").stdout
+    done = envmgr(copy, "audit", "--format", "tsv", "--explain", "kernl")
+    assert (done.code, done.stdout) == (2, "error\tunknown-check\n")
+
+
+def test_new_files_pass_the_projects_own_checks(copy: Path) -> None:
+    programs = Path(sys.executable).parent
+    added = [copy / "envmgr/audit/checks/kernel.py", copy / "envmgr/cli/formats/tsv.py"]
+    for argv in (
+        ["ruff", "check", "--config", ROOT / "pyproject.toml", *added],
+        ["ruff", "format", "--check", "--config", ROOT / "pyproject.toml", *added],
+        ["shellcheck", copy / "envmgr/audit/checks/kernel.node.sh"],
+    ):
+        done = subprocess.run([programs / argv[0], *argv[1:]], capture_output=True, text=True, check=False, cwd=copy)
+        assert done.returncode == 0, done.stdout + done.stderr

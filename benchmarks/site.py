@@ -22,8 +22,13 @@ def make_site(root: Path, channel: str) -> dict[str, str]:
     """Write a site with one recipe under `root`; returns the environment for envmgr in it."""
     recipe = root / "recipes" / ENTRY
     recipe.mkdir(parents=True)
-    site = {"schema": 1, "prefix": str(root / "prefix"), "catalogs": ["recipes"], "policies": {"min_free": 0}}
-    site["channels"] = {"standin": {"url": channel}}
+    site = {
+        "schema": 1,
+        "prefix": str(root / "prefix"),
+        "catalogs": ["recipes"],
+        "policies": {"min_free": 0},
+        "backends": {"conda": {"channels": {"standin": {"url": channel}}}},
+    }
     (root / "site.yaml").write_text(json.dumps(site))
     (recipe.parent / "software.yaml").write_text(json.dumps({"description": "for benchmarks"}))
     (recipe / "recipe.yaml").write_text(

@@ -44,11 +44,11 @@ tests:
 """
 
 CHANNEL = """\
-
-channels:
-  standin:
-    url: https://channel.invalid/standin
-    mirrors: [{folder}]
+  conda:
+    channels:
+      standin:
+        url: https://channel.invalid/standin
+        mirrors: [{folder}]
 """
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from pydantic import BaseModel
+
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.settings import NoSettings, SiteFact, backend_settings, require_known_backends
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
@@ -132,11 +135,13 @@ class Backend(ABC):
     """What envmgr asks of a backend. It has no state: all effects are on the paths given, through the runner given.
 
     `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
-    makes something else of the same lock; installs of an older layout stay in use until their lock changes.
+    makes something else of the same lock; installs of an older layout stay in use until their lock changes. `settings` is what
+    the site may say under `backends.<name>`.
     """
 
     name: ClassVar[str]
     layout: ClassVar[int] = 1
+    settings: ClassVar[type[BaseModel]] = NoSettings
 
     @abstractmethod
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
@@ -159,6 +164,14 @@ class Backend(ABC):
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:  # noqa: ARG002 - most backends have none
         """The names that `LockOptions.places` may have. Raises InputError."""
         return ()
+
+    def explain(self, site: Site) -> Iterable[SiteFact]:  # noqa: ARG002 - most backends have none
+        """What the backend's settings mean on this machine, and what is wrong with them; asks no network."""
+        return ()
+
+    def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:  # noqa: ARG002 - most recipes stand for themselves
+        """Files that ship with envmgr and belong to a shipped recipe -> where a copy of it has its own."""
+        return {}
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:  # noqa: ARG002 - most backends have none
         """Its own folders below the prefix, outermost first: made, as the site's policies say, before it is used first."""
@@ -200,6 +213,13 @@ def get_backend(name: str) -> Backend:
     )  # fmt: skip
     made: Backend = own()
     return made
+
+
+def require_settings(site: Site) -> None:
+    """InputError `site-invalid` where the site says what no backend understands: each checks its own part."""
+    require_known_backends(site, backend_names())
+    for name in site.backends:
+        backend_settings(site, name, get_backend(name).settings)
 
 
 def all_backends() -> list[Backend]:

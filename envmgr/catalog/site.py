@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import pwd
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
@@ -18,10 +27,16 @@ from envmgr.system.resources import shipped
 from envmgr.system.users import user_name
 from envmgr.system.yamlfile import load_model, reason_of
 
-# The text that conda packages carry where their prefix goes is 255 characters long: no longer path fits.
+# The text that binary packages carry where their prefix goes is 255 characters long: no longer path fits.
 MAX_PREFIX = 255
 FILE_NAME = "site.yaml"
 SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
+# Where fields stood until 0.1 -> the backend whose settings they are, and their name there. They are still read.
+OLD_KEYS = {
+    "channels": ("conda", "channels"),
+    "conda": ("conda", "program"),
+    "easyconfigs": ("easybuild", "easyconfigs"),
+}
 
 
 def is_plain_path(path: Path) -> bool:
@@ -101,44 +116,25 @@ class Audit(_Model):
     min_inodes: int = Field(default=100_000, ge=0, description="inodes that the prefix's file system must have free")
 
 
-def _places(values: tuple[str, ...]) -> tuple[str, ...]:
+def _mirrors(values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if not re.fullmatch(r"(https?|file)://[^\s]+", value) and ("://" in value or not value.strip("/")):
             raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
     return tuple(v.rstrip("/") for v in values)
 
 
-class Channel(_Model):
-    """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder) that are tried first, in order.
-
-    A folder that holds only `repodata.json` is a snapshot: it serves locking, and downloads go to the next place. `note`
-    says what a snapshot is; it is written into locks made from it.
-    """
-
-    url: str
-    mirrors: tuple[str, ...] = ()
-    note: str = ""
-
-    @field_validator("url")
-    @classmethod
-    def _url(cls, value: str) -> str:
-        if not re.fullmatch(r"(https?|file)://[^\s]+", value):
-            raise ValueError("must be an http(s):// or file:// URL")
-        return value.rstrip("/")
-
-    _mirrors = field_validator("mirrors")(_places)
+# URLs, or folders as written, in the order in which they are tried.
+Mirrors = Annotated[tuple[str, ...], AfterValidator(_mirrors)]
 
 
 class Sources(_Model):
     """Where files that builds start from come from: mirrors (URL or folder), in order, then upstream's own URLs.
 
-    A mirror has EasyBuild's layout (`z/zlib/zlib-1.3.1.tar.gz`), `<sha256>/<file>`, or files side by side.
+    A mirror has files as their software's folder has them (`z/zlib/zlib-1.3.1.tar.gz`), `<sha256>/<file>`, or side by side.
     """
 
-    mirrors: tuple[str, ...] = ()
+    mirrors: Mirrors = ()
     upstream: bool = Field(default=True, description="whether upstream's own URLs are tried")
-
-    _mirrors = field_validator("mirrors")(_places)
 
 
 class Policies(_Model):
@@ -171,24 +167,13 @@ class LmodSettings(_Model):
     dir: Path | None = None
 
 
-_Mirrored = TypeVar("_Mirrored", Channel, Sources)
-
-DEFAULT_CHANNELS: Mapping[str, Channel] = {
-    name: Channel(url=f"https://conda.anaconda.org/{name}") for name in ("conda-forge", "nvidia", "pytorch")
-}
-
-
 class SiteFile(_Model):
-    """`site.yaml` as written. Relative paths are relative to the file."""
+    """`site.yaml` as written. Relative paths are relative to the file. `backends` are checked by the backends themselves."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: str = "site"
     prefix: Path
     catalogs: tuple[Path, ...] = ()
-    easyconfigs: tuple[Path, ...] = Field(
-        default=(),
-        description="folders of easyconfigs, searched before those that ship with envmgr and EasyBuild's own",
-    )
     build_dir: Path | None = Field(
         default=None, description="where software is compiled; else the system's folder for temporary files"
     )
@@ -198,12 +183,26 @@ class SiteFile(_Model):
     transport: Transport = Transport()
     mount: Mount = Mount()
     audit: Audit = Audit()
-    channels: dict[str, Channel] = {}
+    backends: dict[str, dict[str, Any]] = {}
     sources: Sources = Sources()
     cpu_level: CpuLevel = "x86-64-v2"
-    conda: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
     lmod: LmodSettings = LmodSettings()
     policies: Policies = Policies()
+    channels: Any = None
+    conda: Any = None
+    easyconfigs: Any = None
+
+    @field_validator(*OLD_KEYS)
+    @classmethod
+    def _given_once(cls, value: Any, info: ValidationInfo) -> Any:
+        backend, key = OLD_KEYS[info.field_name or ""]
+        if key in info.data.get("backends", {}).get(backend, {}):
+            raise ValueError(f"is backends.{backend}.{key} now, which is there too: keep that one")
+        return value
+
+    @property
+    def old_keys(self) -> tuple[str, ...]:
+        return tuple(key for key in OLD_KEYS if key in self.model_fields_set)
 
     @field_validator("prefix")
     @classmethod
@@ -225,13 +224,15 @@ class SiteFile(_Model):
 
 
 class Site(_Model):
-    """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded."""
+    """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded.
+
+    `backends` is raw, a mapping for each backend that has settings; `old_keys` are those of `OLD_KEYS` that the file has.
+    """
 
     source: Path | None
     name: str
     prefix: Path
     catalogs: tuple[Path, ...]
-    easyconfigs: tuple[Path, ...]
     build_dir: Path | None
     build_user: str | None
     login_nodes: str | None
@@ -239,16 +240,28 @@ class Site(_Model):
     transport: Transport
     mount: Mount
     audit: Audit
-    channels: dict[str, Channel]
+    backends: dict[str, dict[str, Any]]
     sources: Sources
     cpu_level: CpuLevel
-    conda: Path | None
     lmod: LmodSettings
     policies: Policies
+    old_keys: tuple[str, ...] = ()
 
     @property
     def shipped_catalog(self) -> Path:
         return self.catalogs[-1]
+
+    def absolute(self, path: Path) -> Path:
+        """A path as it is meant in the site file."""
+        return _under(self.source.parent if self.source else Path("/"), path)
+
+    def absolute_mirrors(self, mirrors: Sequence[str]) -> tuple[str, ...]:
+        """Mirrors as URLs."""
+        return _urls(mirrors, self.source.parent if self.source else Path("/"))
+
+    def with_settings(self, backend: str, **settings: Any) -> Site:
+        """The same site with other settings of one backend."""
+        return self.model_copy(update={"backends": {**self.backends, backend: settings}})
 
 
 def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -320,22 +333,23 @@ def _embedded(prefix: Path) -> SiteFile:
 
 def _resolve(file: SiteFile, path: Path | None) -> Site:
     base = path.parent if path else Path("/")
-    fields = {name: getattr(file, name) for name in SiteFile.model_fields if name != "schema_version"}
+    fields = {name: getattr(file, name) for name in SiteFile.model_fields if name in Site.model_fields}
     fields["catalogs"] = (*(_under(base, c) for c in file.catalogs), shipped("recipes"))
-    fields["easyconfigs"] = (*(_under(base, e) for e in file.easyconfigs), shipped("easyconfigs"))
     if file.build_dir is not None:
         fields["build_dir"] = _under(base, file.build_dir)
     if file.transport.inventory is not None:
         inventory = _under(base, file.transport.inventory)
         fields["transport"] = file.transport.model_copy(update={"inventory": inventory})
-    fields["channels"] = {**DEFAULT_CHANNELS, **{n: _absolute(c, base) for n, c in file.channels.items()}}
-    fields["sources"] = _absolute(file.sources, base)
-    return Site(source=path, **fields)
+    fields["sources"] = file.sources.model_copy(update={"mirrors": _urls(file.sources.mirrors, base)})
+    backends = {name: {**settings} for name, settings in file.backends.items()}
+    for key in file.old_keys:
+        backend, name = OLD_KEYS[key]
+        backends.setdefault(backend, {})[name] = getattr(file, key)
+    return Site(source=path, **{**fields, "backends": backends, "old_keys": file.old_keys})
 
 
-def _absolute(mirrored: _Mirrored, base: Path) -> _Mirrored:
-    mirrors = tuple(m if "://" in m else _under(base, Path(m)).as_uri() for m in mirrored.mirrors)
-    return mirrored.model_copy(update={"mirrors": mirrors})
+def _urls(mirrors: Sequence[str], base: Path) -> tuple[str, ...]:
+    return tuple(m if "://" in m else _under(base, Path(m)).as_uri() for m in mirrors)
 
 
 def _under(base: Path, path: Path) -> Path:

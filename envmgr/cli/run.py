@@ -59,6 +59,10 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
     from envmgr.system.users import drop_to
 
     found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
+    if found.backends:
+        from envmgr.backends import require_settings
+
+        require_settings(found)
     runner = Runner()
     if writes_prefix:
         os.umask(found.policies.mask)

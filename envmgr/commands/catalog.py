@@ -55,7 +55,9 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
     if target.exists():
         raise InputError("entry-exists", f"{target} exists", hint="edit it there, or remove it first")
     files = sorted(p.name for p in found.folder.iterdir() if p.is_file())
-    beside = _easyconfigs_of(ctx, found)
+    recipe = found.recipe()
+    named = get_backend(recipe.backend).beside(recipe, ctx.site)
+    beside = {source: place for source, place in named.items() if not place.exists()}  # a copy may be edited
     if not dry_run:
         with explain_os_error(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -68,24 +70,6 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
             for source, place in beside.items():
                 atomic_write(place, source.read_bytes())
     return CopyResult(str(found.entry), str(target), (*files, *(str(p) for p in beside.values())), dry_run)
-
-
-def _easyconfigs_of(ctx: Context, found: CatalogEntry) -> dict[Path, Path]:
-    """The shipped easyconfig that an entry names, with what lies beside it -> the site's own folder; nothing where it has none.
-
-    A copy may be edited; what lies there already is left alone.
-    """
-    *own, shipped_ones = ctx.site.easyconfigs
-    name = found.recipe().input.get("easyconfig")
-    if not own or not isinstance(name, str):
-        return {}
-    place = next(iter(shipped_ones.glob(f"*/*/{name}")), None)
-    if place is None:
-        return {}
-    stem = name.removesuffix(".eb")
-    files = [place, *place.parent.glob(f"{stem}*.patch")]
-    targets = {file: own[0] / file.relative_to(shipped_ones) for file in files}
-    return {file: target for file, target in targets.items() if not target.exists()}
 
 
 def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
-from urllib.parse import unquote, urlsplit
+from typing import ClassVar
 
 from pydantic import ValidationError
 
-from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site, SiteFile
+from envmgr.backends import all_backends
+from envmgr.catalog.settings import SiteFact, mirrors_fact
+from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, OLD_KEYS, Site, SiteFile
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
@@ -32,16 +33,6 @@ class InitResult(Result):
     catalog: str
     prefix: str
     dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SiteFact:
-    """One line of the explanation: `status` is ok, warning or error; `field` is as in site.yaml."""
-
-    field: str
-    status: Literal["ok", "warning", "error"]
-    text: str
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +59,6 @@ prefix: {prefix}
 # Your recipes, beside this file; the catalog that ships with envmgr comes after them.
 catalogs: [recipes]
 
-# Your easyconfigs (EasyBuild's files), laid out as z/zlib/zlib-1.3.1.eb; those that ship with envmgr, and EasyBuild's own, come after.
-easyconfigs: [easyconfigs]
-
 # Who owns the prefix; envmgr started as root changes to this user.
 # build_user: envmgr
 
@@ -78,15 +66,22 @@ easyconfigs: [easyconfigs]
 # groups:
 #   compute: {{nodes: "c[1-3]"}}
 
-# channels:
-#   conda-forge:
-#     url: https://conda.anaconda.org/conda-forge
-#     mirrors: [/mnt/mirror/conda-forge]
-
 policies:
   keep_generations: 10
   keep_days: 60
   driver_gate: warn
+
+# What belongs to one way of building alone.
+backends:
+  easybuild:
+    # Your easyconfigs (EasyBuild's files), laid out as z/zlib/zlib-1.3.1.eb; those that ship with envmgr, and EasyBuild's own,
+    # come after.
+    easyconfigs: [easyconfigs]
+  # conda:
+  #   channels:
+  #     conda-forge:
+  #       url: https://conda.anaconda.org/conda-forge
+  #       mirrors: [/mnt/mirror/conda-forge]
 """
 
 
@@ -115,9 +110,10 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_build_user(site),
         *_catalogs(ctx),
         *_lmod(ctx),
-        *_channels(site),
+        *_old_keys(site),
+        *(fact for backend in all_backends() for fact in backend.explain(site)),
         *_sources(site),
-        *_easybuild(site),
+        *_build_dir(site),
         *_nodes(site),
         *_policies(site),
     )
@@ -198,37 +194,22 @@ def _lmod(ctx: Context) -> Iterator[SiteFact]:
         yield SiteFact("lmod", "error", error.message, error.hint)
 
 
-def _channels(site: Site) -> Iterator[SiteFact]:
-    for name, channel in sorted(site.channels.items()):
-        yield _mirrored(f"channels.{name}", [channel.url], channel.mirrors)
+def _old_keys(site: Site) -> Iterator[SiteFact]:
+    if site.old_keys:
+        now = ", ".join(".".join(("backends", *OLD_KEYS[key])) for key in site.old_keys)
+        old = ", ".join(site.old_keys)
+        yield SiteFact(
+            "backends", "warning", f"{old}: read as {now}", "move what they say there: the old names will go"
+        )
 
 
 def _sources(site: Site) -> Iterator[SiteFact]:
     upstream = "from upstream" if site.sources.upstream else "never from upstream"
-    yield _mirrored("sources", [upstream], site.sources.mirrors)
+    yield mirrors_fact("sources", [upstream], site.sources.mirrors)
 
 
-def _easybuild(site: Site) -> Iterator[SiteFact]:
-    for folder in site.easyconfigs[:-1]:
-        if folder.is_dir():
-            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
-            yield SiteFact("easyconfigs", "ok", f"{folder}, {count} files")
-        else:
-            yield SiteFact("easyconfigs", "error", f"{folder} does not exist", "make it, or take it out")
+def _build_dir(site: Site) -> Iterator[SiteFact]:
     yield SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or tempfile.gettempdir()}")
-
-
-def _mirrored(field: str, parts: list[str], mirrors: Sequence[str]) -> SiteFact:
-    missing = False
-    for mirror in mirrors:
-        folder = Path(unquote(urlsplit(mirror).path))
-        if mirror.startswith("file://") and not folder.is_dir():
-            missing = True
-            parts.append(f"mirror {folder} does not exist")
-        else:
-            parts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
-    hint = "mount it, or take it out" if missing else ""
-    return SiteFact(field, "error" if missing else "ok", ", ".join(parts), hint)
 
 
 def _nodes(site: Site) -> Iterator[SiteFact]:

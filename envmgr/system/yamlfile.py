@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -152,18 +152,19 @@ def load_model(path: Path, model: type[Model], *, what: str, reference: str) -> 
     try:
         return model.model_validate({} if data is None else data)
     except ValidationError as error:
-        lines = faults_with_lines(error, text, path)
+        rows = [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
+        lines = faults_with_lines(rows, text, path)
     raise InputError(reference, f"{path} has {len(lines)} fault{'s' if len(lines) > 1 else ''}", context=lines)
 
 
-def faults_with_lines(error: ValidationError, text: str, path: Path) -> list[str]:
-    """Each fault of a validation as `file:line: field: reason`, in file order."""
+def faults_with_lines(faults: Iterable[tuple[tuple[int | str, ...], str]], text: str, path: Path) -> list[str]:
+    """Each fault, its place in the document and its reason, as `file:line: field: reason`, in file order."""
     root = yaml.compose(text, Loader=_Loader)
     rows = []
-    for fault in error.errors(include_url=False):
-        line = _line_of(root, fault["loc"])
-        field = ".".join(str(part) for part in fault["loc"]) or "(document)"
-        rows.append((line, f"{path}:{line}: {field}: {reason_of(fault)}"))
+    for location, reason in faults:
+        line = _line_of(root, location)
+        field = ".".join(str(part) for part in location) or "(document)"
+        rows.append((line, f"{path}:{line}: {field}: {reason}"))
     return [row for _, row in sorted(rows)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from envmgr.system.files import remove_tree
 from tests.helpers.done import Done
+from tests.helpers.sites import with_backends
 from tests.helpers.waiting import DEADLINE
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -49,7 +50,7 @@ class Sandbox:
             "policies": self.policies,
             **self.settings,
         }
-        (self.root / "site.yaml").write_text(json.dumps(site, indent=1))
+        (self.root / "site.yaml").write_text(json.dumps(with_backends(site), indent=1))
         (self.root / "recipes").mkdir(exist_ok=True)
 
     def recipe(self, entry: str, specs: list[str], **fields: Any) -> Path:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
+from envmgr.backends.conda.settings import Channel, CondaSettings
 from envmgr.backends.conda.solve import CondaInput
 from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
-from envmgr.catalog.site import Audit, Channel, LmodSettings, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
+from envmgr.catalog.site import Audit, LmodSettings, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 from tests.helpers.places import ROOT
 
 DOCS = ROOT / "docs"
@@ -83,7 +85,9 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", Transport, "transport."),
         ("site.md", Mount, "mount."),
         ("site.md", Audit, "audit."),
-        ("site.md", Channel, "channels.NAME."),
+        ("site.md", CondaSettings, "backends.conda."),
+        ("site.md", Channel, "backends.conda.channels.NAME."),
+        ("site.md", EasyBuildSettings, "backends.easybuild."),
         ("site.md", Sources, "sources."),
         ("site.md", Policies, "policies."),
         ("site.md", LmodSettings, "lmod."),
@@ -115,7 +119,9 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "transport.": [Transport],
                 "mount.": [Mount],
                 "audit.": [Audit],
-                "channels.NAME.": [Channel],
+                "backends.conda.": [CondaSettings],
+                "backends.conda.channels.NAME.": [Channel],
+                "backends.easybuild.": [EasyBuildSettings],
                 "sources.": [Sources],
                 "policies.": [Policies],
                 "lmod.": [LmodSettings],

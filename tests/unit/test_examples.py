@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog.site import DEFAULT_CHANNELS, NodeGroup, Site, load_site
+from envmgr.backends.conda.settings import DEFAULT_CHANNELS, channels_of
+from envmgr.catalog.site import NodeGroup, Site, load_site
 from tests.helpers.places import ROOT
 
 EXAMPLE = ROOT / "docs" / "examples" / "small-cluster" / "site.yaml"
@@ -45,10 +46,10 @@ def test_small_cluster_names_its_nodes(site: Site) -> None:
 
 
 def test_small_cluster_asks_the_folder_then_the_mirror_then_the_channel(site: Site) -> None:
-    channel = site.channels["conda-forge"]
+    channel = channels_of(site)["conda-forge"]
     assert channel.url == DEFAULT_CHANNELS["conda-forge"].url
     assert channel.mirrors == ("file:///mnt/storage0/mirror/conda-forge", "http://mirror.example.edu/conda-forge")
-    assert set(site.channels) == set(DEFAULT_CHANNELS)
+    assert set(channels_of(site)) == set(DEFAULT_CHANNELS)
 
 
 def test_small_cluster_policies_are_what_the_comments_say(site: Site) -> None:
@@ -68,5 +69,5 @@ def test_site_check_of_the_small_cluster_finds_only_what_this_machine_lacks(copy
     result = json.loads(done.stdout)
     assert result["source"] == str(copy)
     wrong = {fact["field"] for fact in result["facts"] if fact["status"] != "ok"}
-    assert wrong <= {"prefix", "build_user", "catalogs", "channels.conda-forge"}
+    assert wrong <= {"prefix", "build_user", "catalogs", "backends.conda.channels.conda-forge"}
     assert {fact["field"]: fact["text"] for fact in result["facts"]}["groups.gpu"] == "c[1-3] (nodes)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,12 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
+from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
 from envmgr.backends.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
@@ -66,13 +68,15 @@ class CondaBackend(Backend):
     """conda environments. Packages are fetched where they are installed, or beforehand for hosts that may have no network."""
 
     name = "conda"
+    settings = CondaSettings
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         try:
             wanted = CondaInput.model_validate(recipe.input)
         except ValidationError as error:
             return [_fault(dict(e)) for e in error.errors(include_url=False)]
-        unknown = [c for c in wanted.channels if "://" not in c and c not in site.channels]
+        known = channels_of(site)
+        unknown = [c for c in wanted.channels if "://" not in c and c not in known]
         return [f"input.channels: the site has no channel `{name}`" for name in unknown]
 
     def lock(
@@ -121,7 +125,10 @@ class CondaBackend(Backend):
             return {}
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
-        return {*site.channels, *(str(c) for c in recipe.input.get("channels", ()))}
+        return {*channels_of(site), *(str(c) for c in recipe.input.get("channels", ()))}
+
+    def explain(self, site: Site) -> Iterable[SiteFact]:
+        return explain_settings(site)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)
@@ -130,7 +137,8 @@ class CondaBackend(Backend):
 def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
     """Anaconda's own channels come under its terms of service, wherever they are mirrored. Source: anaconda.com/legal."""
     named = [str(c) for c in recipe.input.get("channels", ())]
-    urls = [site.channels[c].url if c in site.channels else c for c in named]
+    known = channels_of(site)
+    urls = [known[c].url if c in known else c for c in named]
     return (ANACONDA_TERMS,) if any(_ANACONDAS.match(text) for text in (*named, *urls)) else ()
 
 

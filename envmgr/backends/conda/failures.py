@@ -13,7 +13,7 @@ from envmgr.report import size_text
 from envmgr.system.files import free_bytes
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
-_MIRROR = "on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
+_MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
 )

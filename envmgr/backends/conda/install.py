@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from envmgr.backends.conda.failures import failure
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.meta import promised_files
+from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
 from envmgr.downloads.client import DownloadBar, Event, bring
@@ -65,9 +67,9 @@ def install_lock(
     return facts, expected
 
 
-def download_places(package: LockedPackage, site: Site) -> list[str]:
+def download_places(package: LockedPackage, channels: Collection[Channel]) -> list[str]:
     """Where a package may be had, in the order to try: the mirrors of its channel as the site names them, then its own URL."""
-    mirrors = next((c.mirrors for c in site.channels.values() if c.url == package.channel), ())
+    mirrors = next((c.mirrors for c in channels if c.url == package.channel), ())
     return [*(f"{mirror}/{package.subdir}/{package.file_name}" for mirror in mirrors), package.url]
 
 
@@ -82,7 +84,8 @@ def fetch_archives(
     dry_run: bool,
 ) -> Fetched:
     """Bring the packages into the prefix's cache, those in mirror folders too; `label` is the entry."""
-    downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, site)), p.size) for p in lock.packages]
+    channels = channels_of(site).values()
+    downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages]
     cache = package_cache(Prefix(site.prefix))
     return bring(
         downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
@@ -92,9 +95,10 @@ def fetch_archives(
 def _run_worker(
     lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> None:
+    channels = channels_of(site).values()
     request = {
         "op": "install",
-        "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, site)} for p in lock.packages],
+        "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, channels)} for p in lock.packages],
         "staging": str(install.staging),
         "final": str(install.path),
         "cache": str(package_cache(install.prefix)),

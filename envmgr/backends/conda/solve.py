@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from envmgr.backends.conda.client import call_worker
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.settings import Channel, channels_of, program_of
 from envmgr.catalog.locks import recipe_digest
-from envmgr.catalog.site import Channel, Site
+from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.files import pretty_json
@@ -136,11 +137,12 @@ def channel_places(channel: Channel) -> list[str]:
 
 
 def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[str, Any]:
-    channel = site.channels.get(name) or (Channel(url=name) if re.match(r"(https?|file)://[^\s]+$", name) else None)
+    known = channels_of(site)
+    channel = known.get(name) or (Channel(url=name) if re.match(r"(https?|file)://[^\s]+$", name) else None)
     if channel is None:
         raise InputError(
-            "unknown-channel", f"the site has no channel `{name}`", context=f"known: {', '.join(sorted(site.channels))}",
-            hint="add it to site.yaml under `channels:` with its url",
+            "unknown-channel", f"the site has no channel `{name}`", context=f"known: {', '.join(sorted(known))}",
+            hint="add it to site.yaml under `backends.conda.channels` with its url",
         )  # fmt: skip
     chosen = places.get(name)
     if chosen and "://" not in chosen:
@@ -154,7 +156,7 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
 
 def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]) -> ChannelSource:
     """Where a channel was read; for a snapshot, the digests of its repodata, and the site's note when it names this place."""
-    channel = site.channels.get(name) or Channel(url=name)
+    channel = channels_of(site).get(name) or Channel(url=name)
     place = str(solved["places"][name]).rstrip("/")
     if place == channel.url:
         return ChannelSource(name, channel.url, "channel", {})
@@ -224,12 +226,12 @@ def find_conda(site: Site) -> Path:
     Raises EnvmgrError `solver-missing`.
     """
     hint = "name it in site.yaml (`conda:`), or lock with --solver rattler"
-    if site.conda is not None:
-        if not os.access(site.conda, os.X_OK):
+    if (program := program_of(site)) is not None:
+        if not os.access(program, os.X_OK):
             raise EnvmgrError(
-                "solver-missing", f"{site.conda} is no program", context="`conda` in site.yaml", hint=hint
+                "solver-missing", f"{program} is no program", context="`backends.conda.program` in site.yaml", hint=hint
             )
-        return site.conda
+        return program
     found = next((p for n in ("conda", "mamba", "micromamba") if (p := shutil.which(n))), None)
     if found is None:
         raise EnvmgrError("solver-missing", "conda-lock needs a conda, mamba or micromamba", hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,11 @@ from envmgr.backends.easybuild.items import closure_of, items_of, module_names
 from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
+from envmgr.backends.easybuild.settings import EasyBuildSettings, explain_settings, own_easyconfigs
 from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
 from envmgr.downloads import Fetched, Given
@@ -27,6 +29,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import remove_tree
+from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
 from envmgr.system.yamlfile import reason_of
 
@@ -80,7 +83,7 @@ class LoadedEasyBuildLock(LoadedLock):
         from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
 
         copy_easyconfigs(self.content.items, site, folder / "easyconfigs")
-        return site.model_copy(update={"easyconfigs": (folder / "easyconfigs",)})
+        return site.with_settings(self.backend.name, easyconfigs=[str(folder / "easyconfigs")])
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.easybuild.build import build_easyconfig
@@ -119,6 +122,7 @@ class EasyBuildBackend(Backend):
     """EasyBuild, in just the version of each lock, as a process of its own."""
 
     name = "easybuild"
+    settings = EasyBuildSettings
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - the contract's signature
         try:
@@ -171,6 +175,20 @@ class EasyBuildBackend(Backend):
             return describe(read_lock(folder)[0])
         except EnvmgrError:
             return {}
+
+    def explain(self, site: Site) -> Iterable[SiteFact]:
+        return explain_settings(site)
+
+    def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:
+        """The shipped easyconfig that the recipe names, with what lies beside it -> the site's own folder, where it has one."""
+        name, own, shipped_ones = recipe.input.get("easyconfig"), own_easyconfigs(site), shipped("easyconfigs")
+        if not own or not isinstance(name, str):
+            return {}
+        place = next(iter(shipped_ones.glob(f"*/*/{name}")), None)
+        if place is None:
+            return {}
+        files = [place, *place.parent.glob(f"{name.removesuffix('.eb')}*.patch")]
+        return {file: own[0] / file.relative_to(shipped_ones) for file in files}
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         modules = modules_folder(prefix)

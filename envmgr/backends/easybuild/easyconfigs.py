@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
+from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.catalog.site import Site
 from envmgr.system.files import sha256_file
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
     """The item's easyconfig in the site's folders or the shipped one: `<folder>/<letter>/<Name>/<file name>`, nowhere else in them."""
-    places = (root / item.folder / item.easyconfig for root in site.easyconfigs)
+    places = (root / item.folder / item.easyconfig for root in easyconfig_folders(site))
     return next((place for place in places if place.is_file()), None)
 
 
@@ -38,7 +39,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
     if sha256_file(path) != item.sha256:
         return f"{path} has changed"
     for file in item.beside:
-        found = local_file(item, file, path, site.easyconfigs)
+        found = local_file(item, file, path, easyconfig_folders(site))
         if found is not None and sha256_file(found) != file.sha256:
             return f"{found} has changed"
     return ""
@@ -50,7 +51,7 @@ def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> N
         path = local_easyconfig(item, site)
         places = {} if path is None else {item.folder: [path]}
         for file in item.beside:
-            if (found := local_file(item, file, path, site.easyconfigs)) is not None:
+            if (found := local_file(item, file, path, easyconfig_folders(site))) is not None:
                 places.setdefault(file.folder or item.folder, []).append(found)
         for below, files in places.items():
             (folder / below).mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from envmgr.backends.easybuild.easyconfigs import local_easyconfig, local_file
 from envmgr.backends.easybuild.folders import locks_folder, modules_folder
 from envmgr.backends.easybuild.input import accept_eula_for, configuration
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -84,7 +85,7 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
 def _easyconfigs(order: Order, folder: Path) -> Path:
     """The easyconfig and the files that go with it, copied and held against the lock: what runs is what was locked."""
     locked = order.locked
-    roots = [*order.site.easyconfigs, order.tool.easyconfigs]
+    roots = [*easyconfig_folders(order.site), order.tool.easyconfigs]
     if locked.origin == "catalog":
         easyconfig = local_easyconfig(locked, order.site)
     else:

@@ -11,6 +11,7 @@ from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_as_user import make_lock_as
 from envmgr.backends.easybuild.resolve import resolve
+from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.backends.easybuild.tool import ensure_easybuild, find_easybuild, own_home, site_home
 from envmgr.backends.easybuild.trust import require_own_easyconfigs
 from envmgr.catalog.names import Entry
@@ -42,7 +43,7 @@ def make_lock(
         EnvmgrError: see `resolve`; `easybuild-unavailable`; `source-unhashed` for one that cannot be looked at;
             `easyconfig-untrusted`, and see `runs_for_root`.
     """
-    folders = [folder for folder in site.easyconfigs if folder.exists()]
+    folders = [folder for folder in easyconfig_folders(site) if folder.exists()]
     account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask, reads=folders)
     if account is not None:
         return make_lock_as(account, entry, wanted, site, runner, reporter)

@@ -12,6 +12,7 @@ from typing import Any
 from envmgr.backends.easybuild.failures import eula_not_accepted
 from envmgr.backends.easybuild.input import EasyBuildInput, accept_eula_for
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
+from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
@@ -45,7 +46,7 @@ def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner,
 
 
 def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> Mapping[str, Any]:
-    roots = [*site.easyconfigs, tool.easyconfigs]
+    roots = [*easyconfig_folders(site), tool.easyconfigs]
     with tempfile.TemporaryDirectory(prefix="envmgr-easybuild-") as scratch:
         options = [
             f"--robot={':'.join(str(r) for r in roots)}", f"--prefix={scratch}", f"--tmpdir={scratch}", "--ignore-osdeps",

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from envmgr.backends.easybuild.settings import own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.system.users import user_name
@@ -19,7 +20,7 @@ def require_own_easyconfigs(site: Site) -> None:
 
     Those that ship with envmgr are as safe as envmgr itself.
     """
-    for root in site.easyconfigs[:-1]:
+    for root in own_easyconfigs(site):
         if not root.exists():
             continue
         for path in (*_way_to(root), *_inside(root)):

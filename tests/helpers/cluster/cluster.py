@@ -17,6 +17,7 @@ from envmgr.system.files import remove_tree
 from tests.helpers.cluster import config, site
 from tests.helpers.done import Done
 from tests.helpers.waiting import DEADLINE
+from tests.helpers.sites import with_backends
 
 Share = Literal["bind", "sshfs", "nfs"]
 _SCRIPT = Path(__file__).with_name("node.sh")
@@ -289,7 +290,7 @@ class Cluster:
     def write_site(self, **overrides: Any) -> None:
         """Write the site of this cluster on the login node; `overrides` replace whole top-level keys."""
         self.exec("login", ["install", "-d", "-o", "rsw", "-g", "rsw", site.SITE.parent / "recipes"], check=True)
-        self.write("login", site.SITE, json.dumps(site.settings(self.compute) | overrides, indent=1))
+        self.write("login", site.SITE, json.dumps(with_backends(site.settings(self.compute) | overrides), indent=1))
 
     def empty_prefix(self, owner: str = "root") -> None:
         """Nothing published any more, whatever tests before have left there; the store and the cache stay."""

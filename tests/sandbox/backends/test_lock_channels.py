@@ -155,7 +155,7 @@ def test_channel_of_a_recipe_that_the_site_does_not_have_is_told_with_those_it_h
         "  entry demo/1\n"
         "  known: conda-forge, nvidia, pytorch, standin\n"
         "\n"
-        "hint: add it to site.yaml under `channels:` with its url\n"
+        "hint: add it to site.yaml under `backends.conda.channels` with its url\n"
     )
 
 
@@ -209,5 +209,5 @@ def test_site_without_network_or_mirror_says_so(sandbox: Sandbox) -> None:
     assert done.code == 3
     assert done.stderr.splitlines()[0].startswith(f"error[no-network]: cannot fetch {CANONICAL}/")
     assert done.stderr.endswith(
-        "hint: on a machine without network, give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders\n"
+        "hint: on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders\n"
     )

@@ -73,7 +73,7 @@ def test_conda_lock_needs_a_conda_that_is_there(sandbox: Sandbox) -> None:
     hint = "hint: name it in site.yaml (`conda:`), or lock with --solver rattler\n"
     assert done.code == 3
     assert done.stderr == (
-        f"error[solver-missing]: /nowhere/conda is no program\n  entry demo/1\n  `conda` in site.yaml\n\n{hint}"
+        f"error[solver-missing]: /nowhere/conda is no program\n  entry demo/1\n  `backends.conda.program` in site.yaml\n\n{hint}"
     )
     other = sandbox.run("lock", "demo/1", "--solver", "mamba")
     assert other.code == 2

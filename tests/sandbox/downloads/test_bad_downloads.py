@@ -23,7 +23,7 @@ RETRY = (
     "hint: what was fetched is kept: run the same command again, or use another mirror"
     " (channels.<name>.mirrors in site.yaml)"
 )
-MIRRORS = "give the channel a mirror in site.yaml: channels.<name>.mirrors takes URLs and folders"
+MIRRORS = "give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
 DAMAGED = (
     "hint: the file there is damaged or was replaced: compare it with the channel's, "
     "or lock again if the channel rebuilt it"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.catalog import site as site_module
-from envmgr.catalog.site import DEFAULT_CHANNELS, Channel, Site, SiteFile, embedded_prefix, find_site, load_site
+from envmgr.catalog.site import Site, SiteFile, embedded_prefix, find_site, load_site
 from envmgr.errors import InputError
 from envmgr.system.resources import shipped
 from tests.helpers.places import ROOT
@@ -197,7 +197,7 @@ def test_load_site_of_one_field_has_defaults(tmp_path: Path) -> None:
     assert (site.source, site.name, site.prefix) == (path, "site", Path("/shared/envmgr"))
     assert site.catalogs == (shipped("recipes"),)
     assert site.shipped_catalog == shipped("recipes")
-    assert site.channels == DEFAULT_CHANNELS
+    assert (site.backends, site.old_keys) == ({}, ())
     assert (site.cpu_level, site.build_user, site.groups) == ("x86-64-v2", None, {})
     assert (site.policies.mask, site.policies.driver_gate, site.policies.user_site) == (0o022, "warn", False)
 
@@ -220,27 +220,20 @@ def test_load_site_makes_catalogs_absolute_and_keeps_the_shipped_one_last(
 def test_load_site_makes_folder_mirrors_uris_and_keeps_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     mirrors = ["mirror/x", "/mnt/a b", "~/m", "https://mirror.example.org/x/", "file:///srv/x"]
-    site = load(
-        tmp_path,
-        channels={"conda-forge": {"url": "https://conda.anaconda.org/conda-forge/", "mirrors": mirrors}},
-        sources={"mirrors": mirrors},
-    )
-    assert site.sources.mirrors == site.channels["conda-forge"].mirrors
-    channel = site.channels["conda-forge"]
-    assert channel.url == "https://conda.anaconda.org/conda-forge"
-    assert channel.mirrors == (
+    site = load(tmp_path, sources={"mirrors": mirrors})
+    assert site.absolute_mirrors(mirrors) == (*site.sources.mirrors[:3], *mirrors[3:])
+    assert site.sources.mirrors == (
         f"file://{tmp_path}/mirror/x",
         "file:///mnt/a%20b",
         "file:///home/me/m",
         "https://mirror.example.org/x",
         "file:///srv/x",
     )
-    assert site.channels["nvidia"] == DEFAULT_CHANNELS["nvidia"]
 
 
 @pytest.mark.parametrize(
     "fields",
-    [{"catalogs": ["~no-such-user/recipes"]}, {"channels": {"c": {"url": "http://x/c", "mirrors": ["~no-such-user/recipes"]}}}],
+    [{"catalogs": ["~no-such-user/recipes"]}, {"sources": {"mirrors": ["~no-such-user/recipes"]}}],
     ids=["catalog", "mirror"],
 )  # fmt: skip
 def test_load_site_tells_the_home_of_a_user_that_does_not_exist(tmp_path: Path, fields: dict[str, Any]) -> None:
@@ -254,7 +247,6 @@ def test_load_site_tells_the_home_of_a_user_that_does_not_exist(tmp_path: Path, 
 
 SHELL = "must be without spaces, colons, quotes and shell characters: it goes into PATH and #! lines"
 ABSOLUTE = "must be an absolute path: the same on every node"
-NOT_URL = "must be an http(s):// or file:// URL"
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unknown-field": ({"prefx": 1}, ["prefx: unknown field"]),
     "newer-schema": ({"schema": 2}, ["schema: Input should be 1"]),
@@ -274,22 +266,19 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"groups": {"gpu": {"nodes": "c[1-3]", "slurm": "gpu"}}},
         ["groups.gpu: give exactly one of nodes, slurm, ansible"],
     ),
-    "channel-no-url": ({"channels": {"c": {}}}, ["channels.c.url: Field required"]),
-    "channel-bare": ({"channels": {"c": {"url": "conda-forge"}}}, [f"channels.c.url: {NOT_URL}"]),
-    "channel-scheme": ({"channels": {"c": {"url": "ftp://x/c"}}}, [f"channels.c.url: {NOT_URL}"]),
-    "channel-space": ({"channels": {"c": {"url": "http://x/c d"}}}, [f"channels.c.url: {NOT_URL}"]),
-    "channel-newline": ({"channels": {"c": {"url": "http://x/c\n"}}}, [f"channels.c.url: {NOT_URL}"]),
-    "mirror-scheme": (
-        {"channels": {"c": {"url": "http://x/c", "mirrors": ["/ok", "s3://x"]}}},
-        ["channels.c.mirrors: `s3://x` is neither an http(s):// or file:// URL nor a folder"],
-    ),
     "sources-mirror-scheme": (
         {"sources": {"mirrors": ["ftp://x"]}},
         ["sources.mirrors: `ftp://x` is neither an http(s):// or file:// URL nor a folder"],
     ),
     "mirror-empty": (
-        {"channels": {"c": {"url": "http://x/c", "mirrors": [""]}}},
-        ["channels.c.mirrors: `` is neither an http(s):// or file:// URL nor a folder"],
+        {"sources": {"mirrors": [""]}},
+        ["sources.mirrors: `` is neither an http(s):// or file:// URL nor a folder"],
+    ),
+    "backends-list": ({"backends": ["conda"]}, ["backends: must be a mapping"]),
+    "backend-text": ({"backends": {"conda": "yes"}}, ["backends.conda: must be a mapping"]),
+    "old-key-and-new": (
+        {"channels": {}, "backends": {"conda": {"channels": {}}}},
+        ["channels: is backends.conda.channels now, which is there too: keep that one"],
     ),
     "transport-via": ({"transport": {"via": "rsh"}}, ["transport.via: Input should be 'ssh', 'slurm' or 'both'"]),
     "transport-fanout": (
@@ -350,10 +339,6 @@ def test_policies_mask_is_the_umask_as_a_number(tmp_path: Path, umask: str, mask
     assert load(tmp_path, policies={"umask": umask}).policies.mask == mask
 
 
-def test_channel_loses_its_final_slash() -> None:
-    assert Channel(url="file:///srv/x///").url == "file:///srv/x"
-
-
 # --- without a site ---------------------------------------------------------------------------------------------------
 
 
@@ -362,7 +347,7 @@ def test_load_site_without_a_file_is_the_embedded_site(tmp_path: Path) -> None:
     site = load_site(None, environ)
     assert (site.source, site.name, site.prefix) == (None, "embedded", embedded_prefix(environ))
     assert site.catalogs == (shipped("recipes"),)
-    assert site.channels == DEFAULT_CHANNELS
+    assert (site.backends, site.old_keys) == ({}, ())
 
 
 def test_embedded_prefix_of_root_is_below_opt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,64 @@
+"""What the site says of conda, under `backends.conda`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
+from envmgr.catalog.site import Mirrors, Site
+
+
+class Channel(BaseModel):
+    """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder) that are tried first, in order.
+
+    A folder that holds only `repodata.json` is a snapshot: it serves locking, and downloads go to the next place. `note`
+    says what a snapshot is; it is written into locks made from it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    mirrors: Mirrors = ()
+    note: str = ""
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if not re.fullmatch(r"(https?|file)://[^\s]+", value):
+            raise ValueError("must be an http(s):// or file:// URL")
+        return value.rstrip("/")
+
+
+DEFAULT_CHANNELS: Mapping[str, Channel] = {
+    name: Channel(url=f"https://conda.anaconda.org/{name}") for name in ("conda-forge", "nvidia", "pytorch")
+}
+
+
+class CondaSettings(BaseModel):
+    """`backends.conda` of the site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    channels: dict[str, Channel] = {}
+    program: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
+
+
+def channels_of(site: Site) -> dict[str, Channel]:
+    """The channels by name, those of every site among them; mirrors are URLs."""
+    own = backend_settings(site, "conda", CondaSettings).channels
+    found = {n: c.model_copy(update={"mirrors": site.absolute_mirrors(c.mirrors)}) for n, c in own.items()}
+    return {**DEFAULT_CHANNELS, **found}
+
+
+def program_of(site: Site) -> Path | None:
+    program = backend_settings(site, "conda", CondaSettings).program
+    return None if program is None else site.absolute(program)
+
+
+def explain_settings(site: Site) -> Iterator[SiteFact]:
+    for name, channel in sorted(channels_of(site).items()):
+        yield mirrors_fact(f"backends.conda.channels.{name}", [channel.url], channel.mirrors)

@@ -1,0 +1,43 @@
+"""What the site says of EasyBuild, under `backends.easybuild`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from envmgr.catalog.settings import SiteFact, backend_settings
+from envmgr.catalog.site import Site
+from envmgr.system.resources import shipped
+
+
+class EasyBuildSettings(BaseModel):
+    """`backends.easybuild` of the site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    easyconfigs: tuple[Path, ...] = Field(
+        default=(),
+        description="folders of easyconfigs, searched before those that ship with envmgr and EasyBuild's own",
+    )
+
+
+def own_easyconfigs(site: Site) -> tuple[Path, ...]:
+    """The site's own folders of easyconfigs."""
+    return tuple(site.absolute(path) for path in backend_settings(site, "easybuild", EasyBuildSettings).easyconfigs)
+
+
+def easyconfig_folders(site: Site) -> tuple[Path, ...]:
+    """Where easyconfigs are looked for, in this order, before EasyBuild's own: the site's, then those that ship with envmgr."""
+    return (*own_easyconfigs(site), shipped("easyconfigs"))
+
+
+def explain_settings(site: Site) -> Iterator[SiteFact]:
+    field = "backends.easybuild.easyconfigs"
+    for folder in own_easyconfigs(site):
+        if folder.is_dir():
+            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
+            yield SiteFact(field, "ok", f"{folder}, {count} files")
+        else:
+            yield SiteFact(field, "error", f"{folder} does not exist", "make it, or take it out")

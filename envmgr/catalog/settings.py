@@ -1,0 +1,91 @@
+"""A backend's part of the site file, checked by the backend's own model; and what `site check` tells of a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from envmgr.catalog.site import OLD_KEYS, Site
+from envmgr.errors import InputError
+from envmgr.system.yamlfile import faults_with_lines, reason_of
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFact:
+    """One line of the explanation: `status` is ok, warning or error; `field` is as in site.yaml."""
+
+    field: str
+    status: Literal["ok", "warning", "error"]
+    text: str
+    hint: str = ""
+
+
+class NoSettings(BaseModel):
+    """Of a backend that has none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:
+    """What the site says under `backends.<backend>`, as the backend's own model. Relative paths are as written.
+
+    Raises:
+        InputError: `site-invalid`, every fault of that part as `file:line: field: reason`.
+    """
+    try:
+        return model.model_validate(site.backends.get(backend, {}))
+    except ValidationError as error:
+        raise _invalid(site, _faults(site, backend, error)) from None
+
+
+def require_known_backends(site: Site, known: Sequence[str]) -> None:
+    """InputError `site-invalid` for settings of a backend that does not exist."""
+    if unknown := [name for name in site.backends if name not in known]:
+        hint = f"there is no such backend; known: {', '.join(known)}"
+        raise _invalid(site, _placed(site, [(("backends", name), hint) for name in unknown]))
+
+
+def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> SiteFact:
+    """`parts` and the mirrors, an error where one is a folder that is not there."""
+    texts, missing = [*parts], False
+    for mirror in mirrors:
+        folder = Path(unquote(urlsplit(mirror).path))
+        if mirror.startswith("file://") and not folder.is_dir():
+            missing = True
+            texts.append(f"mirror {folder} does not exist")
+        else:
+            texts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
+    hint = "mount it, or take it out" if missing else ""
+    return SiteFact(field, "error" if missing else "ok", ", ".join(texts), hint)
+
+
+def _faults(site: Site, backend: str, error: ValidationError) -> list[str]:
+    old = {new: key for key, new in OLD_KEYS.items() if key in site.old_keys}
+
+    def place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        key = old.get((backend, str(location[0]))) if location else None
+        return ("backends", backend, *location) if key is None else (key, *location[1:])
+
+    rows = [(place(fault["loc"]), reason_of(fault)) for fault in error.errors(include_url=False)]
+    return _placed(site, rows)
+
+
+def _placed(site: Site, rows: Sequence[tuple[tuple[int | str, ...], str]]) -> list[str]:
+    """Each with file and line, where the file can be read here: a build job may run where it cannot."""
+    if site.source is not None:
+        with suppress(OSError, UnicodeDecodeError):
+            return faults_with_lines(rows, site.source.read_text(encoding="utf-8"), site.source)
+    return [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
+
+
+def _invalid(site: Site, lines: Sequence[str]) -> InputError:
+    file = site.source or "the site"
+    return InputError("site-invalid", f"{file} has {len(lines)} fault{'s' if len(lines) > 1 else ''}", context=lines)

@@ -1,0 +1,113 @@
+"""What the site says of a backend: raw in the site, checked by the backend, each fault with its place in the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.backends import require_settings
+from envmgr.backends.conda.settings import DEFAULT_CHANNELS, Channel, channels_of, program_of
+from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
+from envmgr.catalog.site import Site, load_site
+from envmgr.errors import InputError
+from envmgr.system.resources import shipped
+
+NOT_URL = "must be an http(s):// or file:// URL"
+NOT_A_PLACE = "is neither an http(s):// or file:// URL nor a folder"
+
+
+def site_of(folder: Path, **fields: Any) -> Site:
+    (folder / "site.yaml").write_text(json.dumps({"prefix": "/shared/envmgr", **fields}, indent=1))
+    return load_site(folder / "site.yaml", {})
+
+
+def faults(site: Site) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        require_settings(site)
+    assert caught.value.reference == "site-invalid"
+    count = len(caught.value.context)
+    assert caught.value.message == f"{site.source} has {count} fault{'s' if count > 1 else ''}"
+    return [line.removeprefix(f"{site.source}:") for line in caught.value.context]
+
+
+def test_site_without_backends_has_the_defaults_of_each(tmp_path: Path) -> None:
+    site = site_of(tmp_path)
+    require_settings(site)
+    assert (channels_of(site), program_of(site)) == (DEFAULT_CHANNELS, None)
+    assert easyconfig_folders(site) == (shipped("easyconfigs"),)
+
+
+def test_paths_and_folder_mirrors_are_relative_to_the_site_file(tmp_path: Path) -> None:
+    conda = {
+        "channels": {"own": {"url": "https://x.example/own/", "mirrors": ["mirror/x", "https://m.example/x/"]}},
+        "program": "bin/conda",
+    }
+    site = site_of(tmp_path, backends={"conda": conda, "easybuild": {"easyconfigs": ["configs", "/abs"]}})
+    require_settings(site)
+    found = channels_of(site)
+    assert found["own"].url == "https://x.example/own"
+    assert found["own"].mirrors == (f"file://{tmp_path}/mirror/x", "https://m.example/x")
+    assert found["nvidia"] == DEFAULT_CHANNELS["nvidia"]
+    assert program_of(site) == tmp_path / "bin/conda"
+    assert own_easyconfigs(site) == (tmp_path / "configs", Path("/abs"))
+    assert site.old_keys == ()
+
+
+def test_keys_of_old_site_files_are_read_as_their_backend_s(tmp_path: Path) -> None:
+    conda = {"channels": {"own": {"url": "https://x.example/own"}}, "program": "/opt/conda"}
+    old = {"channels": conda["channels"], "conda": conda["program"], "easyconfigs": ["configs"]}
+    before = site_of(tmp_path, **old)
+    assert before.old_keys == ("channels", "conda", "easyconfigs")
+    require_settings(before)
+    after = site_of(tmp_path, backends={"conda": conda, "easybuild": {"easyconfigs": ["configs"]}})
+    assert before.backends == after.backends
+    assert before.model_copy(update={"old_keys": ()}) == after
+
+
+@pytest.mark.parametrize(
+    ("channel", "fault"),
+    [
+        ({}, ".url: Field required"),
+        ({"url": "conda-forge"}, f".url: {NOT_URL}"),
+        ({"url": "ftp://x/c"}, f".url: {NOT_URL}"),
+        ({"url": "http://x/c d"}, f".url: {NOT_URL}"),
+        ({"url": "http://x/c\n"}, f".url: {NOT_URL}"),
+        ({"url": "http://x/c", "mirrors": ["/ok", "s3://x"]}, f".mirrors: `s3://x` {NOT_A_PLACE}"),
+        ({"url": "http://x/c", "mirrors": [""]}, f".mirrors: `` {NOT_A_PLACE}"),
+        ({"url": "http://x/c", "mirror": []}, ".mirror: unknown field"),
+    ],
+)
+def test_channel_s_fault_is_told_with_its_field(tmp_path: Path, channel: dict[str, Any], fault: str) -> None:
+    (told,) = faults(site_of(tmp_path, backends={"conda": {"channels": {"c": channel}}}))
+    assert told.partition(": ")[2] == f"backends.conda.channels.c{fault}"
+
+
+def test_faults_are_told_with_their_lines_and_by_the_names_that_the_file_has(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text("prefix: /shared/envmgr\nbackends:\n  easybuild:\n    easyconfig: [a]\n  conda:\n    program: 7\n")
+    assert faults(load_site(path, {})) == ["4: backends.easybuild.easyconfig: unknown field"]
+    path.write_text("prefix: /shared/envmgr\nchannels:\n  c:\n    url: x\nconda: 7\n")
+    assert faults(load_site(path, {})) == [
+        f"4: channels.c.url: {NOT_URL}",
+        "5: conda: Input is not a valid path for <class 'pathlib.Path'>",
+    ]
+
+
+def test_settings_of_a_backend_that_does_not_exist_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text("prefix: /shared/envmgr\nbackends:\n  cnda: {}\n")
+    assert faults(load_site(path, {})) == ["3: backends.cnda: there is no such backend; known: conda, easybuild"]
+
+
+def test_faults_of_a_site_whose_file_cannot_be_read_here_are_told_without_lines(tmp_path: Path) -> None:
+    """A build job has the site in its request."""
+    site = site_of(tmp_path, backends={"conda": {"channels": {"c": {}}}})
+    (tmp_path / "site.yaml").unlink()
+    assert faults(site) == ["backends.conda.channels.c.url: Field required"]
+
+
+def test_channel_loses_its_final_slash() -> None:
+    assert Channel(url="file:///srv/x///").url == "file:///srv/x"

@@ -31,7 +31,7 @@ from envmgr.system.yamlfile import load_model, reason_of
 MAX_PREFIX = 255
 FILE_NAME = "site.yaml"
 SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
-# Where fields stood until 0.1 -> the backend whose settings they are, and their name there. They are still read.
+# Where fields once stood -> the backend whose settings they are, and their name there. They are still read.
 OLD_KEYS = {
     "channels": ("conda", "channels"),
     "conda": ("conda", "program"),

@@ -16,6 +16,7 @@ from envmgr.catalog.settings import SiteFact, mirrors_fact
 from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, OLD_KEYS, Site, SiteFile
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
+from envmgr.commands.upgrade import explain_upgrade
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result, size_text
@@ -116,6 +117,7 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_build_dir(site),
         *_nodes(site),
         *_policies(site),
+        *explain_upgrade(ctx),
     )
     return SiteCheckResult(str(site.source) if site.source else None, facts)
 

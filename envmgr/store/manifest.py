@@ -114,7 +114,7 @@ def _extra(rows: Mapping[str, str]) -> dict[str, str]:
 
 
 def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
-    """Until 0.1 a manifest had one word for the one kind of extra file there was: `module`, EasyBuild's own of the install.
+    """Old manifests have one word for the one kind of extra file there was: `module`, EasyBuild's own of the install.
 
     The first manifests did not have that either; then the versions of the tools tell whose it is.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.catalog.names import Entry
@@ -92,12 +92,14 @@ class Prefix:
 class Install:
     """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
 
-    `entry` is its name and version in the store: those of a catalog entry, or of an easyconfig.
+    `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds. `layout` is
+    the backend's that its digest has, where that is known.
     """
 
     prefix: Prefix
     entry: Entry
     digest: str
+    layout: int | None = field(default=None, compare=False)
 
     @property
     def label(self) -> str:
@@ -186,7 +188,8 @@ def find_install(
     """
 
     def of(number: int) -> Install:
-        return prefix.install(entry, install_digest(entry, backend, identity, target, prefix.root, layout=number))
+        digest = install_digest(entry, backend, identity, target, prefix.root, layout=number)
+        return Install(prefix, entry, digest, number)
 
     return next((older for older in map(of, range(1, layout)) if older.exists()), of(layout))
 

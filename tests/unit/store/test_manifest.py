@@ -5,15 +5,25 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
-from envmgr.store.manifest import InstallFacts, Manifest, differences, make_manifest, read_manifest, write_manifest
-from envmgr.store.prefix import recorded_digest
+from envmgr.store.manifest import (
+    InstallFacts,
+    Manifest,
+    differences,
+    make_manifest,
+    read_manifest,
+    remove_install,
+    write_manifest,
+)
+from envmgr.store.prefix import Prefix, recorded_digest
 from envmgr.store.tree import TreePath, make_read_only
 from envmgr.system.files import remove_tree, sha256_bytes
 
@@ -232,3 +242,58 @@ def test_read_manifest_tells_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(EnvmgrError, match="manifest-damaged") as caught:
         read_manifest(tmp_path / "m.json")
     assert caught.value.context == (f"[Errno 2] No such file or directory: '{tmp_path / 'm.json'}'",)
+
+
+@pytest.mark.parametrize(
+    ("data", "extra"),
+    [
+        ({}, {}),
+        ({"provenance": {"tools": {"py-rattler": "0.28"}}}, {}),
+        ({"module": "ab" * 32}, {"easybuild/modules/toy/1.0-01234567.lua": "ab" * 32}),
+        ({"provenance": {"tools": {"easybuild-framework": "5.4.1"}}}, {"easybuild/modules/toy/1.0-01234567.lua": ""}),
+        ({"extra": {"a/b": "cd" * 32}}, {"a/b": "cd" * 32}),
+    ],
+    ids=["conda", "conda-tools", "module", "before-module", "now"],
+)
+def test_read_manifest_knows_the_extra_files_of_old_ones(
+    tmp_path: Path, data: dict[str, Any], extra: dict[str, str]
+) -> None:
+    path = tmp_path / "store" / "toy" / "1.0-01234567.manifest.json"
+    path.parent.mkdir(parents=True)
+    head = {
+        "digest": "0" * 64,
+        "schema": 1,
+        "tree": "1" * 64,
+        "mask": "022",
+        "facts": {},
+        "provenance": {},
+        "paths": [],
+    }
+    path.write_text(json.dumps(head | data))
+    assert read_manifest(path).extra == extra
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../other", "a/../../b"])
+def test_read_manifest_refuses_extra_files_outside_of_the_prefix(tmp_path: Path, path: str) -> None:
+    """They are removed with the install."""
+    manifest = tmp_path / "1.0-01234567.manifest.json"
+    write_manifest(manifest, Manifest("0" * 64, "1" * 64, 0o022, InstallFacts(), {}, (), {path: "2" * 64}))
+    with pytest.raises(EnvmgrError) as caught:
+        read_manifest(manifest)
+    assert (caught.value.reference, caught.value.context) == (
+        "manifest-damaged",
+        (f"extra: {path} does not lie below the prefix",),
+    )
+
+
+def test_remove_install_takes_its_extra_files_along(tmp_path: Path) -> None:
+    install = Prefix(tmp_path).install(Entry("toy", "1.0"), "0" * 64)
+    (install.path / "bin").mkdir(parents=True)
+    extra, other = tmp_path / "own" / "toy.lua", tmp_path / "own" / "other.lua"
+    extra.parent.mkdir()
+    extra.touch()
+    other.touch()
+    manifest = Manifest(install.digest, "1" * 64, 0o022, InstallFacts(), {}, (), {"own/toy.lua": "2" * 64, "gone": ""})
+    write_manifest(install.manifest, manifest)
+    remove_install(install)
+    assert [p.exists() for p in (install.path, install.manifest, extra, other)] == [False, False, False, True]

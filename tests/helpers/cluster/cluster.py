@@ -16,8 +16,8 @@ from typing import IO, Any, Literal
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import config, site
 from tests.helpers.done import Done
-from tests.helpers.waiting import DEADLINE
 from tests.helpers.sites import with_backends
+from tests.helpers.waiting import DEADLINE
 
 Share = Literal["bind", "sshfs", "nfs"]
 _SCRIPT = Path(__file__).with_name("node.sh")

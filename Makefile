@@ -23,7 +23,7 @@ venv: $(VENV)/.installed  ## .venv with the project and what its tests need
 $(VENV)/.installed: pyproject.toml
 	@tools/make-venv $(VENV)
 	@echo "installing the project"
-	@$(BIN)/python -m pip install --quiet --quiet --editable '.[dev]'
+	@$(BIN)/python -m tools.install --editable '.[dev]'
 	@touch $@
 
 lmod: venv  ## make sure that Lmod is here

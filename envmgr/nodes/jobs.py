@@ -10,12 +10,14 @@ from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.nodes.slurm import ENDED, UNCONFIGURED, reason
+from envmgr.nodes.slurm import ENDED, UNCONFIGURED, reason, time_limit
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Completed, Runner
 
 _ASK = 20.0  # seconds that squeue, scontrol and scancel may take
 _SEND = 120.0  # and sbatch, whose controller may be busy with others
+_FREE = 10  # seconds in which a node must be free to be asked something
+_TRY = 60.0  # seconds until it must have answered
 # What Slurm's commands say when nobody answers them, whatever was asked. Source: slurm 22.05, slurm_errno.c.
 _DOWN = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in standby mode|"
@@ -87,6 +89,31 @@ def send_job(
             hint="see --partition, --account, --cpus and --time, and transport.slurm_options in site.yaml",
         )  # fmt: skip
     return number
+
+
+def try_on_a_node(argv: Sequence[str], site: Site, runner: Runner) -> str:
+    """Run a command on a node that Slurm picks now: empty when it ended well, else why not.
+
+    A node that is free within ten seconds: nobody waits for a question in a queue.
+    """
+    options = [
+        f"--immediate={_FREE}",
+        "-N1",
+        "-n1",
+        f"--time={time_limit(_TRY)}",
+        "--export=NONE",
+        "--chdir=/",
+        "--mpi=none",
+    ]
+    try:
+        done = runner.run(
+            [tool("srun"), "--quiet", *options, *site.transport.slurm_options, *argv],
+            env=tool_env(), timeout=_TRY, check=False,
+        )  # fmt: skip
+    except CommandError:
+        return f"no node answered in {_TRY:g} s"
+    said = done.stdout.strip() or reason(done.stderr.encode())
+    return "" if done.returncode == 0 else f"a node says: {said or f'exit status {done.returncode}'}"
 
 
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:

@@ -68,16 +68,17 @@ class LoadedEasyBuildLock(LoadedLock):
         self, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
     ) -> None:
         """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
+        from envmgr.backends.easybuild.choose import easybuild_for_build
         from envmgr.backends.easybuild.osdeps import require_packages
         from envmgr.backends.easybuild.sourcing import collect_all
-        from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
 
         data, locked = self.content, [self._locked(item) for item in items]
         if not elsewhere:  # the host that builds looks for itself
             require_packages(locked, runner)
         collect_all(locked, site, runner, reporter, label=str(self.entry))
-        tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
-        tool.require(data.framework, data.easyblocks)
+        if not data.easybuild_sha256:
+            reporter.say(f"{self.entry}: its lock has no sha256 of EasyBuild; `envmgr lock {self.entry}` adds it")
+        easybuild_for_build(data, site, os.environ, runner, reporter, nodes=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
         from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
@@ -87,16 +88,15 @@ class LoadedEasyBuildLock(LoadedLock):
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.easybuild.build import build_easyconfig
+        from envmgr.backends.easybuild.choose import easybuild_for_build
         from envmgr.backends.easybuild.layout import Order
         from envmgr.backends.easybuild.osdeps import require_packages
         from envmgr.backends.easybuild.sourcing import collect_sources
-        from envmgr.backends.easybuild.tool import ensure_easybuild, site_home
         from envmgr.modules.lmod import find_lmod
 
         data, locked = self.content, self._locked(item)
         require_packages([locked], runner)
-        tool = ensure_easybuild(data.framework, site_home(data.framework, site), site, os.environ, runner, reporter)
-        tool.require(data.framework, data.easyblocks)
+        tool = easybuild_for_build(data, site, os.environ, runner, reporter)
         everything = self.items(site, read_target(site.cpu_level))
         order = Order(
             install=item.install,

@@ -114,12 +114,17 @@ class LockedItem(_Model):
 
 
 class EasyBuildLock(_Model):
-    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input."""
+    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input.
+
+    `easybuild_sha256` is of EasyBuild's own files (`contents_sum`); empty in a lock of an earlier envmgr. No install's digest
+    covers it: what it holds fast are the versions, which are in the digests.
+    """
 
     version: Literal[1] = 1
     recipe: str
     framework: str
     easyblocks: str
+    easybuild_sha256: Sha256 | Literal[""] = ""
     rpath: bool
     filter_deps: tuple[str, ...] = ()
     accept_eula: tuple[str, ...] = ()

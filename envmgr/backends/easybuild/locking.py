@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from envmgr.backends.easybuild.choose import easybuild_for_lock
+from envmgr.backends.easybuild.contents import contents_sum
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_as_user import make_lock_as
+from envmgr.backends.easybuild.private import site_home, user_home
 from envmgr.backends.easybuild.resolve import resolve
 from envmgr.backends.easybuild.settings import easyconfig_folders
-from envmgr.backends.easybuild.tool import ensure_easybuild, find_easybuild, own_home, site_home
 from envmgr.backends.easybuild.trust import require_own_easyconfigs
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
@@ -50,16 +52,15 @@ def make_lock(
     if os.geteuid() == 0:
         require_own_easyconfigs(site)
     version = wanted.easybuild
-    home = site_home(version, site) if shared else own_home(version, environ)
-    tool = find_easybuild(version, site, environ, runner) or ensure_easybuild(
-        version, home, site, environ, runner, reporter
-    )
+    home = site_home(version, site) if shared else user_home(version, environ)
+    tool = easybuild_for_lock(version, home, site, environ, runner, reporter)
+    contents = contents_sum(tool.places)
 
     def choose(folder: str, name: str, accepted: Sequence[str]) -> str:
         return _choose(folder, name, accepted, site)
 
     with reporter.stage(f"{entry} resolve"):
-        made = resolve(wanted, tool, site, runner, choose=choose)
+        made = resolve(wanted, tool, site, runner, choose=choose).model_copy(update={"easybuild_sha256": contents})
     notes = [
         f"{s.name} has no checksum upstream: locked by the file in a mirror ({s.unhashed})"
         for item in made.items

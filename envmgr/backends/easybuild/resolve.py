@@ -131,7 +131,7 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
         name=raw["name"],
         version=raw["version"],
         easyconfig=path.name,
-        origin="easybuild" if path.is_relative_to(tool.home) else "catalog",
+        origin="easybuild" if path.is_relative_to(tool.easyconfigs) else "catalog",
         sha256=sha256_file(path),
         depends=tuple(raw["depends"]),
         build_depends=tuple(raw["build_depends"]),

@@ -37,15 +37,48 @@ def only_ours(path: Path) -> bool:
     return not any(fault_of(each) for each in (*_way_to(path), path) if os.path.lexists(each))
 
 
+def fault_on_the_way(path: Path) -> str:
+    """Who else may write `path`, or a folder above it or above what it is a link to; empty when nobody may. Names the place."""
+    for place in dict.fromkeys((*_way_to(path), path, *_way_to(path.resolve()), path.resolve())):
+        if why := fault_of(place):
+            return f"{place} {why}"
+    return ""
+
+
+def fault_below(folder: Path, *, links: bool = True) -> str:
+    """Who else may write something in `folder`, however deep; empty when nobody may. Names the place.
+
+    Without `links`, a link is a fault: what it leads to lies elsewhere. Raises OSError.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    if not links:
+                        return f"{entry.path} is a link"
+                    why = fault_of(Path(entry.path))
+                else:
+                    why = _fault_in(entry.stat())
+                if why:
+                    return f"{entry.path} {why}"
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return ""
+
+
 def fault_of(path: Path) -> str:
     """Who else may write it; empty when nobody may."""
     try:
-        status = path.stat()
+        return _fault_in(path.stat())
     except OSError:
         return ""  # a link to nowhere has nothing to run
+
+
+def _fault_in(status: os.stat_result) -> str:
     if status.st_uid not in (os.geteuid(), 0):
         return f"belongs to {user_name(status.st_uid)}, neither to you nor to root"
-    if path.is_dir() and status.st_mode & _STICKY_DOOR:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & _STICKY_DOOR:
         return ""
     if status.st_mode & 0o002:
         return "can be written by everyone"

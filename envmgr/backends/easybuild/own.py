@@ -1,0 +1,73 @@
+"""The EasyBuild that envmgr's own environment has: used where it is what the lock says, and nobody else could have changed it."""
+
+from __future__ import annotations
+
+import os
+import site as python_site
+import sys
+import sysconfig
+from pathlib import Path
+
+from envmgr.backends.easybuild.contents import Places, contents_sum
+from envmgr.backends.easybuild.trust import fault_below, fault_on_the_way
+from envmgr.system.users import user_name
+
+
+def own_places() -> Places:
+    return Places(Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("data")))
+
+
+def why_not_own(version: str, wanted: str | None) -> str:
+    """Why the caller may not run EasyBuild `version` of envmgr's own environment; empty when it may.
+
+    `wanted` is the sha256 that a lock has of EasyBuild's contents: empty in a lock without, None where no lock asks. Root and
+    the caller must own all of it, and nobody else may write it, or a folder above: it is run as the caller.
+    """
+    places = own_places()
+    if wanted == "":
+        return "the lock has no sha256 of EasyBuild"
+    if why := _why_another(places, version):
+        return why
+    try:
+        if why := _why_unsafe(places):
+            return why
+        if wanted is not None and (found := contents_sum(places)) != wanted:
+            return f"its sha256 is {found}, the lock says {wanted}"
+    except PermissionError as error:
+        return f"{user_name(os.geteuid())} cannot read {error.filename}"
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return ""
+
+
+def _why_another(places: Places, version: str) -> str:
+    for part in ("framework", "easyblocks", "easyconfigs"):
+        if (found := places.version(part)) != version:
+            return f"it has {f'easybuild-{part} {found}' if found else f'no easybuild-{part}'}"
+    for folder in python_site.getsitepackages():  # EasyBuild puts all folders of its name on Python's path together
+        other = Path(folder)
+        if (other / "easybuild").is_dir() and not other.samefile(places.packages):
+            return f"Python finds another one in {other}"
+    return ""
+
+
+def _why_unsafe(places: Places) -> str:
+    for place in (Path(sys.executable), *places.folders):
+        if why := fault_on_the_way(place):
+            return why
+    for folder in places.folders:
+        if why := fault_below(folder, links=False):
+            return why
+    return fault_below(places.packages)  # what Python loads before EasyBuild, its start-up files among it
+
+
+def main() -> int:
+    """Asked on a node, before builds are sent: VERSION and SHA256; says why not."""
+    version, wanted = sys.argv[1:]
+    why = why_not_own(version, wanted)
+    sys.stdout.write(f"{why}\n" if why else "")
+    return 1 if why else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

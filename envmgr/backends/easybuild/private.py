@@ -1,0 +1,161 @@
+"""A private EasyBuild: one version in an environment that uv makes from the Python package index."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from envmgr.backends.easybuild.contents import Places, contents_sum
+from envmgr.backends.easybuild.folders import tools_folder
+from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.trust import only_ours
+from envmgr.catalog.site import Site
+from envmgr.errors import CommandError, EnvmgrError
+from envmgr.modules.lmod import find_lmod
+from envmgr.report import Reporter
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import atomic_write, explain_os_error, file_lock, pretty_json, remove_tree
+from envmgr.system.pip_settings import uv_settings
+from envmgr.system.run import Runner, clean_env
+
+_MARKER = "envmgr.json"  # written last: an environment without it is not complete
+_LIMIT = 1800.0  # seconds that making the environment may take
+
+
+def find_private(version: str, site: Site, environ: Mapping[str, str], runner: Runner) -> EasyBuild | None:
+    """The prefix's private environment of that version, or the caller's own; None when neither is complete.
+
+    The prefix's is for ordinary users: it belongs to the build user, who could make root run anything.
+    """
+    users = user_home(version, environ)
+    homes = (users,) if os.geteuid() == 0 else (site_home(version, site), users)
+    found = next((home for home in homes if is_complete(home)), None)
+    return None if found is None else _private(found, version, _lmod(site, environ, runner))
+
+
+def ensure_private(
+    version: str,
+    home: Path,
+    site: Site,
+    environ: Mapping[str, str],
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    contents: str = "",
+) -> EasyBuild:
+    """The environment in `home`, made if it is not there, or anew if its Python is gone; two who need it at once make it once.
+
+    `contents` is the sha256 that it must have; empty where nobody knows.
+
+    Raises:
+        EnvmgrError: `easybuild-unavailable` with what uv said, `easybuild-differs`, `lmod-missing`, `disk-full`.
+    """
+    lmod = _lmod(site, environ, runner)
+    marker = home / _MARKER
+    if is_complete(home):
+        return _require_contents(_private(home, version, lmod), contents)
+
+    def waiting(holder: str) -> None:
+        reporter.say(f"EasyBuild {version}: waiting for {holder}, which installs it")
+
+    with explain_os_error(home), file_lock(
+        home.with_name(f".{home.name}.lock"), on_wait=waiting, check=runner.raise_if_cancelled
+    ):  # fmt: skip
+        if not is_complete(home):
+            remove_tree(home)
+            try:
+                with reporter.stage(f"EasyBuild {version} install"):
+                    _make(version, home, environ, runner)
+                made = _require_contents(_private(home, version, lmod), contents)
+                rows = {"contents": contents_sum(made.places), "easybuild": version, "python": sys.version.split()[0]}
+                atomic_write(marker, pretty_json(rows))
+            except BaseException:
+                remove_tree(home)
+                raise
+    return _require_contents(_private(home, version, lmod), contents)
+
+
+def _private(home: Path, version: str, lmod: Path) -> EasyBuild:
+    packages = next(iter(sorted(home.glob("lib/python3*/site-packages"))), home / "lib")
+    return EasyBuild(home / "bin" / "python", Places(packages, home), version, lmod)
+
+
+def _require_contents(tool: EasyBuild, wanted: str) -> EasyBuild:
+    """What was summed when the environment was made is in its marker; one of an earlier envmgr is summed now."""
+    home = tool.places.home
+    try:
+        found = str(json.loads((home / _MARKER).read_text())["contents"])
+    except (OSError, ValueError, KeyError, TypeError):
+        found = contents_sum(tool.places) if wanted else ""
+    if wanted and found != wanted:
+        raise EnvmgrError(
+            "easybuild-differs", f"EasyBuild {tool.version} is not what the lock says",
+            context=[str(home), f"sha256 {wanted} was locked", f"sha256 {found} was installed"],
+            hint="the package index has another one than when the entry was locked: find out why, before you lock it again; "
+            "if that folder was changed, remove it: it is made anew",
+        )  # fmt: skip
+    return tool
+
+
+def site_home(version: str, site: Site) -> Path:
+    """Where builds have it: under the prefix, so that build jobs on nodes find it too."""
+    return tools_folder(Prefix(site.prefix)) / version
+
+
+def user_home(version: str, environ: Mapping[str, str]) -> Path:
+    """Where a user who locks without building has it. Source: XDG Base Directory Specification.
+
+    `sudo` may leave root with somebody else's home: then it is not used.
+    """
+    cache = environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or "/tmp") / ".cache"  # noqa: S108 - no home
+    if os.geteuid() == 0 and not only_ours(base / "envmgr" / "easybuild" / version):
+        base = Path(pwd.getpwuid(0).pw_dir) / ".cache"
+    return base / "envmgr" / "easybuild" / version
+
+
+def is_complete(home: Path) -> bool:
+    """Whether it is whole. Its Python is a link to the system's, which an upgrade may take away."""
+    python = home / "bin" / "python"
+    return (home / _MARKER).is_file() and python.is_file() and os.access(python, os.X_OK)
+
+
+def _make(version: str, home: Path, environ: Mapping[str, str], runner: Runner) -> None:
+    from uv import find_uv_bin
+
+    uv, env = find_uv_bin(), _uv_environment(environ)
+    try:
+        runner.run([uv, "venv", "--quiet", "--python", sys.executable, home], env=env, timeout=_LIMIT)
+        runner.run(
+            [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", home / "bin" / "python", f"easybuild=={version}"],
+            env=env, timeout=_LIMIT,
+        )  # fmt: skip
+    except CommandError as error:
+        raise EnvmgrError(
+            "easybuild-unavailable",
+            f"EasyBuild {version} could not be installed",
+            context=error.context,
+            hint="it comes from the Python package index: is that reachable, or UV_DEFAULT_INDEX (or UV_FIND_LINKS) set to a mirror?",
+        ) from error
+
+
+def _uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Proxies, certificates, and where packages come from, pass; nothing else of the caller's shell does."""
+    passed = {
+        key: value
+        for key, value in environ.items()
+        if key.startswith("UV_") or key.upper().endswith("_PROXY") or key in ("SSL_CERT_FILE", "SSL_CERT_DIR")
+    }
+    passed = uv_settings(environ) | passed
+    env = clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", **passed)
+    if not os.access(env.get("HOME", "/nonexistent"), os.W_OK):
+        env["UV_NO_CACHE"] = "1"  # a build user without a home
+    return env
+
+
+def _lmod(site: Site, environ: Mapping[str, str], runner: Runner) -> Path:
+    return find_lmod(site.lmod.dir, environ, runner=runner).commands / "lmod"

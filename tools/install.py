@@ -27,7 +27,7 @@ def main() -> int:
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return 0
-        print(f"uv could not, pip tries:\n{done.stderr.rstrip()}", file=sys.stderr)
+        sys.stderr.write(f"uv could not, pip tries:\n{done.stderr.rstrip()}\n")
     return subprocess.run([*_PIP, "install", "--quiet", "--quiet", *what], check=False).returncode
 
 

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import Claim, alternate, seconds
+from envmgr.backends.easybuild.contents import Places
 from envmgr.backends.easybuild.flat import flatten, read_shown
 from envmgr.backends.easybuild.input import EASYBUILD, configuration
 from envmgr.backends.easybuild.tool import EasyBuild
@@ -95,7 +96,9 @@ class Bare:
         if not self._sources.exists():
             shutil.copytree(real_sources("Python") / "p", self._sources / "p")
             box.give(self._sources)
-        self._tool = EasyBuild(easybuild_home(), EASYBUILD, find_lmod(None, os.environ).commands / "lmod")
+        home = easybuild_home()
+        places = Places(next(home.glob("lib/python3*/site-packages")), home)
+        self._tool = EasyBuild(home / "bin/python", places, EASYBUILD, find_lmod(None, os.environ).commands / "lmod")
 
     def build(self, easyconfig: str) -> float:
         settings = configuration(False, (), "x86-64-v2")

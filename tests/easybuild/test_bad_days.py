@@ -360,7 +360,6 @@ def test_full_disk(cramped: Cramped, at: str) -> None:
     cramped.toy(files={"Makefile": makefile})
     cramped.entry("toy/1.0", "toy-1.0.eb")
     cramped.mount(at, "12m")
-    cramped.provide_easybuild()
     cramped.ok("lock", "toy/1.0")
     done = cramped.run("build", "toy/1.0")
     assert done.code == 3

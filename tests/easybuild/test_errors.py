@@ -54,7 +54,6 @@ def test_path_for_a_file_name_among_unhashed_sources(workshop: Workshop) -> None
 def test_unknown_easyconfig(workshop: Workshop) -> None:
     workshop.toy()
     workshop.entry("toy/1.0", "toyy-1.0.eb")
-    workshop.provide_easybuild()
     done = workshop.run("lock", "toy/1.0")
     assert done.code == 2
     text = error_of(done, workshop)
@@ -363,7 +362,6 @@ def test_lock_check_and_dry_run_write_nothing(workshop: Workshop) -> None:
     workshop.toy("base")
     easyconfig = workshop.toy(dependencies=[("base", "1.0")])
     folder = workshop.entry("toy/1.0", "toy-1.0.eb")
-    workshop.provide_easybuild()
     lock = folder / LOCK_NAME
     done = workshop.ok("lock", "toy/1.0", "--dry-run")
     assert done.stdout.startswith("toy/1.0: would write  3 packages\n")
@@ -488,7 +486,6 @@ def test_missing_packages_of_the_system(workshop: Workshop) -> None:
 def test_eula_that_the_recipe_or_the_site_does_not_accept(workshop: Workshop) -> None:
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64])
     workshop.entry("cuda/1.0", "CUDA-1.0.eb")
-    workshop.provide_easybuild()
     done = workshop.run("lock", "cuda/1.0")
     assert done.code == 2
     assert error_of(done, workshop) == (

@@ -206,6 +206,5 @@ def test_source_where_easybuild_keeps_those_of_extensions_is_locked_and_fetched(
     (archive.parent / "extensions").mkdir()
     archive.rename(archive.parent / "extensions" / archive.name)
     workshop.entry("toy/1.0", "toy-1.0.eb", input={"unhashed": {"toy-1.0.tar.gz": "we made it"}})
-    workshop.provide_easybuild()
     workshop.ok("lock", "toy/1.0")
     workshop.ok("build", "toy/1.0")

@@ -75,7 +75,6 @@ def slow() -> Iterator[Lasting]:
             recipe = yaml.safe_load((target / "recipe.yaml").read_text())
             recipe["input"]["easyconfig"] = twin
             (target / "recipe.yaml").write_text(json.dumps(recipe))
-    box.provide_easybuild()
     box.ok("lock", *ENTRIES)
     done = box.run("build", *ENTRIES, timeout=3000)
     assert done.code == 0, done.stdout + done.stderr

@@ -29,7 +29,6 @@ def take(box: Workshop, entry: str, *, easyconfig: str | None = None) -> None:
         recipe = yaml.safe_load((target / "recipe.yaml").read_text())
         recipe["input"]["easyconfig"] = easyconfig
         (target / "recipe.yaml").write_text(json.dumps(recipe))
-    box.provide_easybuild()
     box.ok("lock", entry)
 
 

@@ -41,7 +41,6 @@ def telling(box: Workshop) -> None:
 
 def poison(box: Workshop) -> Path:
     """The prefix's EasyBuild, as a build user could have left it: its Python writes down who runs it."""
-    box.provide_easybuild()
     (home,) = (box.prefix / "easybuild/tools").iterdir()
     real = home.resolve()
     home.unlink()
@@ -66,7 +65,6 @@ def poison(box: Workshop) -> Path:
 def test_root_lets_the_build_user_run_easybuild_and_easyconfigs(workshop: Workshop) -> None:
     telling(workshop)
     folder = workshop.entry("toy/1.0", "toy-1.0.eb")
-    workshop.provide_easybuild()
     workshop.ok("lock", "toy/1.0")
     assert who_ran(workshop) == BUILD_USER
     assert (folder / LOCK_NAME).stat().st_uid == 0
@@ -138,7 +136,6 @@ def test_answer_of_the_build_user_that_is_no_lock(workshop: Workshop) -> None:
 def test_build_user_that_cannot_read_the_easyconfigs(workshop: Workshop) -> None:
     workshop.toy()
     workshop.entry("toy/1.0", "toy-1.0.eb")
-    workshop.provide_easybuild()
     (workshop.root / "easyconfigs").chmod(0o700)
     done = workshop.run("lock", "toy/1.0")
     assert done.code == 3
@@ -245,7 +242,6 @@ def test_eula_that_any_easyconfig_says_it_accepts(workshop: Workshop) -> None:
 
 def test_accepted_eula_is_not_a_pattern_to_easybuild(workshop: Workshop) -> None:
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64])
-    workshop.provide_easybuild()
     for name in ("C", "CU.A"):
         workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": [name]})
         assert error_of(workshop.run("lock", "cuda/1.0"), workshop).startswith("error[eula-not-accepted]: ")
@@ -299,7 +295,6 @@ def test_source_beside_its_easyconfig_is_locked_and_built(workshop: Workshop) ->
 def test_source_beside_its_easyconfig_is_what_its_checksum_says(workshop: Workshop) -> None:
     archive = beside(workshop, checksum="0" * 64)
     workshop.entry("toy/1.0", "toy-1.0.eb")
-    workshop.provide_easybuild()
     done = workshop.run("lock", "toy/1.0")
     assert done.code == 3
     assert error_of(done, workshop) == (
@@ -386,7 +381,6 @@ def test_bad_entry_does_not_keep_the_others_from_being_locked(workshop: Workshop
     workshop.toy("a")
     workshop.toy("z", dependencies=[("nope", "9.9")])
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64])
-    workshop.provide_easybuild()
     good, bad = workshop.entry("a/1.0", "a-1.0.eb"), workshop.entry("m/1.0", "nowhere-1.0.eb")
     worse = workshop.entry("z/1.0", "z-1.0.eb")
     acknowledged = workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
 from tests.helpers.done import Done
-from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop, easybuild_home
+from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop
 from tests.helpers.waiting import DEADLINE
 
 # Builds for as long as the gate of its name is shut.
@@ -115,11 +114,6 @@ def leave(cluster: Cluster, process: subprocess.Popen[str], signal: str) -> Done
 def open_shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     cluster.empty_prefix(owner="rsw")
     _clear(cluster)
-    home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
-    home.parent.mkdir(parents=True, exist_ok=True)
-    if not home.is_symlink():
-        home.symlink_to(easybuild_home())
-    cluster.exec("login", ["chown", "-R", "rsw:", "/cluster/sw/easybuild"], check=True)
     made = Shop(cluster, tmp_path_factory.mktemp("shop"))
     made.write_site()
     cluster.exec("login", ["scontrol", "create", "PartitionName=small", "Nodes=c1", "State=UP"], check=True)

@@ -26,7 +26,6 @@ def told(box: Workshop, done: Done, code: int) -> str:
 def locking(box: Workshop) -> str:
     """What `envmgr lock` says of `toy-1.0.eb`; no lock is written."""
     folder = box.entry("toy/1.0", "toy-1.0.eb")
-    box.provide_easybuild()
     done = box.run("lock", "toy/1.0")
     assert not (folder / LOCK_NAME).exists()
     text = error_of(done, box)

@@ -124,7 +124,7 @@ class EasyBuildLock(_Model):
     recipe: str
     framework: str
     easyblocks: str
-    easybuild_sha256: Sha256 | Literal[""] = ""
+    easybuild_sha256: Annotated[str, AfterValidator(lambda value: value and _sha256(value))] = ""
     rpath: bool
     filter_deps: tuple[str, ...] = ()
     accept_eula: tuple[str, ...] = ()

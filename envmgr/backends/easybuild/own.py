@@ -17,13 +17,13 @@ def own_places() -> Places:
     return Places(Path(sysconfig.get_path("purelib")), Path(sysconfig.get_path("data")))
 
 
-def why_not_own(version: str, wanted: str | None) -> str:
-    """Why the caller may not run EasyBuild `version` of envmgr's own environment; empty when it may.
+def why_not_own(version: str, wanted: str | None, places: Places | None = None) -> str:
+    """Why the caller may not run EasyBuild `version` of envmgr's own environment, at `places`; empty when it may.
 
     `wanted` is the sha256 that a lock has of EasyBuild's contents: empty in a lock without, None where no lock asks. Root and
     the caller must own all of it, and nobody else may write it, or a folder above: it is run as the caller.
     """
-    places = own_places()
+    places = places or own_places()
     if wanted == "":
         return "the lock has no sha256 of EasyBuild"
     if why := _why_another(places, version):

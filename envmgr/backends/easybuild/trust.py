@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import stat
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ def fault_below(folder: Path, *, links: bool = True) -> str:
 
     Without `links`, a link is a fault: what it leads to lies elsewhere. Raises OSError.
     """
-    waiting = [str(folder)]
+    waiting, harmless = [str(folder)], dict[tuple[int, int], bool]()
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
@@ -59,7 +60,7 @@ def fault_below(folder: Path, *, links: bool = True) -> str:
                         return f"{entry.path} is a link"
                     why = fault_of(Path(entry.path))
                 else:
-                    why = _fault_in(entry.stat())
+                    why = _fault_in(entry.stat(), harmless)
                 if why:
                     return f"{entry.path} {why}"
                 if entry.is_dir(follow_symlinks=False):
@@ -75,14 +76,31 @@ def fault_of(path: Path) -> str:
         return ""  # a link to nowhere has nothing to run
 
 
-def _fault_in(status: os.stat_result) -> str:
+def _fault_in(status: os.stat_result, harmless: dict[tuple[int, int], bool] | None = None) -> str:
+    """`harmless` remembers groups that have been looked at: (owner, group) -> whether the owner is alone in it."""
     if status.st_uid not in (os.geteuid(), 0):
         return f"belongs to {user_name(status.st_uid)}, neither to you nor to root"
     if stat.S_ISDIR(status.st_mode) and status.st_mode & _STICKY_DOOR:
         return ""
     if status.st_mode & 0o002:
         return "can be written by everyone"
-    return "can be written by its group" if status.st_mode & 0o020 and status.st_gid != 0 else ""
+    if not status.st_mode & 0o020 or status.st_gid == 0:
+        return ""
+    known = {} if harmless is None else harmless
+    key = (status.st_uid, status.st_gid)
+    if key not in known:
+        known[key] = _alone_in_group(*key)
+    return "" if known[key] else "can be written by its group"
+
+
+def _alone_in_group(uid: int, gid: int) -> bool:
+    """Whether it is the user's private group, as most systems make one for each user: of the same name, without others."""
+    try:
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return False
+    name = user_name(uid)
+    return group.gr_name == name and set(group.gr_mem) <= {name}
 
 
 def _way_to(path: Path) -> Iterator[Path]:

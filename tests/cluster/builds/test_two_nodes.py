@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.input import EASYBUILD
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
-from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop, easybuild_home
+from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop
 from tests.helpers.waiting import DEADLINE, wait_for
 
 GATE = "/cluster/sw/gate"
@@ -37,11 +36,6 @@ def shared_without_locks(nfs_cluster: Cluster, tmp_path: Path) -> Iterator[Clust
 def prepared(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """`toy/1.0` is locked; every node has the site, the recipe and the easyconfig, and the prefix is shared."""
     cluster.empty_prefix(owner="rsw")
-    home = cluster.host_prefix / "easybuild/tools" / EASYBUILD
-    home.parent.mkdir(parents=True, exist_ok=True)
-    if not home.is_symlink():
-        home.symlink_to(easybuild_home())
-    cluster.exec("fs1", ["chown", "-R", "rsw:", "/export/sw/easybuild"], check=True)
     box = Workshop(tmp_path, "")
     easyconfig = box.toy(files={"Makefile": WAITS})
     shutil.copytree(tmp_path / "mirror", cluster.host_prefix / "mirror", dirs_exist_ok=True)

@@ -11,7 +11,7 @@ import pytest
 from envmgr.backends.easybuild.input import accept_eula_for
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import EasyBuildLock
-from envmgr.backends.easybuild.tool import own_home
+from envmgr.backends.easybuild.private import user_home
 from envmgr.backends.easybuild.trust import only_ours
 from tests.helpers.eb_scene import AM_ROOT
 
@@ -22,8 +22,8 @@ only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
 def test_root_s_own_easybuild_is_not_in_somebody_else_s_home(tmp_path: Path) -> None:
     """As sudo may leave it in $HOME."""
     os.chown(tmp_path, pwd.getpwnam("nobody").pw_uid, -1)
-    here = own_home("5.4.1", {"HOME": str(tmp_path)})
-    assert here == own_home("5.4.1", {"XDG_CACHE_HOME": str(tmp_path)})
+    here = user_home("5.4.1", {"HOME": str(tmp_path)})
+    assert here == user_home("5.4.1", {"XDG_CACHE_HOME": str(tmp_path)})
     assert here == Path(pwd.getpwuid(0).pw_dir) / ".cache/envmgr/easybuild/5.4.1"
     os.chown(tmp_path, 0, -1)
     tmp_path.chmod(0o777)

@@ -1,0 +1,169 @@
+"""When envmgr's own EasyBuild is used, and each reason why not."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import site as python_site
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envmgr.backends.easybuild.contents import Places, contents_sum
+from envmgr.backends.easybuild.own import why_not_own
+from tests.helpers.eb_scene import AM_ROOT
+from tests.helpers.eb_tree import write_easybuild
+
+only_root = pytest.mark.skipif(not AM_ROOT, reason="only root gives files away")
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    before = os.umask(0o022)
+    try:
+        found = write_easybuild(tmp_path / "venv")
+    finally:
+        os.umask(before)
+    monkeypatch.setattr(python_site, "getsitepackages", lambda: [str(found.packages)])
+    return found
+
+
+def why_not(places: Places) -> str:
+    return why_not_own("5.4.1", contents_sum(places), places)
+
+
+def test_easybuild_of_the_lock_that_nobody_else_can_change_is_used(places: Places) -> None:
+    assert why_not(places) == ""
+    assert why_not_own("5.4.1", None, places) == "", "no lock asks"
+
+
+def test_other_version(places: Places) -> None:
+    wanted = contents_sum(places)
+    assert why_not_own("5.4.0", wanted, places) == "it has easybuild-framework 5.4.1"
+    easyblocks = places.packages / "easybuild_easyblocks-5.4.1.dist-info"
+    renamed = easyblocks.rename(easyblocks.with_name("easybuild_easyblocks-5.3.0.dist-info"))
+    assert why_not_own("5.4.1", wanted, places) == "it has easybuild-easyblocks 5.3.0"
+    (renamed / "RECORD").unlink()
+    renamed.rmdir()
+    assert why_not_own("5.4.1", wanted, places) == "it has no easybuild-easyblocks"
+
+
+def test_other_contents(places: Places) -> None:
+    wanted = contents_sum(places)
+    (places.packages / "easybuild/main.py").write_text("print('evil')\n")
+    assert why_not_own("5.4.1", wanted, places) == f"its sha256 is {contents_sum(places)}, the lock says {wanted}"
+
+
+def test_lock_without_the_sum(places: Places) -> None:
+    assert why_not_own("5.4.1", "", places) == "the lock has no sha256 of EasyBuild"
+
+
+def writable_file(places: Places) -> str:
+    path = places.home / "easybuild/easyconfigs/z/zlib/zlib-1.3.1.eb"
+    path.chmod(0o666)
+    return f"{path} can be written by everyone"
+
+
+def writable_folder(places: Places) -> str:
+    path = places.packages / "easybuild/easyblocks/generic"
+    path.chmod(0o777)
+    return f"{path} can be written by everyone"
+
+
+def writable_top(places: Places) -> str:
+    path = places.packages / "easybuild"
+    path.chmod(0o777)
+    return f"{path} can be written by everyone"
+
+
+def writable_parent(places: Places) -> str:
+    path = places.home.parent
+    path.chmod(0o777)
+    return f"{path} can be written by everyone"
+
+
+def writable_startup_file(places: Places) -> str:
+    path = places.packages / "start.pth"
+    path.write_text("import os\n")
+    path.chmod(0o666)
+    return f"{path} can be written by everyone"
+
+
+def link(places: Places) -> str:
+    path = places.packages / "easybuild/main.py"
+    elsewhere = path.rename(places.home / "main.py")
+    path.symlink_to(elsewhere)
+    return f"{path} is a link"
+
+
+def half_installed(places: Places) -> str:
+    path = places.home / "easybuild"
+    path.rename(path.with_name("gone"))
+    return f"{path}: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [writable_file, writable_folder, writable_top, writable_parent, writable_startup_file, link, half_installed],
+)
+def test_what_others_could_change_or_is_not_whole_is_not_used(places: Places, harm: Callable[[Places], str]) -> None:
+    wanted = contents_sum(places)
+    said = harm(places)
+    assert why_not_own("5.4.1", wanted, places) == said
+
+
+@only_root
+def test_file_of_another_user(places: Places) -> None:
+    path = places.packages / "easybuild/main.py"
+    os.chown(path, pwd.getpwnam("nobody").pw_uid, -1)
+    assert why_not(places) == f"{path} belongs to nobody, neither to you nor to root"
+
+
+@only_root
+def test_file_of_a_group_with_others_in_it(places: Places) -> None:
+    path = places.packages / "easybuild/main.py"
+    os.chown(path, 0, pwd.getpwnam("nobody").pw_gid)
+    path.chmod(0o664)
+    assert why_not(places) == f"{path} can be written by its group"
+
+
+@only_root
+def test_file_that_the_build_user_cannot_read(places: Places) -> None:
+    for folder in (places.home, *places.home.parents):
+        if folder.owner() == "root" and folder.name.startswith(("pytest", "test_", "venv")):
+            folder.chmod(0o755)
+    path = places.packages / "easybuild/main.py"
+    path.chmod(0o600)
+    assert as_nobody(lambda: why_not_own("5.4.1", "0" * 64, places)) == f"nobody cannot read {path}"
+    path.chmod(0o644)
+    folder = path.with_name("easyblocks")
+    folder.chmod(0o700)
+    assert as_nobody(lambda: why_not_own("5.4.1", "0" * 64, places)) == f"nobody cannot read {folder}"
+
+
+def test_second_easybuild_on_pythons_path(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a virtual environment with --system-site-packages."""
+    other = tmp_path / "dist-packages"
+    (other / "easybuild").mkdir(parents=True)
+    monkeypatch.setattr(python_site, "getsitepackages", lambda: [str(places.packages), str(other)])
+    assert why_not(places) == f"Python finds another one in {other}"
+
+
+def as_nobody(ask: Callable[[], str]) -> str:
+    """What `ask` returns in a process of that user."""
+    nobody = pwd.getpwnam("nobody")
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(nobody.pw_gid, nobody.pw_gid, nobody.pw_gid)
+            os.setresuid(nobody.pw_uid, nobody.pw_uid, nobody.pw_uid)
+            os.write(writes, ask().encode())
+        finally:
+            os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads) as file:
+        return file.read()

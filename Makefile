@@ -12,7 +12,7 @@ AS = root
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help venv lmod demo test test-slow check golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help venv lmod demo test test-sandbox test-cluster test-easybuild test-slow soak coverage check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -32,13 +32,37 @@ lmod: venv  ## make sure that Lmod is here
 demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away prefix (KEEP=1 keeps it)
 	@$(BIN)/python -m demo
 
-test: venv lmod  ## all tests (PYTEST_ARGS="-x -k lock")
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+# The tiers of tests/README.md. `make test` is the first and the shortest part of the next two; the others leave that part out.
+FIRST = tests/sandbox/test_every_verb.py tests/cluster/audit/test_drift.py
+PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 
-test-slow: venv lmod  ## Python and two MPIs from real source, run under mpirun and srun: a quarter of an hour the first time
+test: venv lmod  ## unit tests, every verb once, one drift on a cluster: three minutes (PYTEST_ARGS="-x -k lock")
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@$(BIN)/python -m tests.helpers.standin
+	@$(PYTEST) tests/unit $(FIRST)
+
+test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine alone
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
+
+test-cluster: venv lmod  ## the command line on this machine, and on clusters in namespaces
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
+	@$(PYTEST) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
+
+test-easybuild: venv lmod  ## real EasyBuild, on toys and small software
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
+	@$(PYTEST) tests/easybuild
+
+test-slow: venv lmod  ## Python and MPICH from real source, run under mpirun and srun
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
-	@$(BIN)/python -m pytest -m slow
+	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
+
+soak: venv lmod  ## long campaigns, told in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
+	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
+
+coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with what they start (COVERAGE="test test-cluster")
+	@tools/coverage $(COVERAGE)
 
 check: venv lmod  ## format, lint, types, layers, templates, shell and Lua
 	@$(BIN)/ruff format --check .
@@ -67,5 +91,5 @@ cluster-down:  ## end it, with everything in it
 
 clean:  ## remove .venv and all caches
 	@[ ! -e tests/.cache/cluster ] || $(BIN)/python -m tests.helpers.cluster down
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist tests/.cache
+	@rm -rf $(VENV) .venv-coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist tests/.cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

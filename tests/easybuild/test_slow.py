@@ -1,4 +1,4 @@
-"""Python, MPICH and Open MPI from real source, to jobs of two ranks. Minutes: `make test-slow`.
+"""Python, MPICH and Open MPI from real source, to jobs of two ranks. Minutes: `make test-slow`; Open MPI in `make soak`.
 
 The prefix is always the same folder, and stays: an install whose digest has not changed is not built again on this machine.
 """
@@ -46,6 +46,10 @@ int main(int argc, char **argv) {
 """
 
 
+MPICH, OPEN_MPI = "mpich/4.3", "openmpi/4.1"
+SECOND = pytest.mark.soak  # what takes the second MPI
+
+
 class Lasting(Workshop):
     """A site whose prefix outlives it."""
 
@@ -53,13 +57,19 @@ class Lasting(Workshop):
     def prefix(self) -> Path:
         return PREFIX
 
+    def need(self, *entries: str) -> None:
+        """Build what of them is not there."""
+        self.ok("lock", *entries)
+        done = self.run("build", *entries, timeout=3000)
+        assert done.code == 0, done.stdout + done.stderr
+
 
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Lasting]:
-    """All three, built (or found), tested and published."""
+    """Python and MPICH, built (or found), tested and published."""
     if PREFIX.exists() and PREFIX.is_symlink():
         pytest.fail(f"{PREFIX} is a link")
-    real_sources("Python", "MPICH", "OpenMPI")
+    real_sources("Python", "MPICH")
     made = make_workshop()
     box = Lasting(
         made.root, "", settings={"build_dir": "/tmp"}
@@ -75,19 +85,27 @@ def slow() -> Iterator[Lasting]:
             recipe = yaml.safe_load((target / "recipe.yaml").read_text())
             recipe["input"]["easyconfig"] = twin
             (target / "recipe.yaml").write_text(json.dumps(recipe))
-    box.ok("lock", *ENTRIES)
-    done = box.run("build", *ENTRIES, timeout=3000)
-    assert done.code == 0, done.stdout + done.stderr
+    box.need("python/3.11", MPICH)
     yield box
     shutil.rmtree(box.root)
 
 
-def test_a_second_run_does_nothing(slow: Lasting) -> None:
-    assert "nothing to do" in slow.ok("build", *ENTRIES).stdout
+@pytest.fixture(params=[MPICH, pytest.param(OPEN_MPI, marks=SECOND)])
+def mpi(request: pytest.FixtureRequest, slow: Lasting) -> str:
+    """The entry of an MPI, published; a test that asks for it runs with each."""
+    entry: str = request.param
+    if entry == OPEN_MPI:
+        real_sources("OpenMPI")
+        slow.need(OPEN_MPI)
+    return entry
 
 
-def test_every_install_is_what_its_manifest_says(slow: Lasting) -> None:
-    assert slow.ok("verify", *ENTRIES, "--format", "json").data["findings"] == []
+def test_a_second_run_does_nothing(slow: Lasting, mpi: str) -> None:
+    assert "nothing to do" in slow.ok("build", "python/3.11", mpi).stdout
+
+
+def test_every_install_is_what_its_manifest_says(slow: Lasting, mpi: str) -> None:
+    assert slow.ok("verify", "python/3.11", mpi, "--format", "json").data["findings"] == []
 
 
 def test_python_has_its_libraries(slow: Lasting) -> None:
@@ -102,11 +120,11 @@ def test_python_has_its_libraries(slow: Lasting) -> None:
     assert done.stdout.splitlines() == [f"(3, 11, 2) {install} 3"], done.stderr
 
 
-@pytest.mark.parametrize(("entry", "options"), [("mpich/4.3", ""), ("openmpi/4.1", "--oversubscribe")])
-def test_a_new_login_shell_compiles_and_runs_mpi(slow: Lasting, entry: str, options: str) -> None:
+def test_a_new_login_shell_compiles_and_runs_mpi(slow: Lasting, mpi: str) -> None:
+    options = "--oversubscribe" if mpi == OPEN_MPI else ""
     done = slow.shell(
         f"""
-        module load {entry}
+        module load {mpi}
         cat >sum.c <<'END'\n{SUM}\nEND
         mpicc -o sum sum.c
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -117,8 +135,10 @@ def test_a_new_login_shell_compiles_and_runs_mpi(slow: Lasting, entry: str, opti
     assert said == ["0 of 2 sum 1", "1 of 2 sum 1"], done.stdout + done.stderr
 
 
-def test_two_of_a_family_are_not_loaded_together(slow: Lasting) -> None:
-    done = slow.shell("module load mpich/4.3; module load openmpi/4.1; module -t list 2>&1; type -P mpicc")
+@SECOND
+@pytest.mark.parametrize("mpi", [OPEN_MPI], indirect=True)
+def test_two_of_a_family_are_not_loaded_together(slow: Lasting, mpi: str) -> None:
+    done = slow.shell(f"module load {MPICH}; module load {mpi}; module -t list 2>&1; type -P mpicc")
     assert "mpich" not in done.stdout
     assert "/store/OpenMPI/4.1.4-" in done.stdout
 
@@ -135,23 +155,22 @@ def nodes(slow: Lasting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     cluster.down()
 
 
-@pytest.mark.parametrize(("entry", "way"), [("mpich/4.3", "pmi2"), ("openmpi/4.1", "pmix")])
-def test_mpi_under_srun_on_two_nodes(slow: Lasting, nodes: Cluster, entry: str, way: str) -> None:
+def test_mpi_under_srun_on_two_nodes(slow: Lasting, nodes: Cluster, mpi: str) -> None:
+    way = "pmix" if mpi == OPEN_MPI else "pmi2"
     init = slow.ok("shell-init", "bash").stdout
-    folder = f"/home/alice/{entry.replace('/', '-')}"
+    folder = f"/home/alice/{mpi.replace('/', '-')}"
     nodes.write("login", f"{folder}/sum.c", SUM)
-    script = f"{init}\nmodule load {entry}\ncd {folder}\nmpicc -o sum sum.c && srun --mpi={way} -N 2 -n 2 ./sum\n"
+    script = f"{init}\nmodule load {mpi}\ncd {folder}\nmpicc -o sum sum.c && srun --mpi={way} -N 2 -n 2 ./sum\n"
     nodes.write("login", f"{folder}/run.sh", script)
     nodes.sh("login", f"chown -R alice {folder}", check=True)
     done = nodes.sh("login", f"bash {folder}/run.sh", user="alice")
     assert sorted(done.stdout.splitlines()) == ["0 of 2 on c1, sum 1", "1 of 2 on c2, sum 1"], done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("entry", "way"), [("mpich/4.3", "mpirun"), ("openmpi/4.1", "mpirun")])
-def test_mpi_under_mpirun_in_a_job(slow: Lasting, nodes: Cluster, entry: str, way: str) -> None:
+def test_mpi_under_mpirun_in_a_job(slow: Lasting, nodes: Cluster, mpi: str) -> None:
     init = slow.ok("shell-init", "bash").stdout
-    folder = f"/home/alice/job-{entry.replace('/', '-')}"
-    job = f"#!/bin/bash\n{init}\nmodule load {entry}\ncd {folder}\nmpicc -o sum sum.c && {way} -n 2 ./sum\n"
+    folder = f"/home/alice/job-{mpi.replace('/', '-')}"
+    job = f"#!/bin/bash\n{init}\nmodule load {mpi}\ncd {folder}\nmpicc -o sum sum.c && mpirun -n 2 ./sum\n"
     nodes.write("login", f"{folder}/sum.c", SUM)
     nodes.write("login", f"{folder}/job.sh", job)
     nodes.sh("login", f"chown -R alice {folder}", check=True)

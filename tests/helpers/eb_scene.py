@@ -45,6 +45,9 @@ install: toy
 TOY_C = '#include <stdio.h>\nint main(void) { puts("toy %s"); return 0; }\n'
 
 
+_MEASURED = os.environ.get("ENVMGR_COVERAGE")  # by tools/coverage
+
+
 @dataclass
 class Workshop(Sandbox):
     """A sandbox for EasyBuild: `easyconfigs/` before the shipped ones, `mirror/` as the only place of sources."""
@@ -142,12 +145,15 @@ def ordinary_python() -> Path:
     python = Path(sys.executable)
     if (AM_ROOT and not _everybody_can_run(python)) or why_not_own(EASYBUILD, None):
         wanted = sha256_bytes((ROOT / "pyproject.toml").read_bytes())[:12]
-        python = CACHE / f"python-{wanted}" / "bin" / "python"
+        python = CACHE / (f"python-{wanted}-coverage" if _MEASURED else f"python-{wanted}") / "bin" / "python"
     home = python.parent.parent
     done = CACHE / f"compiled-{sha256_bytes(str(home).encode())[:12]}"
     with _locked(CACHE / "python.lock"):
         if not python.is_relative_to(sys.prefix) and not (home / "complete").exists():
             _make_python(home)
+        if _MEASURED and not python.is_relative_to(sys.prefix):
+            (site_packages,) = home.glob("lib/python3*/site-packages")
+            shutil.copy(Path(_MEASURED) / "start.pth", site_packages / "zz-coverage.pth")
         if not done.exists() or done.stat().st_mtime < python.lstat().st_mtime:
             packages = [*home.glob("lib/python3*/site-packages/easybuild")]
             subprocess.run([python, "-m", "compileall", "-q", *packages], check=True)
@@ -162,7 +168,7 @@ def _make_python(home: Path) -> None:
     env = {**os.environ, **uv_settings(os.environ), "UV_NATIVE_TLS": "1", "UV_PYTHON_DOWNLOADS": "never"}
     for argv in (
         ["venv", "--quiet", "--python", _system_python(), str(home)],
-        ["pip", "install", "--quiet", "--python", str(home / "bin/python"), "--editable", str(ROOT)],
+        ["pip", "install", "--quiet", "--python", str(home / "bin/python"), "coverage", "--editable", str(ROOT)],
     ):
         subprocess.run([find_uv_bin(), *argv], check=True, env=env, umask=0o022)
     (home / "complete").touch()

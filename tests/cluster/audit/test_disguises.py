@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.cluster.audit.test_faults import Path, file_on
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import faults
-from tests.helpers.cluster.disguises import do, prefixed
+from tests.helpers.cluster.disguises import do, file_on, prefixed
 
 PREFIX = "/cluster/sw"
 CONTEXTS = ("--check", "contexts", "--context", "bash-login", "--context", "bash-ssh")
@@ -24,7 +24,7 @@ def _green_again(audited: Audited) -> Iterator[None]:
 def test_shell_that_ends_early_is_no_agreement(audited: Audited) -> None:
     """`exit` in a file of profile.d: the shell ends well, and has said nothing."""
     early = "the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
-    with file_on(audited, "c3", "/etc/profile.d/aa-exit.sh", "exit 0\n"):
+    with file_on(audited.cluster, "c3", "/etc/profile.d/aa-exit.sh", "exit 0\n"):
         found = audited.findings(code=1)
     assert found == [
         ("error", "contexts", "c3", "bash-login (root, alice)", f"cannot be probed: {early}"),
@@ -34,7 +34,7 @@ def test_shell_that_ends_early_is_no_agreement(audited: Audited) -> None:
 
 def test_bashrc_that_leaves_non_interactive_shells(audited: Audited) -> None:
     line = "case $- in *i*) ;; *) exit ;; esac\n"
-    with file_on(audited, "c1", "/home/alice/.bashrc", line):  # /home is shared
+    with file_on(audited.cluster, "c1", "/home/alice/.bashrc", line):  # /home is shared
         found = audited.findings(*CONTEXTS, code=1)
     early = "cannot be probed: the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
     assert found == [("error", "contexts", "c[1-3]", f"{name} (alice)", early) for name in ("bash-login", "bash-ssh")]
@@ -59,14 +59,14 @@ def test_nothing_stays_in_tmp(audited: Audited) -> None:
 
 def test_user_cannot_forge_facts(audited: Audited) -> None:
     lines = "echo @gate=hung; echo @fitness.glibc=1.0; echo @~host=c9; echo @resolution.avail=x\n"
-    with file_on(audited, "c1", "/home/alice/.bash_profile", lines):
+    with file_on(audited.cluster, "c1", "/home/alice/.bash_profile", lines):
         found = audited.findings(code=0)
     said = 'a start-up file prints "@gate=hung"'
     assert found == [("note", "contexts", "c[1-3]", "bash-login (alice)", said)]
 
 
 def test_what_a_node_prints_does_nothing_in_a_terminal(audited: Audited) -> None:
-    with file_on(audited, "c2", "/etc/profile.d/zz.sh", "printf '\\033[2J\\033]0;pwned\\007\\r\\n'\n"):
+    with file_on(audited.cluster, "c2", "/etc/profile.d/zz.sh", "printf '\\033[2J\\033]0;pwned\\007\\r\\n'\n"):
         done = audited.cluster.envmgr(["audit", *CONTEXTS])
     assert "\\x1b[2J\\x1b]0;pwned\\x07\\x0d" in done.stdout
     assert not set("\x1b\x07\r") & set(done.stdout)
@@ -74,7 +74,7 @@ def test_what_a_node_prints_does_nothing_in_a_terminal(audited: Audited) -> None
 
 def test_what_start_up_files_write_is_bounded_on_the_node(audited: Audited) -> None:
     """Not to the end of the disk: the shell that would is ended, and that is told."""
-    with file_on(audited, "c2", "/etc/profile.d/zz.sh", "head -c 200000000 /dev/zero | tr '\\0' x\n"):
+    with file_on(audited.cluster, "c2", "/etc/profile.d/zz.sh", "head -c 200000000 /dev/zero | tr '\\0' x\n"):
         found = audited.findings("--check", "contexts", "--context", "bash-login", code=1)
     told = "cannot be probed: its start-up files print more than 8 MB"
     assert [f for f in found if f[0] == "error"] == [("error", "contexts", "c2", "bash-login (root, alice)", told)]

@@ -12,13 +12,14 @@ import pytest
 from envmgr.probe.shell import NO_USER_HINT
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster, faults
-from tests.helpers.cluster.disguises import do, prefixed
+from tests.helpers.cluster.disguises import do, file_on, prefixed
 from tests.helpers.waiting import soon, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
 PREFIX = "/cluster/sw"
 SOURCE = "fs1:/export/sw"
-LIMIT = 11  # seconds that a node waits for a shell that does not end: node_timeout x 0.8 - 5
+# With these a node would wait for eight minutes for a shell that does not end: longer than the test waits for the audit.
+PATIENT = ("--node-timeout", "600", "--deadline", "900")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,16 +27,6 @@ def _green_again(audited: Audited) -> Iterator[None]:
     """Every fault is gone when it is mended: tests compare all findings, and none is left at the end."""
     yield
     assert audited.findings("--via", "ssh") == []
-
-
-@contextmanager
-def file_on(audited: Audited, node: str, path: str, text: str) -> Iterator[None]:
-    """A file that was not there."""
-    audited.cluster.write(node, path, text)
-    try:
-        yield
-    finally:
-        audited.cluster.exec(node, ["rm", "-f", path], check=True)
 
 
 @contextmanager
@@ -146,10 +137,11 @@ def _seen_everywhere(audited: Audited, folder: str, change: str) -> None:
 
 
 def test_slow_link(audited: Audited) -> None:
-    with faults.slow_link(audited.cluster, "c2", "100kbit"):
-        (finding,) = audited.audit("--check", "mount", code=1)["findings"]
-    assert (finding["severity"], finding["check"], finding["nodes"]) == ("warning", "mount", "c2")
-    assert finding["found"].startswith("the generation's record and cache are read in ")
+    with faults.slow_link(audited.cluster, "c2", "32kbit"):
+        found = audited.findings("--check", "mount", *PATIENT, code=1)
+    assert {finding[:4] for finding in found} == {("warning", "mount", "c2", PREFIX)}
+    (told,) = (said for *_, said in found if not said.startswith("answers in "))  # that may be slow, too
+    assert told.startswith("the generation's record and cache are read in ")
 
 
 # -- the node and the way to it -----------------------------------------------------------------------------------------
@@ -218,7 +210,7 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
     """As a well-known cluster toolkit installs it."""
     profile = '[ "$(id -u)" = 0 ] || export MODULEPATH=/opt/site/modules\n'
     with (
-        file_on(audited, "c1", "/etc/profile.d/zzz-site.sh", profile),
+        file_on(audited.cluster, "c1", "/etc/profile.d/zzz-site.sh", profile),
         prefixed(audited.cluster, "c1", Path("/etc/csh.cshrc"), "setenv MODULEPATH /opt/site/modules\nif (\n"),
     ):
         assert audited.findings(code=1) == [
@@ -238,8 +230,10 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
     module = "/opt/site/modules/foo/1.0.lua"
     with (
         login_node_too(audited),
-        file_on(audited, "login", module, 'setenv("FOO", "1")\n'),
-        file_on(audited, "login", "/etc/profile.d/site.sh", "export MODULEPATH=$MODULEPATH:/opt/site/modules\n"),
+        file_on(audited.cluster, "login", module, 'setenv("FOO", "1")\n'),
+        file_on(
+            audited.cluster, "login", "/etc/profile.d/site.sh", "export MODULEPATH=$MODULEPATH:/opt/site/modules\n"
+        ),
     ):
         assert audited.findings(code=1) == [
             ("warning", "contexts", "login", "bash-login (root, alice)", "MODULEPATH also has /opt/site/modules")
@@ -247,7 +241,7 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
 
 
 def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> None:
-    with file_on(audited, "c2", "/etc/lmod/modules/old/3.1.lua", ""):
+    with file_on(audited.cluster, "c2", "/etc/lmod/modules/old/3.1.lua", ""):
         assert audited.findings(code=1) == [
             ("warning", "resolution", "c2", "/etc/lmod/modules", "old/3.1 is listed here only")
         ]
@@ -255,8 +249,8 @@ def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> No
 
 def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
     with (
-        file_on(audited, "c2", "/opt/first/hello/1.0.lua", ""),
-        file_on(audited, "c2", "/etc/profile.d/zzz.sh", "export MODULEPATH=/opt/first:$MODULEPATH\n"),
+        file_on(audited.cluster, "c2", "/opt/first/hello/1.0.lua", ""),
+        file_on(audited.cluster, "c2", "/etc/profile.d/zzz.sh", "export MODULEPATH=/opt/first:$MODULEPATH\n"),
     ):
         found = audited.findings("--check", "resolution", code=1)
     assert ("error", "resolution", "c2", "hello/1.0", "taken from /opt/first") in found
@@ -286,13 +280,12 @@ def test_node_without_node_setup(audited: Audited) -> None:
 def test_user_that_a_node_does_not_know(audited: Audited) -> None:
     accounts = do(audited.cluster, "c2", "grep -v ^alice: /etc/passwd")
     with faults.shadowed_file(audited.cluster, "c2", "/etc/passwd", accounts):
-        result = audited.audit("--via", "ssh", code=1)
+        result = audited.audit("--via", "ssh", *PATIENT, code=1)
         (alone,) = audited.audit("--check", "resolution", code=1)["findings"]
     (finding,) = result["findings"]
     assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
         "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
     )  # fmt: skip
-    assert result["seconds"] < LIMIT
     assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
         "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"
     )  # fmt: skip
@@ -303,19 +296,18 @@ def test_node_without_csh_is_not_waited_for(audited: Audited) -> None:
     paths = do(audited.cluster, "c2", "type -P csh tcsh").split()
     do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f $f-away; done")
     try:
-        result = audited.audit("--via", "ssh", code=0)
+        result = audited.audit("--via", "ssh", *PATIENT, code=0)
     finally:
         do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f-away $f; done")
     assert result["findings"] == []
-    assert result["seconds"] < LIMIT
 
 
 def test_entries_hidden_by_an_rc_file_of_every_node(audited: Audited) -> None:
     """Nothing differs between nodes, and `module avail` says nothing."""
     with ExitStack() as stack:
         for node in audited.cluster.compute:
-            stack.enter_context(file_on(audited, node, "/etc/lmod/hide.lua", 'hide_version("hello/1.0")\n'))
+            stack.enter_context(file_on(audited.cluster, node, "/etc/lmod/hide.lua", 'hide_version("hello/1.0")\n'))
             line = "export LMOD_MODULERCFILE=/etc/lmod/hide.lua\n"
-            stack.enter_context(file_on(audited, node, "/etc/profile.d/hide.sh", line))
+            stack.enter_context(file_on(audited.cluster, node, "/etc/profile.d/hide.sh", line))
         found = audited.findings("--check", "resolution", code=1)
     assert found == [("error", "resolution", "c[1-3]", "hello/1.0", "it is hidden")]

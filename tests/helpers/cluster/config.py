@@ -115,7 +115,8 @@ def _settings(folder: Path, address: Mapping[str, str], share: str, mount_option
     words = {"SHARE": share, "PREFIX": str(PREFIX), "MOUNT_OPTIONS": mount_options}
     plain = "".join(f"{name}={shlex.quote(value)}\n" for name, value in words.items())
     (folder / "etc/cluster-share").write_text(plain)
-    lists = {"HIDDEN": HIDDEN, "BINDS": _visible()}
+    measured = [Path(os.environ["ENVMGR_COVERAGE"])] if "ENVMGR_COVERAGE" in os.environ else []  # by tools/coverage
+    lists = {"HIDDEN": HIDDEN, "BINDS": _visible(), "SHARED": measured}
     arrays = "".join(f"{name}=({shlex.join(map(str, paths))})\n" for name, paths in lists.items())
     nodes = " ".join(f"[{name}]={ip}" for name, ip in address.items())
     (folder / "settings").write_text(f"{plain}{arrays}GATEWAY={NETWORK}.254\ndeclare -A ADDRESS=({nodes})\n")

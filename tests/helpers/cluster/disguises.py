@@ -39,6 +39,16 @@ def shadowed_file(cluster: Cluster, node: str, path: str | Path, text: str) -> I
 
 
 @contextmanager
+def file_on(cluster: Cluster, node: str, path: str, text: str) -> Iterator[None]:
+    """A file that was not there."""
+    cluster.write(node, path, text)
+    try:
+        yield
+    finally:
+        cluster.exec(node, ["rm", "-f", path], check=True)
+
+
+@contextmanager
 def prefixed(cluster: Cluster, node: str, path: Path, text: str) -> Iterator[None]:
     """The file begins with `text`; nothing where there is no such file."""
     before = cluster.exec(node, ["cat", path])

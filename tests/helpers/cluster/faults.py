@@ -117,8 +117,8 @@ def read_only(cluster: Cluster, node: str) -> Iterator[None]:
 
 @contextmanager
 def slow_link(cluster: Cluster, node: str, rate: str = "1mbit") -> Iterator[None]:
-    """Nothing goes to or from the node faster than `rate`, in tc's words."""
-    shape = f"root tbf rate {rate} burst 16kb latency 400ms"
+    """Nothing goes to or from the node faster than `rate`, in tc's words; no more than two packets come at once."""
+    shape = f"root tbf rate {rate} burst 3kb latency 10s"
     do(cluster, node, f"tc qdisc add dev eth0 {shape}")
     _holders_net(cluster, f"tc qdisc add dev v-{node} {shape}")
     try:

@@ -7,7 +7,8 @@
 # died in whatever way. With the first process of a PID namespace the kernel kills all others, in nested namespaces too, and
 # with the last process of a network or mount namespace goes what was in it. So nothing is left, and nothing needs clean-up.
 #
-# FOLDER/settings is sourced: ADDRESS (node -> address), SHARE, BINDS (host paths that nodes see), HIDDEN (and which not).
+# FOLDER/settings is sourced: ADDRESS (node -> address), SHARE, BINDS (host paths that nodes see), HIDDEN (and
+# which not), SHARED (those that nodes may write to).
 set -eu
 role=$1 folder=$2
 . "$folder/settings"
@@ -76,6 +77,10 @@ make_root() {
         mkdir -p "$root$path"
         mount --bind "$path" "$root$path"
         mount -o remount,bind,ro "$root$path"
+    done
+    for path in "${SHARED[@]}"; do
+        mkdir -p "$root$path"
+        mount --bind "$path" "$root$path"
     done
     mkdir -p "$root$PREFIX" "$root/export" "$root/mnt/old"
     if [ "$1" = fs1 ]; then

@@ -1,4 +1,7 @@
-"""`python -m tests.helpers.standin FOLDER [--wheels DIR]`: build the stand-in channel; the folder goes to stdout."""
+"""`python -m tests.helpers.standin [FOLDER] [--wheels DIR]`: build the stand-in channel; the folder goes to stdout.
+
+Without FOLDER it is the one that all tests share, in tests/.cache.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,28 @@ import logging
 import sys
 from pathlib import Path
 
-from .channel import ensure_channel
+from tests.helpers.places import CACHE
+
+from .channel import cached_channel, ensure_channel
 from .package import StandinError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Build the channel unless it is up to date; 0, or 1 with the reason on stderr."""
     parser = argparse.ArgumentParser(prog="python -m tests.helpers.standin", description=__doc__)
-    parser.add_argument("folder", type=Path, help="where the channel goes")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", help="where the channel goes (default: the one that tests share)"
+    )
     parser.add_argument("--wheels", type=Path, help="where downloads are kept (default: FOLDER.wheels)")
     parser.add_argument("--package", action="append", metavar="NAME", help="only this one; may be repeated")
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="standin: %(message)s")
-    folder: Path = options.folder.absolute()
-    wheels: Path = options.wheels or folder.with_name(folder.name + ".wheels")
     try:
+        if options.folder is None:
+            cached_channel(CACHE)
+            return 0
+        folder: Path = options.folder.absolute()
+        wheels: Path = options.wheels or folder.with_name(folder.name + ".wheels")
         ensure_channel(folder, wheels=wheels.absolute(), packages=set(options.package) if options.package else None)
     except StandinError as error:
         sys.stderr.write(f"error[standin]: {error}\n")

@@ -25,6 +25,7 @@ from envmgr.probe.shell import printable, read_answer
 from envmgr.publish.record import PublishedEntry
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told
 from tests.helpers.evidence import evidence as hand_made
+from tests.helpers.places import ROOT
 
 TEXT = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=40)
 KEY = st.text("abcdefghijklmnopqrstuvwxyz0123456789./_-", min_size=1, max_size=20)
@@ -148,9 +149,8 @@ def test_every_check_explains_itself(name: str) -> None:
 
 
 def test_every_check_is_in_the_page() -> None:
-    from tests.unit.test_docs import DOCS
 
-    page = (DOCS / "audit.md").read_text("utf-8")
+    page = ((ROOT / "docs") / "audit.md").read_text("utf-8")
     assert [name for name in all_checks() if f"`{name}`" not in page] == []
     assert [c.name for c in CONTEXTS if c.way == "ssh" and f"`{c.name}`" not in page] == []
 

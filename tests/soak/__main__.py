@@ -1,0 +1,127 @@
+"""`python -m tests.soak [CAMPAIGN…] [--rounds N] [--seed N]`: play campaigns, all by default; go on where they were left.
+
+How far each came is in tests/.cache/soak.json, by commit, seed and rounds; another commit begins anew. A campaign that has come
+to its end, or has shown a fault, gets a line in docs/soak.md, where the files of the commit are unchanged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import json
+import pkgutil
+import subprocess
+import sys
+import time
+import traceback
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from envmgr.system.files import atomic_write, pretty_json
+from tests.helpers.places import CACHE, ROOT
+from tests.soak import campaigns
+
+STATE = CACHE / "soak.json"
+TABLE = ROOT / "docs/soak.md"
+HEAD = """\
+# Long campaigns
+
+What `make soak` has come to: each line is a campaign that was played to its end, or to its first fault, on the files of its
+commit. What each shows is told by `python -m tests.soak --help`.
+
+| commit | date | seed | command | rounds | result |
+| --- | --- | --- | --- | --- | --- |
+"""
+
+
+def main() -> int:
+    known = {module.name: importlib.import_module(f"{campaigns.__name__}.{module.name}") for module in _modules()}
+    about = "\n".join(f"  {name}: {module.__doc__.splitlines()[0]}" for name, module in known.items() if module.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak",
+        description=f"{__doc__}\n{about}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("campaigns", nargs="*", metavar="CAMPAIGN", help=f"of {', '.join(known)}; all by default")
+    parser.add_argument("--rounds", type=int, help="instead of as many as the campaign has")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    names = options.campaigns or list(known)
+    if unknown := set(names) - known.keys():
+        parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    failed = [name for name in names if not _play(name, known[name], options.rounds, options.seed, commit)]
+    if failed:
+        print(f"soak: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _modules() -> list[pkgutil.ModuleInfo]:
+    return sorted(pkgutil.iter_modules(campaigns.__path__), key=lambda module: module.name)
+
+
+def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) -> bool:
+    """Whether the campaign came to its end without a fault."""
+    last = rounds or campaign.ROUNDS
+    key = f"{commit} {name} seed {seed} rounds {last}"
+    state = _state()
+    done, seconds = state.get(key, (0, 0.0))
+    if done >= last:
+        print(f"{name}: {done} of {last} rounds were played before, on this commit with seed {seed}")
+        return True
+    began = time.monotonic() - seconds
+    fault = ""
+    try:
+        with closing(campaign.play(seed, done + 1, last)) as played:
+            for words in played:
+                done += 1
+                _keep(key, done, time.monotonic() - began)
+                print(f"{name}: {done} of {last}: {words}", flush=True)
+    except Exception:  # noqa: BLE001 - whatever it is, it is the campaign's result
+        traceback.print_exc()
+        fault = f"round {done + 1}: {_first_line(sys.exception())}"
+    _tell(commit, seed, name, f"{done} of {last}" if fault else str(last), fault or _took(time.monotonic() - began))
+    return not fault
+
+
+def _first_line(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _took(seconds: float) -> str:
+    return f"no fault, {datetime.timedelta(seconds=round(seconds))} h"
+
+
+def _state() -> dict[str, Any]:
+    return json.loads(STATE.read_text()) if STATE.exists() else {}
+
+
+def _keep(key: str, done: int, seconds: float) -> None:
+    STATE.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(STATE, pretty_json(_state() | {key: (done, seconds)}))
+
+
+def _tell(commit: str, seed: int, name: str, rounds: str, result: str) -> None:
+    """A line of the table: printed, and kept where nothing but the table differs from the commit."""
+    command = f"`make soak SOAK={name}{'' if seed == 1 else f' SEED={seed}'}`"
+    cells = [commit, datetime.datetime.now(datetime.UTC).date().isoformat(), str(seed), command, rounds, result]
+    line = f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+    print(line, end="")
+    if _git("rev-parse", "--short=12", "HEAD") != commit or _git("status", "--porcelain", "--", ".", f":!{_table()}"):
+        print(f"soak: files differ from {commit}: {_table()} was not written", file=sys.stderr)
+        return
+    atomic_write(TABLE, (TABLE.read_text() if TABLE.exists() else HEAD) + line)
+
+
+def _table() -> Path:
+    return TABLE.relative_to(ROOT)
+
+
+def _git(*argv: str) -> str:
+    return subprocess.run(["git", *argv], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

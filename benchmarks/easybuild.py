@@ -27,8 +27,9 @@ from envmgr.backends.easybuild.flat import flatten, read_shown
 from envmgr.backends.easybuild.input import EASYBUILD, configuration
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.modules.lmod import Lmod, find_lmod
-from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import ModulePolicies
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from benchmarks.measure import Claim
 from envmgr.modules.lmod import find_lmod
-from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.render import render_tree
 from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.modules.statements import ModulePolicies
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 

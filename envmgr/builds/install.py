@@ -48,11 +48,11 @@ def ensure_install(
     reporter: Reporter,
     *,
     jobs: int,
-    intact: Verified,
+    verified: Verified,
 ) -> Ensured:
     """Build the install, or reuse what is there. A second builder of the same install waits, and reuses.
 
-    `intact` is this run's: what the install is built on, and was not made in this run, is verified first.
+    `verified` is this run's: what the install is built on, and was not made in this run, is verified first.
 
     Raises:
         EnvmgrError: `disk-full` before the first byte, whatever the backend raises, `install-differs`; nothing is left behind.
@@ -69,7 +69,7 @@ def ensure_install(
         if install.exists():
             manifest = read_manifest(install.manifest)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
-        intact.require_needs(item, lock.entry, runner, reporter)
+        verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
@@ -91,7 +91,7 @@ def ensure_install(
                 for path in built.extra:
                     path.unlink(missing_ok=True)
             raise
-        intact.made(install.relative)
+        verified.made(install.relative)
     return Ensured(install, True, built.facts, manifest.tree, time.monotonic() - start)
 
 

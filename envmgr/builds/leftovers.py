@@ -12,7 +12,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.deadbuilds import clear_kept_rows, clear_row
 from envmgr.store.holds import remove_dead_holds
-from envmgr.store.jobtable import left_row, lives_perhaps, read_row
+from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import remove_tree, try_file_lock
 from envmgr.system.processes import runs_here
@@ -74,7 +74,7 @@ def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter)
             backend.clear_dead_build(install)
 
     for path in sorted(prefix.jobs.glob("*.json")):
-        row = read_row(path)
+        row = read_build_row(path)
         if row is None or not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
             continue
         install = prefix.install_at(row.install)

@@ -128,7 +128,7 @@ def _ensure_all(
     """
     own = {item.install.relative: Work(item.recipe, item.lock, item.items[-1]) for item in wanted}
     sent: tuple[BuildJob, ...] = ()
-    intact = Verified()
+    verified = Verified()
 
     def make(each: Work, cores: int) -> Ensured:
         return ensure_install(
@@ -139,7 +139,7 @@ def _ensure_all(
             ctx.runner,
             ctx.reporter,
             jobs=cores,
-            intact=intact,
+            verified=verified,
         )
 
     if slurm is None:
@@ -147,9 +147,9 @@ def _ensure_all(
     else:
         from envmgr.builds.slurm import follow
 
-        tickets = _desk(ctx, wanted, slurm).submit(_missing(wanted))
-        outcome = follow(tickets, ctx.site, ctx.runner, ctx.reporter)
-        sent = tuple(ticket.result() for ticket in tickets)
+        queued = _submitter(ctx, wanted, slurm).submit(_missing(wanted))
+        outcome = follow(queued, ctx.site, ctx.runner, ctx.reporter)
+        sent = tuple(build.result() for build in queued)
     raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
     ensured = {
         str(item.entry): outcome.done.get(item.install.relative) or make(own[item.install.relative], jobs)
@@ -165,11 +165,11 @@ def _missing(wanted: Sequence[Wanted]) -> list[Work]:
     return list({work.label: work for work in found}.values())
 
 
-def _desk(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
+def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
     from envmgr.builds.slurm import Submitter
 
     return Submitter(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
 
 
 def _planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:
-    return tuple(ticket.result() for ticket in _desk(ctx, wanted, slurm).look(_missing(wanted)))
+    return tuple(build.result() for build in _submitter(ctx, wanted, slurm).look(_missing(wanted)))

@@ -16,15 +16,8 @@ from envmgr.commands.publish import smoke_check
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.publish.change import Change, check_dependencies
-from envmgr.publish.generations import (
-    flips,
-    known_current,
-    last_current,
-    publish,
-    publishing,
-    remove_generations,
-    rollback,
-)
+from envmgr.publish.flips import flips, known_current, last_current
+from envmgr.publish.generations import publish, publishing, remove_generations, rollback
 from envmgr.publish.record import (
     complete_numbers,
     current_number,

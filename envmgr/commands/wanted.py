@@ -12,7 +12,8 @@ from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
-from envmgr.modules.render import ModulePolicies, fingerprint, templates_digest
+from envmgr.modules.render import fingerprint, templates_digest
+from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
 from envmgr.publish.generations import render_digest

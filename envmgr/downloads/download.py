@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import http.client
 import os
-import socket
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
+from envmgr.downloads.faults import Fault, differs, explain
 from envmgr.downloads.space import DownloadRecord
 from envmgr.report import size_text
 
@@ -43,15 +43,6 @@ class DownloadError(Exception):
     def __init__(self, failed: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(", ".join(str(f["name"]) for f in failed))
         self.details = {"failed": list(failed)}
-
-
-class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole download's
-    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or `server`."""
-
-    def __init__(self, kind: str, text: str, *, again: bool) -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.again = again
 
 
 def make_client(version: str) -> Any:
@@ -142,7 +133,7 @@ def _from_folder(place: str, sha256: str) -> str:
     with _open_in_folder(place) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise _differs(digest, sha256)
+        raise differs(digest, sha256)
     return place
 
 
@@ -154,10 +145,6 @@ def _open_in_folder(place: str) -> BufferedReader:
         return path.open("rb")
     except OSError as error:
         raise Fault("refused", error.strerror or str(error), again=False) from None
-
-
-def _differs(found: str, sha256: str, *, again: bool = False) -> Fault:
-    return Fault("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
 
 
 async def _into_cache(
@@ -180,7 +167,7 @@ async def _into_cache(
                     writer = _Writer(file, record["name"], record.get("size"), emit)
                     await _transfer_plainly(place, writer, stall_timeout)
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
-                raise _differs(digest, record["sha256"], again=not place.startswith("file://"))
+                raise differs(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
         finally:
@@ -214,7 +201,7 @@ async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: flo
     except (OSError, RuntimeError) as error:
         if writer.error is not None:
             raise writer.error from None  # our disk, not their network
-        raise await asyncio.to_thread(_explain, error, place) from None
+        raise await asyncio.to_thread(explain, error, place) from None
 
 
 def _was_unpacked(part: Path, file: BinaryIO) -> bool:
@@ -312,36 +299,3 @@ async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_tim
             with suppress(asyncio.CancelledError, Exception):
                 await task
             raise Fault("stalled", f"no byte for {stall_timeout:g} s after {size_text(writer.done)}", again=True)
-
-
-def _explain(error: Exception, place: str) -> Fault:
-    """Sort what rattler says by what can be done about it."""
-    text = str(error)
-    if "client error (404" in text or "client error (410" in text:
-        return Fault("not-found", "404 Not Found", again=False)
-    if "HTTP status client error (" in text:
-        return Fault("refused", text.partition("(")[2].partition(")")[0], again=False)
-    if "HTTP status server error (" in text:
-        return Fault("server", text.partition("(")[2].partition(")")[0], again=True)
-    if "error sending request" in text:
-        reason = _why_unreachable(place)
-        return Fault("unreachable", reason or "the request was not answered", again=not reason)
-    if "decoding response body" in text or "end of file" in text:
-        return Fault("cut", "the transfer ended early", again=True)
-    return Fault("server", text, again=True)
-
-
-def _why_unreachable(place: str) -> str:
-    """The system's word on why a host cannot be reached; rattler keeps it to itself. Empty when it can be."""
-    parts = urlsplit(place)
-    if any(
-        os.environ.get(name)
-        for name in ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
-    ):
-        return ""
-    try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        socket.create_connection((parts.hostname or "", port), timeout=3).close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""

@@ -16,7 +16,7 @@ from envmgr.nodes import slurm
 from envmgr.nodes.envelope import Answer, end_mark, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
 from envmgr.nodes.reply import Reply, Status
-from envmgr.nodes.sets import check_names
+from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
@@ -53,7 +53,7 @@ def batch_on_nodes(
     ends them.
     """
     todo = list(dict.fromkeys(nodes))
-    check_names(todo)
+    require_node_names(todo)
     if not todo:
         return
     limits = site.transport

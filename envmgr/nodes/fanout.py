@@ -15,7 +15,7 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import slurm, ssh
 from envmgr.nodes.envelope import Answer, begun, end_mark, unwrap, wrap
 from envmgr.nodes.reply import Reply, Status
-from envmgr.nodes.sets import check_names
+from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool_env
 from envmgr.report import size_text
 from envmgr.system.run import Runner
@@ -57,7 +57,7 @@ def ask_nodes(
         EnvmgrError: `command-missing`: no ssh, no srun here.
     """
     todo = list(dict.fromkeys(nodes))
-    check_names(todo)
+    require_node_names(todo)
     if not todo:
         return
     nonce = scratch_nonce or secrets.token_hex(8)

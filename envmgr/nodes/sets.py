@@ -78,7 +78,7 @@ def expand(folded: str) -> tuple[str, ...]:
     return tuple(str(node) for node in NodeSet(folded, resolver=RESOLVER_NOGROUP))
 
 
-def check_names(nodes: Iterable[str]) -> None:
+def require_node_names(nodes: Iterable[str]) -> None:
     """InputError `bad-node-set` for a name that no node can have, before it reaches a command line."""
     for node in nodes:
         if not _NAME.fullmatch(node):
@@ -106,7 +106,7 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
     if count > _MOST:
         raise _too_many(expression, count)
     nodes = tuple(str(node) for node in found)
-    check_names(nodes)
+    require_node_names(nodes)
     return nodes
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from envmgr.catalog.names import variable_name
 from envmgr.errors import EnvmgrError
-from envmgr.modules.render import ModulePolicies, fingerprint, templates_digest
+from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.record import GenerationRecord, PublishedEntry, PublishedSpec
 from envmgr.store.manifest import InstallFacts
 
@@ -33,7 +34,7 @@ class Change:
     reason: str
 
 
-def merge(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
+def apply_change(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
     """The raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
     kept = {
         k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove
@@ -87,7 +88,7 @@ def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
         )  # fmt: skip
 
 
-def check_names(merged: Mapping[str, PublishedSpec]) -> None:
+def refuse_name_clash(merged: Mapping[str, PublishedSpec]) -> None:
     """Two names that differ by case, or that set the same variables, cannot stand in one tree."""
     owners: dict[str, str] = {}
     for item in merged.values():

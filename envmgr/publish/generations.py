@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import getpass
-import json
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import envmgr
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.modules.render import ModulePolicies, render_tree, templates_digest
+from envmgr.modules.render import render_tree, templates_digest
 from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import (
     Change,
+    apply_change,
     changed_entries,
     check_dependencies,
-    check_names,
-    merge,
     published_entries,
+    refuse_name_clash,
     with_dependents,
 )
+from envmgr.publish.flips import flip, known_current, last_current, utc_now
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -48,7 +47,6 @@ from envmgr.system.files import (
     canonical_json,
     explain_os_error,
     file_lock,
-    flip_symlink,
     pretty_json,
     remove_tree,
     sha256_bytes,
@@ -89,7 +87,7 @@ def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[N
 def publish(
     change: Change, site: Site, lmod: Lmod, runner: Runner, reporter: Reporter, *, templates: Path, check: StagedCheck
 ) -> PublishedChange:
-    """Stage `current` plus `change`, let `check` judge it, flip. `current` is read under the lock (rebase).
+    """Stage `current` plus `change`, let `check` judge it, flip. `current` is read under the lock.
 
     Raises:
         EnvmgrError: whatever staging or `check` raises; `current` is then untouched, and the number stays taken.
@@ -101,13 +99,13 @@ def publish(
         parent = current_number(prefix)
         record = None if parent is None else read_record(prefix, parent)
         old = {} if parent is None else read_specs(prefix, parent)
-        merged = merge(old, change)
+        merged = apply_change(old, change)
         entries = published_entries(merged, old, record, change, policies, templates)
         changed = changed_entries(entries, record)
         if record is not None and not changed and record.render == render:
             return PublishedChange(None, parent, ())
         check_dependencies({k: item.spec.depends for k, item in merged.items()})
-        check_names(merged)
+        refuse_name_clash(merged)
         _check_installs(prefix, change)
         number, folder = _take_number(prefix)
         try:
@@ -123,7 +121,7 @@ def publish(
             with suppress(OSError):  # a lost mount: the error that is told is the first one; the next publish cleans up
                 _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
-        _flip(prefix, number, parent, change.reason, reporter)
+        flip(prefix, number, parent, change.reason, reporter)
     return PublishedChange(number, parent, tuple(sorted(changed)))
 
 
@@ -149,24 +147,8 @@ def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) ->
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
         if known_current(prefix) != number:
-            _flip(prefix, number, before, f"rollback to {number}", reporter)
+            flip(prefix, number, before, f"rollback to {number}", reporter)
     return before, number
-
-
-def known_current(prefix: Prefix) -> int | None:
-    """Like `current_number`, but None where `current` is damaged."""
-    try:
-        return current_number(prefix)
-    except EnvmgrError:
-        return None
-
-
-def last_current(prefix: Prefix) -> int | None:
-    """What `current` names, or named before it was damaged; None before the first publish."""
-    number = known_current(prefix)
-    if number is None:
-        number = next((int(f["to"]) for f in reversed(flips(prefix))), None)
-    return number if number is not None else max(complete_numbers(prefix), default=None)
 
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:
@@ -174,18 +156,6 @@ def render_digest(templates: Path, policies: ModulePolicies) -> str:
     return sha256_bytes(
         canonical_json({"schema": 1, "templates": templates_digest(templates), "policies": policies.model_dump()})
     )
-
-
-def flips(prefix: Prefix) -> list[dict[str, Any]]:
-    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`. Lines that were cut are left out."""
-    found = []
-    if prefix.history.exists():
-        for line in prefix.history.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):
-                row = json.loads(line)
-                if isinstance(row, dict) and isinstance(row.get("to"), int):
-                    found.append(row)
-    return found
 
 
 def remove_generations(numbers: list[int], prefix: Prefix) -> None:
@@ -260,7 +230,7 @@ def _complete(
     record = GenerationRecord(
         number=number,
         parent=parent,
-        created=_now(),
+        created=utc_now(),
         user=getpass.getuser(),
         host=socket.gethostname(),
         reason=reason,
@@ -278,27 +248,6 @@ def _complete(
         sync_folder(folder.parent)
 
 
-def _flip(prefix: Prefix, number: int, before: int | None, reason: str, reporter: Reporter) -> None:
-    flip_symlink(prefix.current, f"generations/{number:04d}")
-    line = {
-        "time": _now(),
-        "user": getpass.getuser(),
-        "host": socket.gethostname(),
-        "from": before,
-        "to": number,
-        "reason": reason,
-    }
-    try:
-        # The line end comes first where the last line was cut by a full disk or a kill.
-        cut = prefix.history.exists() and not prefix.history.read_bytes().endswith(b"\n")
-        with prefix.history.open("a", encoding="utf-8") as file:
-            file.write(("\n" if cut else "") + json.dumps(line) + "\n")
-    except OSError as error:  # the flip is done: it must not be told as a failure
-        reporter.say(
-            f"warning: generation {number} is current, but {prefix.history} could not be written: {error.strerror}"
-        )
-
-
 def _abandon(folder: Path, reason: str) -> None:
     """Empty a generation but keep its number taken: numbers are never reused."""
     folder.chmod(0o755)
@@ -306,7 +255,7 @@ def _abandon(folder: Path, reason: str) -> None:
         if child.name != ABANDONED:
             remove_tree(child)
     with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
-        atomic_write(folder / ABANDONED, pretty_json({"time": _now(), "reason": reason}))
+        atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
@@ -319,7 +268,3 @@ def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
         if number not in complete and number != current and not (folder / ABANDONED).exists():
             reporter.log(f"cleaning generation {number}, left by a publish that was killed")
             _abandon(folder, "its publish was killed")
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

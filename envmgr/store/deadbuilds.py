@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import BuildRow, beats, kept_row, left_row, read_row, row_path
+from envmgr.store.jobtable import BuildRow, beats, kept_row, left_row, read_build_row, row_path
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.workfolder import end_work
 from envmgr.system.files import try_file_lock
@@ -67,7 +67,7 @@ def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
     A row of a host that stays away goes after thirty days.
     """
     for path in sorted(prefix.jobs.glob("*.left")):
-        row = read_row(path)
+        row = read_build_row(path)
         with suppress(OSError):  # another run's, which was quicker
             status = path.stat()
             if time.time() - status.st_mtime > _KEEP:

@@ -76,10 +76,10 @@ def beating(path: Path, text: str) -> Iterator[None]:
 
 def left_row(install: Install) -> BuildRow | None:
     """The row that an earlier build of the install left behind; None without one, or with one that cannot be read."""
-    return read_row(row_path(install))
+    return read_build_row(row_path(install))
 
 
-def read_row(path: Path) -> BuildRow | None:
+def read_build_row(path: Path) -> BuildRow | None:
     """None without one, and for one that cannot be read."""
     try:
         return BuildRow(**json.loads(path.read_bytes()))

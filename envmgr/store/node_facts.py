@@ -92,7 +92,7 @@ def save_node_facts(
     before = run_detached([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
     if before.returncode is None:
         return f"{site.prefix} does not answer"
-    merged = merge(_parse(before.output), observed, groups, now)
+    merged = merge_facts(_parse(before.output), observed, groups, now)
     text = pretty_json(merged.model_dump(mode="json", by_alias=True))
     argv = [*become, "/bin/sh", "-c", script_text(__file__, "write.sh"), "sh", folder, site.policies.umask]
     done = run_detached(argv, seconds=end - time.monotonic(), stdin=text, check=check)
@@ -102,7 +102,7 @@ def save_node_facts(
     return "" if done.returncode == 0 else (said or [f"exit status {done.returncode}"])[0]
 
 
-def merge(
+def merge_facts(
     before: FleetFacts | None,
     observed: Mapping[NodeFacts, Sequence[str]],
     groups: Mapping[str, Sequence[str]],

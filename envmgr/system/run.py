@@ -1,4 +1,4 @@
-"""The only subprocess calls: own process group, cancellable, output kept, errors that carry the command."""
+"""Commands: own process group, cancellable, output kept, errors that carry the command. Other ways to run one: detached.py, nodes/clients.py."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.system.processes import group_runs
+from envmgr.system.children import (
+    GRACE,
+    POLL,
+    as_text,
+    close_pipes,
+    end_child,
+    has_ended,
+    rest_of_output,
+    signal_group,
+    write_some,
+)
 from envmgr.system.shelltext import script_text
 from envmgr.system.users import Account
-
-_POLL = 0.1  # seconds between looks at the cancel flag
-_GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +88,13 @@ class Runner:
         try:
             out, err = self._communicate(process, args, stdin.encode(), start, timeout, on_tick, group=new_group)
         except BaseException:
-            _end(process, group=new_group)
+            end_child(process, group=new_group)
             raise
         finally:
-            _close_pipes(process)
+            close_pipes(process)
             if release is not None:
                 release()
-        done = Completed(args, process.returncode, _text(out), _text(err), time.monotonic() - start)
+        done = Completed(args, process.returncode, as_text(out), as_text(err), time.monotonic() - start)
         if check and done.returncode != 0:
             raise CommandError(args, done.returncode, done.stdout, done.stderr)
         return done
@@ -124,12 +130,12 @@ class Runner:
                 open_pipes = {process.stdout, process.stderr}
                 for pipe in open_pipes:
                     selector.register(pipe, selectors.EVENT_READ)
-                while open_pipes or not _has_ended(process):
+                while open_pipes or not has_ended(process):
                     ended = process.poll() is not None  # before the look: what it wrote last is in the pipes then
-                    ready = selector.select(_POLL) if open_pipes else []
+                    ready = selector.select(POLL) if open_pipes else []
                     for key, _ in ready:
                         if key.fileobj is process.stdin:
-                            pending = _write_some(key.fd, pending)
+                            pending = write_some(key.fd, pending)
                             if not pending:
                                 selector.unregister(process.stdin)
                             continue
@@ -139,7 +145,7 @@ class Runner:
                         else:
                             *lines, rest = (rest + chunk).split(b"\n")
                             for line in lines:
-                                on_line(_text(line))
+                                on_line(as_text(line))
                         if not chunk:
                             selector.unregister(key.fileobj)
                             open_pipes.discard(key.fileobj)
@@ -148,11 +154,11 @@ class Runner:
                     self.raise_if_cancelled()
                     on_tick()
         except BaseException:
-            _end(process, group=new_group)
+            end_child(process, group=new_group)
             raise
         finally:
-            _close_pipes(process)
-        return Completed(args, process.returncode, "", _text(bytes(errors)), time.monotonic() - start)
+            close_pipes(process)
+        return Completed(args, process.returncode, "", as_text(bytes(errors)), time.monotonic() - start)
 
     def _communicate(
         self,
@@ -169,7 +175,7 @@ class Runner:
         ended: float | None = None
         while True:
             try:
-                return process.communicate(data, timeout=_POLL)
+                return process.communicate(data, timeout=POLL)
             except subprocess.TimeoutExpired:
                 data = None
             self.raise_if_cancelled()
@@ -177,14 +183,14 @@ class Runner:
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now
-                if group and now - ended > _GRACE:
-                    _signal_group(process.pid, signal.SIGKILL)
-                if now - ended > 2 * _GRACE:
-                    return _rest(process)
+                if group and now - ended > GRACE:
+                    signal_group(process.pid, signal.SIGKILL)
+                if now - ended > 2 * GRACE:
+                    return rest_of_output(process)
             elif timeout is not None and now - start > timeout:
-                _end(process, group=group)
-                out, err = _rest(process)
-                raise CommandError(args, None, _text(out), _text(err), reason=f"no end after {timeout:g} s")
+                end_child(process, group=group)
+                out, err = rest_of_output(process)
+                raise CommandError(args, None, as_text(out), as_text(err), reason=f"no end after {timeout:g} s")
 
     def raise_if_cancelled(self) -> None:
         """For loops that wait for something else than a command. Raises Interrupted."""
@@ -210,7 +216,7 @@ class Runner:
             os.close(reader)
 
         def release() -> None:
-            _signal_group(
+            signal_group(
                 process.pid, signal.SIGKILL
             )  # the watcher, and what the command left; its number is still theirs
             os.close(writer)
@@ -250,63 +256,3 @@ def _missing(command: str, reason: str) -> EnvmgrError:
     return EnvmgrError(
         "command-missing", f"cannot run `{command}`", context=reason, hint="is it installed and executable?"
     )
-
-
-def _signal_group(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _end(process: subprocess.Popen[bytes], *, group: bool) -> None:
-    """SIGTERM, a short grace, SIGKILL: to the whole group when the child leads one.
-
-    The grace is everybody's: a leader that ends at once must not take it from a child that has something to take back, as
-    srun its place in the queue.
-    """
-    for sig in (signal.SIGTERM, signal.SIGKILL):
-        if group:
-            _signal_group(process.pid, sig)
-        elif process.poll() is None:
-            process.send_signal(sig)
-        end = time.monotonic() + _GRACE
-        while time.monotonic() < end:
-            if process.poll() is not None and not (group and group_runs(process.pid)):
-                return
-            time.sleep(_POLL / 4)
-
-
-def _rest(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What an ended command had still written; somebody it left behind may hold the pipes, and is not waited for."""
-    try:
-        return process.communicate(timeout=_GRACE)
-    except subprocess.TimeoutExpired as late:
-        return late.output or b"", late.stderr or b""
-
-
-def _write_some(descriptor: int, data: bytes) -> bytes:
-    """Write what the pipe takes now; returns the rest, nothing once the reader is gone (its exit status says why)."""
-    with suppress(BlockingIOError):
-        try:
-            return data[os.write(descriptor, data[:65536]) :]
-        except BrokenPipeError:
-            return b""
-    return data
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(_POLL)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with suppress(OSError):
-                pipe.close()
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")

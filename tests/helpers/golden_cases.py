@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 
-from envmgr.modules.render import ModulePolicies, render_tree
+from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import ModulePolicies
 from envmgr.system.resources import shipped
 from tests.helpers.places import TESTS
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.conda.client import call_worker
+from envmgr.backends.conda.client import call_rattler
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter, size_text
 from envmgr.system.run import Completed, Runner
@@ -190,7 +190,7 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     }  # fmt: skip
     (staging / ".unpacked").mkdir(exist_ok=True)
     try:
-        call_worker(request, runner, SilentReporter())
+        call_rattler(request, runner, SilentReporter())
     except EnvmgrError as error:
         return error.render().replace(str(staging), "STAGING")
     return ""

@@ -13,7 +13,7 @@ from envmgr.report import Reporter
 from envmgr.system.run import Runner
 
 
-def call_worker(
+def call_rattler(
     request: Mapping[str, Any],
     runner: Runner,
     reporter: Reporter,

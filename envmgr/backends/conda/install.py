@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
-from envmgr.backends.conda.client import call_worker
+from envmgr.backends.conda.client import call_rattler
 from envmgr.backends.conda.failures import failure
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
@@ -111,7 +111,7 @@ def _run_worker(
     }
     with ExitStack() as stack:
         bars = _Bars(lock, str(install.entry), reporter, stack)
-        call_worker(request, runner, reporter, on_event=bars.on_event)
+        call_rattler(request, runner, reporter, on_event=bars.on_event)
 
 
 class _Bars:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from envmgr.backends.conda.client import call_worker
+from envmgr.backends.conda.client import call_rattler
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.settings import Channel, channels_of, program_of
 from envmgr.catalog.locks import recipe_digest
@@ -86,7 +86,7 @@ def solve(
         if solver == "conda-lock":
             urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
             request |= {"urls": sorted(urls), "names": sorted({_name_of(u) for u in urls})}
-        solved = call_worker(request, runner, reporter)
+        solved = call_rattler(request, runner, reporter)
     packages = tuple(sorted((package_of(r) for r in solved["records"]), key=lambda p: p.name))
     if solver == "conda-lock" and (lost := set(request["urls"]) - {p.url for p in packages}):
         raise EnvmgrError(

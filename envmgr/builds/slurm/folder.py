@@ -121,7 +121,7 @@ class JobFolder:
         atomic_write(self.path / "slurm.json", pretty_json(row.model_dump(mode="json")))
 
     def row(self) -> JobRow | None:
-        return read_row(self.path / "slurm.json")
+        return read_job_row(self.path / "slurm.json")
 
     def answer(self) -> BuildAnswer | None:
         return _read(self.path / "answer.json", BuildAnswer)
@@ -135,7 +135,7 @@ def requested_installs(prefix: Prefix) -> set[str]:
     """What jobs use that wait or run, by path relative to the prefix: of each request whose end nobody told yet."""
     found: set[str] = set()
     for path in (prefix.jobs / "slurm").glob("*/request.json"):
-        row, answer = read_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
+        row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):
             with suppress(OSError, ValueError, AttributeError, TypeError):  # one of another version of envmgr
                 request = json.loads(path.read_bytes())
@@ -143,7 +143,7 @@ def requested_installs(prefix: Prefix) -> set[str]:
     return found
 
 
-def read_row(path: Path) -> JobRow | None:
+def read_job_row(path: Path) -> JobRow | None:
     """None without one, and for one that cannot be read."""
     return _read(path, JobRow)
 

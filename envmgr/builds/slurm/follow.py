@@ -29,7 +29,7 @@ _OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
 _TAIL = 6  # lines
 
 
-def follow(tickets: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
+def follow(queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
     """Wait until every job has ended. A failure ends what stands on it and nothing else.
 
     While Slurm does not answer, it is waited for; what jobs say is read all the same.
@@ -37,9 +37,9 @@ def follow(tickets: Sequence[QueuedBuild], site: Site, runner: Runner, reporter:
     Raises:
         Interrupted: by a signal; the jobs go on.
     """
-    watch = _Watch(tickets, site, runner, reporter)
+    watch = _Watch(queued, site, runner, reporter)
     try:
-        with reporter.stage("slurm build", total=len(tickets), unit="items") as stage:
+        with reporter.stage("slurm build", total=len(queued), unit="items") as stage:
             watch.run(stage)
     except (KeyboardInterrupt, Interrupted):
         raise detached(list(watch.waiting.values())) from None
@@ -54,12 +54,12 @@ _STUCK = re.compile(
 
 
 class _Watch:
-    def __init__(self, tickets: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> None:
-        self.waiting = {t.work.label: t for t in tickets}
+    def __init__(self, queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> None:
+        self.waiting = {t.work.label: t for t in queued}
         self.done: dict[str, Ensured] = {}
         self.failed: dict[str, EnvmgrError] = {}
         self.left: list[str] = []
-        self._total = len(tickets)
+        self._total = len(queued)
         self._site, self._runner, self._reporter = site, runner, reporter
         self._pause = _FIRST
         self._next = 0.0
@@ -71,8 +71,8 @@ class _Watch:
         while self.waiting:
             if time.monotonic() >= self._next:
                 self._look()
-                for label, ticket in list(self.waiting.items()):
-                    self._judge(label, ticket)
+                for label, build in list(self.waiting.items()):
+                    self._judge(label, build)
                 stage.update(self._total - len(self.waiting), detail=self._detail())
             self._runner.raise_if_cancelled()
             if self.waiting:
@@ -96,96 +96,92 @@ class _Watch:
                 self._silent, self._pause = "", _FIRST
             self._looked = True
             self._pause = min(_SLOWEST, self._pause * 1.1)
-            for ticket in self.waiting.values():
-                now = seen.get(ticket.job)
-                if (
-                    now is not None
-                    and now.state == "RUNNING"
-                    and (ticket.seen is None or ticket.seen.state != "RUNNING")
-                ):
-                    self._reporter.say(f"{ticket.shown}: job {ticket.job} runs on {now.nodes}")
+            for build in self.waiting.values():
+                now = seen.get(build.job)
+                if now is not None and now.state == "RUNNING" and (build.seen is None or build.seen.state != "RUNNING"):
+                    self._reporter.say(f"{build.shown}: job {build.job} runs on {now.nodes}")
                 if (
                     now is not None
                     and now.state == "PENDING"
                     and _STUCK.fullmatch(now.why)
-                    and ticket.job not in self._warned
+                    and build.job not in self._warned
                 ):
-                    self._warned.add(ticket.job)
+                    self._warned.add(build.job)
                     self._reporter.say(
-                        f"{ticket.shown}: job {ticket.job} does not start by itself: {now.why}; "
-                        f"`scancel {ticket.job}`, then build with another --time, --cpus, --partition or --account"
+                        f"{build.shown}: job {build.job} does not start by itself: {now.why}; "
+                        f"`scancel {build.job}`, then build with another --time, --cpus, --partition or --account"
                     )
-                ticket.seen = now
+                build.seen = now
         self._next = time.monotonic() + self._pause
 
-    def _judge(self, label: str, ticket: QueuedBuild) -> None:
-        broken = ticket.needs & {*self.failed, *self.left}
+    def _judge(self, label: str, build: QueuedBuild) -> None:
+        broken = build.needs & {*self.failed, *self.left}
         if broken:
-            self._leave(label, ticket)
+            self._leave(label, build)
             return
-        install, answer = ticket.work.item.install, ticket.folder.answer()
-        if answer is not None and answer.job != ticket.job:
+        install, answer = build.work.item.install, build.folder.answer()
+        if answer is not None and answer.job != build.job:
             answer = None
         if answer is not None and answer.error is not None:
-            self._fail(label, ticket, answer.error.as_error(*_where(answer), log=str(ticket.folder.output(ticket.job))))
-        elif install.exists() and (answer is not None or self._is_over(ticket)):
-            self._finish(label, ticket, answer)
-        elif not self._is_over(ticket) or ticket.needs & self.waiting.keys():
-            ticket.missed = None
-        elif ticket.missed is None:
-            facts = job_facts(ticket.job, self._site, self._runner)
-            ticket.missed = time.monotonic()
-            ticket.patience = _LATE if facts.get("ExitCode") in _OWN_ENDS and _ended_itself(facts) else _SOON
-        elif time.monotonic() - ticket.missed > ticket.patience:
-            self._fail(label, ticket, self._lost(ticket))
+            self._fail(label, build, answer.error.as_error(*_where(answer), log=str(build.folder.output(build.job))))
+        elif install.exists() and (answer is not None or self._is_over(build)):
+            self._finish(label, build, answer)
+        elif not self._is_over(build) or build.needs & self.waiting.keys():
+            build.missed = None
+        elif build.missed is None:
+            facts = job_facts(build.job, self._site, self._runner)
+            build.missed = time.monotonic()
+            build.patience = _LATE if facts.get("ExitCode") in _OWN_ENDS and _ended_itself(facts) else _SOON
+        elif time.monotonic() - build.missed > build.patience:
+            self._fail(label, build, self._lost(build))
 
-    def _is_over(self, ticket: QueuedBuild) -> bool:
+    def _is_over(self, build: QueuedBuild) -> bool:
         """Ended, or unknown to a Slurm that answers."""
-        return self._looked and (ticket.seen is None or ticket.seen.ended)
+        return self._looked and (build.seen is None or build.seen.ended)
 
-    def _finish(self, label: str, ticket: QueuedBuild, answer: BuildAnswer | None) -> None:
-        manifest = read_manifest(ticket.work.item.install.manifest)
+    def _finish(self, label: str, build: QueuedBuild, answer: BuildAnswer | None) -> None:
+        manifest = read_manifest(build.work.item.install.manifest)
         seconds = answer.seconds if answer is not None else 0.0
-        self.done[label] = Ensured(ticket.work.item.install, True, manifest.facts, manifest.tree, seconds)
+        self.done[label] = Ensured(build.work.item.install, True, manifest.facts, manifest.tree, seconds)
         del self.waiting[label]
-        ticket.folder.remove()
+        build.folder.remove()
         on = f" on {answer.host} in {answer.seconds:.1f} s" if answer is not None else ""
         count = self._total - len(self.waiting)
-        self._reporter.say(f"{ticket.shown}: built by job {ticket.job}{on} ({count} of {self._total})")
+        self._reporter.say(f"{build.shown}: built by job {build.job}{on} ({count} of {self._total})")
 
-    def _fail(self, label: str, ticket: QueuedBuild, error: EnvmgrError) -> None:
-        if ticket.before:
+    def _fail(self, label: str, build: QueuedBuild, error: EnvmgrError) -> None:
+        if build.before:
             error.context = (
                 *error.context,
                 "that was before this command began: the same command again builds it anew",
             )
         self.failed[label] = error
         del self.waiting[label]
-        row = ticket.folder.row()
+        row = build.folder.row()
         if row is not None:  # it stays for whoever else waits for this job; the next submission clears it
-            ticket.folder.write_row(row.model_copy(update={"told": True}))
-        self._reporter.say(f"{ticket.shown}: failed: {error.message}")
+            build.folder.write_row(row.model_copy(update={"told": True}))
+        self._reporter.say(f"{build.shown}: failed: {error.message}")
 
-    def _leave(self, label: str, ticket: QueuedBuild) -> None:
+    def _leave(self, label: str, build: QueuedBuild) -> None:
         """Slurm would cancel it too, at some time."""
         del self.waiting[label]
         self.left.append(label)
-        if not ticket.job or end_jobs([ticket.job], self._site):
-            ticket.folder.remove()
+        if not build.job or end_jobs([build.job], self._site):
+            build.folder.remove()
 
-    def _lost(self, ticket: QueuedBuild) -> EnvmgrError:
+    def _lost(self, build: QueuedBuild) -> EnvmgrError:
         """The error of a job that ended without a word: what Slurm knows, and the last that the job said."""
-        facts = job_facts(ticket.job, self._site, self._runner)
-        state = facts.get("JobState", ticket.seen.state if ticket.seen else "")
-        why = facts.get("Reason", ticket.seen.why if ticket.seen else "")
-        node = facts.get("NodeList", ticket.seen.nodes if ticket.seen else "")
-        log = ticket.folder.output(ticket.job)
+        facts = job_facts(build.job, self._site, self._runner)
+        state = facts.get("JobState", build.seen.state if build.seen else "")
+        why = facts.get("Reason", build.seen.why if build.seen else "")
+        node = facts.get("NodeList", build.seen.nodes if build.seen else "")
+        log = build.folder.output(build.job)
         words = [f"Slurm: {state or 'it is gone'}", f"reason {why}" if why not in ("", "None") else "",
                  f"exit code {facts['ExitCode']}" if "ExitCode" in facts else "",
                  f"on {node}" if node not in ("", "(null)") else ""]  # fmt: skip
         return EnvmgrError(
-            "job-failed", f"the Slurm job of {ticket.work.item.install.entry} ended before it was built",
-            context=[f"job {ticket.job}, {', '.join(word for word in words if word)}", *_tail(log, _TAIL)],
+            "job-failed", f"the Slurm job of {build.work.item.install.entry} ended before it was built",
+            context=[f"job {build.job}, {', '.join(word for word in words if word)}", *_tail(log, _TAIL)],
             log=str(log) if log.exists() else "", hint=_hint(state, why, facts),
         )  # fmt: skip
 
@@ -196,9 +192,9 @@ class _Watch:
         running = [t for t in self.waiting.values() if t.seen is not None and t.seen.state in ("RUNNING", "COMPLETING")]
         pending = [t for t in self.waiting.values() if t.seen is not None and t.seen.state == "PENDING"]
         texts = []
-        for ticket in running[:2]:
-            said = _tail(ticket.folder.output(ticket.job), 1)
-            texts.append(f"[{ticket.job}] {said[0][:60] if said else ticket.shown}")
+        for build in running[:2]:
+            said = _tail(build.folder.output(build.job), 1)
+            texts.append(f"[{build.job}] {said[0][:60] if said else build.shown}")
         if len(running) > 2:
             texts.append(f"{len(running) - 2} more run")
         if pending:

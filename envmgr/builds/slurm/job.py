@@ -71,10 +71,10 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
         raise _differs(request)
     with holding(Prefix(site.prefix), (i.install.relative for i in items), runner, reporter):
         _wait_for_needs(item, runner, reporter)
-        intact = Verified()
+        verified = Verified()
         for made in request.made:  # by jobs of the same command, which looked at what they stand on
-            intact.made(made)
-        ensured = ensure_install(recipe, lock, item, site, runner, reporter, jobs=_cores(), intact=intact)
+            verified.made(made)
+        ensured = ensure_install(recipe, lock, item, site, runner, reporter, jobs=_cores(), verified=verified)
     return BuildJobResult(request.item, ensured.built, ensured.tree, ensured.seconds)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import envmgr
 from envmgr.builds.schedule import BuildJob, Work
-from envmgr.builds.slurm.folder import JobFolder, JobRow, read_row
+from envmgr.builds.slurm.folder import JobFolder, JobRow, read_job_row
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
@@ -30,7 +30,7 @@ _KEPT = 86400.0  # seconds
 
 @dataclass(slots=True)
 class QueuedBuild:
-    """An item that is waited for, and its job. `needs` are labels among the other tickets; without a `job` it was not sent.
+    """An item that is waited for, and its job. `needs` are labels among the other queued builds; without a `job` it was not sent.
 
     `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job has
     ended without an answer, `patience` how many seconds one is waited for then.
@@ -66,17 +66,17 @@ class Submitter:
     reporter: Reporter
 
     def look(self, work: Sequence[Work]) -> list[QueuedBuild]:
-        """What `submit` would do: tickets without a job are those that it would send. Changes nothing.
+        """What `submit` would do: queued builds without a job are those that it would send. Changes nothing.
 
         Raises:
             EnvmgrError: `slurm-unavailable`.
         """
-        tickets = self._tickets(work)
-        seen = see_jobs([t.folder.job_name for t in tickets], self.site, self.runner)
-        for ticket in tickets:
-            ticket.job, ticket.before = _under_way(ticket.folder, seen)
-            ticket.attached = bool(ticket.job)
-        return tickets
+        queued = self._queued(work)
+        seen = see_jobs([t.folder.job_name for t in queued], self.site, self.runner)
+        for build in queued:
+            build.job, build.before = _under_way(build.folder, seen)
+            build.attached = bool(build.job)
+        return queued
 
     def submit(self, work: Sequence[Work]) -> list[QueuedBuild]:
         """One job for each, what it needs first; what others or an earlier run have under way is followed instead.
@@ -92,32 +92,32 @@ class Submitter:
         sent: list[QueuedBuild] = []
         try:
             with file_lock(prefix.locks / "slurm-submit.lock", on_wait=waiting, check=self.runner.raise_if_cancelled):
-                tickets = self.look([w for w in work if not w.item.install.exists()])
-                by_label = {t.work.label: t for t in tickets}
+                queued = self.look([w for w in work if not w.item.install.exists()])
+                by_label = {t.work.label: t for t in queued}
                 fresh: set[str] = set()
-                for ticket in tickets:
-                    if ticket.job and not (ticket.needs & fresh):
-                        self._attach(ticket)
+                for build in queued:
+                    if build.job and not (build.needs & fresh):
+                        self._attach(build)
                         continue
-                    below = [by_label[label] for label in sorted(ticket.needs)]
+                    below = [by_label[label] for label in sorted(build.needs)]
                     if any(t.before or not t.job for t in below):
-                        ticket.job = ""  # what it stands on has failed: that is told first
+                        build.job = ""  # what it stands on has failed: that is told first
                         continue
-                    if ticket.job:  # it waits for a job that is gone
-                        end_jobs([ticket.job], self.site)
-                    self._send(ticket, [t.job for t in below], by_label)
-                    sent.append(ticket)
-                    fresh.add(ticket.work.label)
-                return tickets
+                    if build.job:  # it waits for a job that is gone
+                        end_jobs([build.job], self.site)
+                    self._send(build, [t.job for t in below], by_label)
+                    sent.append(build)
+                    fresh.add(build.work.label)
+                return queued
         except (KeyboardInterrupt, Interrupted):
             raise detached(sent) if sent else Interrupted() from None
         except EnvmgrError:
             if end_jobs([t.job for t in sent], self.site):
-                for ticket in sent:
-                    ticket.folder.remove()
+                for build in sent:
+                    build.folder.remove()
             raise
 
-    def _tickets(self, work: Sequence[Work]) -> list[QueuedBuild]:
+    def _queued(self, work: Sequence[Work]) -> list[QueuedBuild]:
         labels = {w.label for w in work}
 
         def needs(install: Install, more: Sequence[Install]) -> frozenset[str]:
@@ -130,37 +130,37 @@ class Submitter:
             for w in work
         ]  # fmt: skip
 
-    def _attach(self, ticket: QueuedBuild) -> None:
-        row = ticket.folder.row()
-        if row is None or row.job != ticket.job:  # its submitter died before it could write it down
-            ticket.folder.write_row(self._row(ticket))
-        if not ticket.before:
-            self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job} is under way already; following it")
+    def _attach(self, build: QueuedBuild) -> None:
+        row = build.folder.row()
+        if row is None or row.job != build.job:  # its submitter died before it could write it down
+            build.folder.write_row(self._row(build))
+        if not build.before:
+            self.reporter.say(f"{build.shown}: Slurm job {build.job} is under way already; following it")
 
-    def _send(self, ticket: QueuedBuild, after: Sequence[str], made: Collection[str]) -> None:
-        folder = ticket.folder
-        folder.write(ticket.work, self.recipes[str(ticket.work.lock.entry)], self.site, envmgr.__version__, made)
+    def _send(self, build: QueuedBuild, after: Sequence[str], made: Collection[str]) -> None:
+        folder = build.folder
+        folder.write(build.work, self.recipes[str(build.work.lock.entry)], self.site, envmgr.__version__, made)
         script = (
             "#!/bin/sh\n" + assign(python=sys.executable, request=str(folder.request)) + script_text(__file__, "job.sh")
         )
         try:
-            ticket.job = send_job(
+            build.job = send_job(
                 folder.job_name, script, output=folder.output("%j"), after=after, options=self.options, site=self.site,
                 runner=self.runner,
             )  # fmt: skip
-            ticket.attached = ticket.before = False
-            folder.write_row(self._row(ticket))
+            build.attached = build.before = False
+            folder.write_row(self._row(build))
         except EnvmgrError as error:
             if not isinstance(error, Interrupted):  # else Slurm may have it: the next run finds it by its name
-                end_jobs([ticket.job] if ticket.job else [], self.site)
+                end_jobs([build.job] if build.job else [], self.site)
                 folder.remove()
             raise
         waits = f", after {' '.join(after)}" if after else ""
-        self.reporter.say(f"{ticket.shown}: Slurm job {ticket.job}{waits}")
+        self.reporter.say(f"{build.shown}: Slurm job {build.job}{waits}")
 
-    def _row(self, ticket: QueuedBuild) -> JobRow:
+    def _row(self, build: QueuedBuild) -> JobRow:
         return JobRow(
-            job=ticket.job, item=ticket.work.label, user=getpass.getuser(), host=socket.gethostname(),
+            job=build.job, item=build.work.label, user=getpass.getuser(), host=socket.gethostname(),
             submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), options=tuple(self.options.words()),
         )  # fmt: skip
 
@@ -199,7 +199,7 @@ def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool,
     if path.stat().st_uid != os.geteuid():
         return False, True  # of whose jobs we do not know
     age = time.time() - max(p.stat().st_mtime for p in (path, *path.glob("*.json")))
-    row = read_row(path / "slurm.json")
+    row = read_job_row(path / "slurm.json")
     if row is not None and row.told:
         return age > _KEPT, True
     if row is None or row.item in followed:
@@ -207,9 +207,9 @@ def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool,
     return False, age <= _KEPT and not prefix.install_at(row.item).exists()
 
 
-def detached(tickets: Sequence[QueuedBuild]) -> Interrupted:
+def detached(queued: Sequence[QueuedBuild]) -> Interrupted:
     """What whoever leaves is told: the jobs stay."""
-    jobs = [t for t in tickets if t.job]
+    jobs = [t for t in queued if t.job]
     error = Interrupted()
     error.message = f"detached: {len(jobs)} Slurm {'job goes' if len(jobs) == 1 else 'jobs go'} on"
     more = [f"and {len(jobs) - 20} more"] if len(jobs) > 20 else []

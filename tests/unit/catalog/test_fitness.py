@@ -18,7 +18,7 @@ from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.errors import EnvmgrError
-from envmgr.store.node_facts import FleetFacts, Seen, facts_file, merge, read_node_facts, save_node_facts
+from envmgr.store.node_facts import FleetFacts, Seen, facts_file, merge_facts, read_node_facts, save_node_facts
 from envmgr.store.prefix import Prefix
 from tests.helpers.evidence import site
 
@@ -176,8 +176,8 @@ def test_facts_come_back_as_they_were_saved(tmp_path: Path) -> None:
 
 def test_nodes_not_seen_this_time_keep_what_was_known() -> None:
     groups = {"compute": ("c1", "c2", "c3")}
-    before = merge(None, {GPU: ["c1", "c2", "c9"]}, {}, 10)
-    after = merge(before, {LOGIN: ["c2"]}, groups, 20)
+    before = merge_facts(None, {GPU: ["c1", "c2", "c9"]}, {}, 10)
+    after = merge_facts(before, {LOGIN: ["c2"]}, groups, 20)
     assert [(s.nodes, s.time) for s in after.seen] == [(("c1",), 10), (("c2",), 20)]  # c9 is in no group any more
 
 
@@ -185,7 +185,7 @@ def test_nodes_not_seen_this_time_keep_what_was_known() -> None:
 def test_merging_keeps_the_newest_of_every_node(sightings: list[tuple[str, NodeFacts]]) -> None:
     known: FleetFacts | None = None
     for now, (node, facts_of_node) in enumerate(sightings):
-        known = merge(known, {facts_of_node: [node]}, {}, now)
+        known = merge_facts(known, {facts_of_node: [node]}, {}, now)
     if known is not None:
         assert known.by_node() == dict(sightings)
         nodes = [node for seen in known.seen for node in seen.nodes]

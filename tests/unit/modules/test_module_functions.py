@@ -18,8 +18,9 @@ import yaml
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.errors import EnvmgrError
-from envmgr.modules.render import ModulePolicies, fingerprint, operations
+from envmgr.modules.render import fingerprint
 from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.modules.statements import ModulePolicies, operations
 from envmgr.publish.compose import compose_module
 from envmgr.store.manifest import InstallFacts
 from envmgr.system.resources import shipped

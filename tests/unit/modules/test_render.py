@@ -16,18 +16,9 @@ from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lua import lua_quote
-from envmgr.modules.render import (
-    DRIVER_GATE,
-    MODULE,
-    MODULERC,
-    ModulePolicies,
-    Statement,
-    fingerprint,
-    operations,
-    render_tree,
-    templates_digest,
-)
+from envmgr.modules.render import DRIVER_GATE, MODULE, MODULERC, fingerprint, render_tree, templates_digest
 from envmgr.modules.spec import ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.modules.statements import ModulePolicies, Statement, operations
 from envmgr.system.run import Runner
 from tests.helpers.golden_cases import cases, read_expected, render_case
 from tests.helpers.lmod_shell import LMOD, TEMPLATES, op, spec

@@ -1,0 +1,248 @@
+"""What a modulefile does, as data: statements in their order, from a spec and the policies. Pure; render.py prints them.
+
+What Lmod does with each statement at load and unload was tried with Lmod 8.6.19; tests/unit/modules/test_module_load.py keeps it true.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from envmgr.catalog.names import variable_name
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.modules.spec import EnvOp, ModuleSpec
+
+GENERATION_VARIABLE = "ENVMGR_GENERATION"
+
+# In these lists an empty element means "and the usual places": a list of ours alone would hide the system's pages.
+# Sources: man-db manpath(1), GNU Texinfo "Invoking Info".
+_EMPTY_MEANS_SYSTEM = frozenset({"MANPATH", "INFOPATH"})
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_FOR_SHELLS = {"\n": "a line break", "\0": "a zero byte"}
+
+# A value that is known only at load: pieces (text, is the name of a variable).
+AtLoad = tuple[tuple[str, bool], ...]
+
+
+class ModulePolicies(BaseModel):
+    """What of the site's policies a modulefile depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    driver_gate: Literal["warn", "refuse"] = "warn"
+    user_site: bool = False
+
+    @classmethod
+    def from_site(cls, site: Site) -> ModulePolicies:
+        return cls(driver_gate=site.policies.driver_gate, user_site=site.policies.user_site)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a modulefile, as data.
+
+    `kind` says how the template prints it:
+        call        `name(arguments…)`; an argument is text, False, or pieces of text known at load
+        function    arguments = (text for shells like sh, text for csh)
+        at-unload   arguments = (shell type, text): that shell runs it, after everything else
+        generation  `name(arguments…, generation)`
+        deprecated  arguments = (message,): told at load
+        driver-gate arguments = (required version, entry, `warn` or `refuse`)
+        set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
+        wrap        arguments = (alone, before, after): text around what `name` holds, `alone` where it holds nothing
+        keep-system an empty element for list `name`, where it was empty; printed before its first element
+        drop-system takes that empty element away at unload; printed after its last element
+    """
+
+    kind: Literal[
+        "call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system",
+        "function", "at-unload",
+    ]  # fmt: skip
+    name: str
+    arguments: tuple[str | bool | AtLoad, ...] = ()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """What must have a value at load for this to happen. Unloading always does it: the value may be gone by then."""
+        pieces = [piece for argument in self.arguments if isinstance(argument, tuple) for piece in argument]
+        return tuple(dict.fromkeys(text for text, is_variable in pieces if is_variable))
+
+
+def operations(spec: ModuleSpec, policies: ModulePolicies) -> list[Statement]:
+    """What the module of `spec` does, in the order in which the modulefile does it.
+
+    Raises:
+        EnvmgrError: `module-value`, for a change of the environment that Lmod cannot hand to a shell.
+    """
+    for op in spec.environment:
+        _refuse_what_no_shell_gets(op, spec.entry)
+    return [*_metadata(spec), *_gates(spec, policies), *_relations(spec), *_environment(spec, policies), *_shell(spec)]
+
+
+def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
+    """Lmod writes names as they are and does not escape line breaks: the shell would run what comes after one."""
+    if not _VARIABLE.fullmatch(op.name):
+        fault = "that is not a variable name"
+    elif unsafe := sorted(_NOT_FOR_SHELLS.keys() & set(op.value + op.separator)):
+        fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
+    elif not op.separator:
+        fault = "a list needs a separator"
+    elif op.at_load and op.separator != ":":
+        fault = "a value that is known at load cannot be an element of a list without colons"
+    else:
+        return
+    raise EnvmgrError("module-value", f"the module of {entry} cannot change {op.name!r}", context=fault)
+
+
+def _metadata(spec: ModuleSpec) -> Iterator[Statement]:
+    yield _call("help", _help_text(spec))
+    facts = {
+        "Name": spec.name,
+        "Version": spec.version,
+        "Description": spec.description,
+        "URL": spec.homepage,
+        "License": spec.licence,
+        "Category": spec.category,
+        "Requires": "; ".join(_requirements(spec)),
+        "Deprecated": _deprecation(spec),
+    }
+    # One line each: `module whatis` prints a line per fact and `module keyword` searches them.
+    yield from (_call("whatis", f"{key}: {' '.join(value.split())}") for key, value in facts.items() if value)
+    if spec.extensions:
+        yield _call("extensions", ", ".join(spec.extensions))
+
+
+def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
+    if spec.requires.nvidia_driver:
+        arguments = (spec.requires.nvidia_driver, spec.entry, policies.driver_gate)
+        yield Statement("driver-gate", "driver_gate", arguments)
+    if spec.deprecated:
+        yield Statement("deprecated", "LmodMessage", (_deprecation(spec),))
+
+
+def _relations(spec: ModuleSpec) -> Iterator[Statement]:
+    if spec.family:
+        yield _call("family", spec.family)
+    if spec.conflicts:
+        yield _call("conflict", *spec.conflicts)
+    if spec.depends:
+        yield _call("depends_on", *spec.depends)
+
+
+def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
+    # pushenv everywhere: setenv of one variable by two modules is lost when the first of them is unloaded, and it never
+    # brings back the user's own value.
+    stem = variable_name(spec.name)
+    yield _call("pushenv", f"{stem}_ROOT", spec.root)
+    yield _call("pushenv", f"ENVMGR_{stem}_DIGEST", spec.digest)
+    yield Statement("generation", "pushenv", (GENERATION_VARIABLE,))
+    if spec.python and not policies.user_site:
+        yield _call("pushenv", "PYTHONNOUSERSITE", "1")
+    lists = [op.name for op in spec.environment if op.kind in ("prepend", "append")]
+    lists = sorted(_EMPTY_MEANS_SYSTEM.intersection(lists))
+    yield from (Statement("keep-system", name) for name in lists)
+    yield from _changes(spec.environment, spec.entry)
+    yield from (Statement("drop-system", name) for name in lists)
+
+
+def _changes(ops: Sequence[EnvOp], entry: str) -> Iterator[Statement]:
+    """Lists that are not separated by colons are edited as text: Lmod would fold repeated words and turn `//` into `/`."""
+    position = 0
+    while position < len(ops):
+        op = ops[position]
+        if op.kind not in ("prepend", "append") or op.separator == ":":
+            yield _change(op, entry)
+            position += 1
+            continue
+        end = position
+        while end < len(ops) and _same_list(ops[end], op):
+            end += 1
+        first = [o.value for o in reversed(ops[position:end]) if o.kind == "prepend"]
+        last = [o.value for o in ops[position:end] if o.kind == "append"]
+        before = "".join(value + op.separator for value in first)
+        after = "".join(op.separator + value for value in last)
+        yield Statement("wrap", op.name, (op.separator.join([*first, *last]), before, after))
+        position = end
+
+
+def _same_list(op: EnvOp, other: EnvOp) -> bool:
+    return op.kind in ("prepend", "append") and (op.name, op.separator) == (other.name, other.separator)
+
+
+def _change(op: EnvOp, entry: str) -> Statement:
+    match op.kind:
+        case "set":
+            return _call("pushenv", op.name, _value(op))
+        case "unset":
+            return _call("pushenv", op.name, False)
+        case "set-default":
+            return Statement("set-default", op.name, (_value(op), f"ENVMGR_DEFAULT_{op.name}", entry))
+        case "prepend" | "append":
+            return _call(f"{op.kind}_path", op.name, _value(op))
+
+
+def _value(op: EnvOp) -> str | AtLoad:
+    if not op.at_load:
+        return op.value
+    pieces: list[tuple[str, bool]] = []
+    end = 0
+    for match in string.Template.pattern.finditer(op.value):
+        variable = match["named"] or match["braced"]
+        pieces += [(op.value[end : match.start()], False), (variable or "$", variable is not None)]
+        end = match.end()
+    pieces.append((op.value[end:], False))
+    return tuple(piece for piece in pieces if piece[0])
+
+
+def _shell(spec: ModuleSpec) -> Iterator[Statement]:
+    for function in spec.functions:
+        yield Statement("function", function.name, (function.bash, function.csh))
+    for shell, text in (("sh", spec.on_unload.bash), ("csh", spec.on_unload.csh)):
+        if text:
+            yield Statement("at-unload", "execute", (shell, text))
+
+
+def _call(name: str, *arguments: str | bool | AtLoad) -> Statement:
+    return Statement("call", name, arguments)
+
+
+def _requirements(spec: ModuleSpec) -> list[str]:
+    """What a node must have, for people."""
+    needs = spec.requires
+    lines = []
+    if needs.nvidia_driver:
+        lines.append(f"NVIDIA driver {needs.nvidia_driver} or newer")
+    if needs.compute_capability:
+        lines.append(f"GPU of compute capability {' or '.join(needs.compute_capability)}")
+    if needs.glibc:
+        lines.append(f"glibc {needs.glibc} or newer")
+    if needs.cpu_level:
+        lines.append(f"CPU of level {needs.cpu_level} or higher")
+    return lines
+
+
+def _deprecation(spec: ModuleSpec) -> str:
+    if spec.deprecated is None:
+        return ""
+    message = " ".join(spec.deprecated.message.split())
+    return f"{spec.entry} is deprecated and goes away on {spec.deprecated.date.isoformat()}: {message}"
+
+
+def _help_text(spec: ModuleSpec) -> str:
+    requires = "\n".join(f"  {line}" for line in _requirements(spec))
+    paragraphs = [
+        f"{spec.entry}: {spec.description.strip()}",
+        _deprecation(spec),
+        spec.help.strip(),
+        f"Needs:\n{requires}" if requires else "",
+        f"More: {spec.homepage}" if spec.homepage else "",
+        f"Installed in {spec.root}",
+    ]
+    return "\n\n".join(p for p in paragraphs if p) + "\n"

@@ -51,7 +51,7 @@ class BuildJob:
 def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[[Work, int], Ensured]) -> Outcome:
     """Call `make(work, cores)` for each, in an order in which what it needs comes first; one failure does not stop the others.
 
-    `jobs` cores are shared: whoever starts gets its part of those that are free, at least one, and keeps it to its end.
+    `jobs` cores are shared: a build that starts gets its part of those that are free, at least one, and keeps it to its end.
     What a `make` raises that is no EnvmgrError is the Bug of that item, with its traceback.
 
     Raises:

@@ -165,7 +165,7 @@ class SmokeTest(_Model):
 
 
 class Deprecated(_Model):
-    """Told to whoever loads the entry; `date` is when it goes away."""
+    """Told to the user that loads the entry; `date` is when it goes away."""
 
     message: str = Field(min_length=1)
     date: datetime.date

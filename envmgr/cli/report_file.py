@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) -> None:
-    """Write the answer to `report`, atomically and for everybody to read, or to stdout where that is None.
+    """Write the answer to `report`, atomically readable by all, or to stdout where that is None.
 
     An error is told on stderr, too. What was interrupted leaves the file as it is: its age says the rest.
 

@@ -135,7 +135,7 @@ def _can_send_jobs(site: Site) -> None:
 
 
 def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
-    """For `build --gate`. An audit by somebody who may not write there is as good, and says so."""
+    """For `build --gate`. An audit by a user that may not write there is as good, and says so."""
     if evidence.controller.get("gate") != "ok":
         return
     reason = save_node_facts(

@@ -160,7 +160,7 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
 
 def _build_user(site: Site) -> Iterator[SiteFact]:
     if site.build_user is None:
-        yield SiteFact("build_user", "ok", "none: installs belong to whoever runs envmgr")
+        yield SiteFact("build_user", "ok", "none: installs belong to the user that runs envmgr")
         return
     account = find_account(site.build_user)
     if account is None:

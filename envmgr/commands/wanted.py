@@ -1,4 +1,4 @@
-"""What the entries a caller named stand for: recipe, lock, install, and the module it would have."""
+"""What named entries stand for: recipe, lock, install, and the module it would have."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Wanted:
 
     @property
     def missing(self) -> tuple[Item, ...]:
-        """What a build would have to make, in build order: what only the build of something finished needed may be gone."""
+        """What a build would have to make, in build order: of a finished install, what only its build needed may be gone."""
         by_path = {item.install.relative: item for item in self.items}
         there: dict[str, bool] = {}
         waiting = [self.install.relative]

@@ -154,7 +154,7 @@ async def _into_cache(
         raise Fault("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):
         if await asyncio.to_thread(has, target, record["sha256"]):
-            part.unlink()  # somebody else fetched it meanwhile
+            part.unlink()  # another run fetched it meanwhile
             return
         try:
             writer = _Writer(file, record["name"], record.get("size"), emit)

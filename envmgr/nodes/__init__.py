@@ -1,4 +1,4 @@
-"""Nodes: which there are, and one script run on many of them. The only import of ClusterShell, the only use of Slurm's commands.
+"""Nodes: which there are, and one script run on many of them. Only this room imports ClusterShell.
 
 ClusterShell is imported by the functions that need it.
 """

@@ -275,6 +275,6 @@ def reply_now(node: str, status: Status, reason: str) -> Reply:
 
 
 def _descriptors() -> int:
-    """Files that we may still open, with some left for everybody else."""
+    """Files that we may still open, with some left for all else here."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 1 << 20 if soft == resource.RLIM_INFINITY else max(3, soft - 64)

@@ -119,7 +119,7 @@ def try_on_a_node(argv: Sequence[str], site: Site, runner: Runner) -> str:
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:
     """Number -> job, of this user's jobs of these names that Slurm still knows: ended ones for some minutes (MinJobAge).
 
-    Somebody else's of the same name is not looked at: names can be known, and do not tell who sent a job.
+    Another user's of the same name is not looked at: names can be known, and do not tell whose a job is.
 
     Raises:
         EnvmgrError: `slurm-unavailable`.

@@ -72,7 +72,7 @@ def fold(nodes: Iterable[str]) -> str:
 
 
 def expand(folded: str) -> tuple[str, ...]:
-    """The nodes of what `fold` gave, in natural order; no groups, nothing is asked of anybody."""
+    """The nodes of what `fold` gave, in natural order; no groups, no source of groups is asked."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
     return tuple(str(node) for node in NodeSet(folded, resolver=RESOLVER_NOGROUP))

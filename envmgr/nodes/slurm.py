@@ -1,4 +1,4 @@
-"""The Slurm transport: one step per node, and what Slurm says about nodes. The only use of srun, sbatch, squeue, scancel."""
+"""The Slurm transport: one step per node, and what Slurm says about nodes."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def cancel_jobs(nonce: str) -> None:
 
 
 class SlurmWay:
-    """One `srun` per node: with one for all of them, a dead node fails it for everybody."""
+    """One `srun` per node: with one for all of them, a dead node fails it for all."""
 
     def __init__(
         self, site: Site, runner: Runner, nonce: str, *, user: str | None, timeout: float, deadline: float

@@ -210,7 +210,7 @@ def _write_modules(
             (folder / name).chmod(0o755)
         for path, text in texts.items():
             (folder / path).write_text(text, encoding="utf-8")
-            # Whatever the umask: everybody loads modules, and Lmod hides from root a file of root's that others cannot read.
+            # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot read.
             (folder / path).chmod(0o644)
     lmod.check_syntax([folder / p for p in texts if p.endswith(".lua")])
     return {path: sha256_bytes(text.encode()) for path, text in texts.items()}

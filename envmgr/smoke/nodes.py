@@ -60,8 +60,8 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
     """The ordinary user: `named`, else `audit.user`, else the build user, where we may become others; else the connecting one.
 
     Raises:
-        InputError: `test-user` for root, and for somebody whom we cannot become.
-        InputError: `unknown-user` for a step's user who does not exist here.
+        InputError: `test-user` for root, and for a user that we cannot become.
+        InputError: `unknown-user` for a step's user that does not exist here.
     """
     if named == "root":
         raise InputError(

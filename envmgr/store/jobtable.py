@@ -131,7 +131,7 @@ def _now(folder: Path) -> float:
             file.write(b"x")
             file.flush()
             return os.fstat(file.fileno()).st_mtime
-    except OSError:  # somebody who may only look, or a full disk
+    except OSError:  # a user that may only look, or a full disk
         return time.time()
 
 

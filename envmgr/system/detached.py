@@ -1,6 +1,6 @@
 """A command that may hang for good, on a mount whose server is gone: looked at for a while, then left behind.
 
-Such a process cannot be killed, and whoever waits for it hangs too. Its streams are files, so that it holds none of ours.
+Such a process cannot be killed, and a parent that waits for it hangs too. Its streams are files, so that it holds none of ours.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run_detached(
 
 
 def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
-    """It may have files to tidy up; whoever hangs in the kernel does not hear it."""
+    """It may have files to tidy up; a process that hangs in the kernel does not hear it."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
     end = time.monotonic() + _GRACE

@@ -85,7 +85,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, read-only folders included, or a file; nothing there is fine, nor is somebody else who removes it too.
+    """Remove a tree, read-only folders included, or a file; nothing there is fine, and so is another process that removes it too.
 
     Raises OSError for what stays.
     """

@@ -34,12 +34,12 @@ def runs_here(process: Process) -> bool:
 
 
 def group_runs(group: int) -> bool:
-    """Whether anybody is left in a process group who has not ended: zombies, whom nobody may ever collect, do not count."""
+    """Whether a process of the group has not ended: zombies, which may never be collected, do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # somebody else's, but there
+    except PermissionError:  # another user's, but there
         pass
     stats = (_stat(pid) for pid in all_processes())
     return any(stat and int(stat[_GROUP]) == group and stat[_STATE] not in "ZX" for stat in stats)

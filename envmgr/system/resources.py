@@ -10,7 +10,7 @@ def shipped(name: str) -> Path:
     """The folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
     package = Path(__file__).resolve().parents[1]
     in_wheel = package / "data" / name
-    with suppress(PermissionError):  # who reads it will say so
+    with suppress(PermissionError):  # reading it will say so
         if in_wheel.is_dir():
             return in_wheel
     return package.parent / name

@@ -161,7 +161,7 @@ def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
 async def install(request: dict[str, Any]) -> None:
     """Fetch and check the archives of `records`, unpack and link them into `staging` with `final` baked in.
 
-    Unpacked packages lie inside the staging folder and go before anybody sees it: linking costs nothing, and no two
+    Unpacked packages lie inside the staging folder and go before a user sees it: linking costs nothing, and no two
     installs share a file.
     """
     import rattler

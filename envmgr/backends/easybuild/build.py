@@ -137,7 +137,7 @@ def _finish(order: Order) -> None:
 
 
 def _let_read(folder: Path) -> None:
-    """Modules are for everybody who reaches them, whatever the umask, as those of a generation are."""
+    """Modules are for every user that reaches them, whatever the umask, as those of a generation are."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o555 != 0o555:
         with suppress(PermissionError):  # another member's

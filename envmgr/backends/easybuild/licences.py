@@ -1,4 +1,4 @@
-"""Licences that somebody must have accepted: of everything in a lock, whatever its recipe calls it."""
+"""Licences that the site must have accepted: of everything in a lock, whatever its recipe calls it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Root executes nothing that somebody else could have written: easyconfigs are programs."""
+"""Root executes nothing that another user could have written: easyconfigs are programs."""
 
 from __future__ import annotations
 

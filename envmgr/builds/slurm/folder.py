@@ -58,7 +58,7 @@ class BuildAnswer(_Model):
 
 
 class JobRow(_Model):
-    """A job of the table: its number, who sent it from where and when (UTC). `told`: its end has been told to somebody."""
+    """A job of the table: its number, its user, the host it came from, and when (UTC). `told`: a command has told its end."""
 
     job: str
     item: str

@@ -46,7 +46,7 @@ def follow(queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: 
     return Outcome(watch.done, watch.failed, tuple(watch.left))
 
 
-# Reasons for which a job waits until somebody changes it, or the partition. Source: squeue(1), JOB REASON CODES.
+# Reasons for which a job waits until its user or an administrator changes it, or the partition. Source: squeue(1), JOB REASON CODES.
 _STUCK = re.compile(
     r"Partition(TimeLimit|NodeLimit|Down|Inactive)|Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|JobHeld(User|Admin)|"
     r"(QOS|Assoc)\w*PerJob\w*|MaxCpuPerAccount"
@@ -158,7 +158,7 @@ class _Watch:
         self.failed[label] = error
         del self.waiting[label]
         row = build.folder.row()
-        if row is not None:  # it stays for whoever else waits for this job; the next submission clears it
+        if row is not None:  # it stays for other commands that wait for this job; the next submission clears it
             build.folder.write_row(row.model_copy(update={"told": True}))
         self._reporter.say(f"{build.shown}: failed: {error.message}")
 

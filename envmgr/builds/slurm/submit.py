@@ -175,7 +175,7 @@ def sweep(site: Site, runner: Runner) -> None:
         return
     with try_file_lock(prefix.locks / "slurm-submit.lock") as free:
         if not free:
-            return  # whoever submits writes such folders now
+            return  # another submitter writes such folders now
         followed = held_installs(prefix)
         doubtful: dict[str, Path] = {}
         for path in (prefix.jobs / "slurm").iterdir():
@@ -208,7 +208,7 @@ def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool,
 
 
 def detached(queued: Sequence[QueuedBuild]) -> Interrupted:
-    """What whoever leaves is told: the jobs stay."""
+    """What a user that leaves is told: the jobs stay."""
     jobs = [t for t in queued if t.job]
     error = Interrupted()
     error.message = f"detached: {len(jobs)} Slurm {'job goes' if len(jobs) == 1 else 'jobs go'} on"

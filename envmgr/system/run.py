@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
+from envmgr.system import children
 from envmgr.system.children import (
-    GRACE,
     POLL,
     as_text,
     close_pipes,
@@ -183,9 +183,9 @@ class Runner:
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now
-                if group and now - ended > GRACE:
+                if group and now - ended > children.GRACE:
                     signal_group(process.pid, signal.SIGKILL)
-                if now - ended > 2 * GRACE:
+                if now - ended > 2 * children.GRACE:
                     return rest_of_output(process)
             elif timeout is not None and now - start > timeout:
                 end_child(process, group=group)

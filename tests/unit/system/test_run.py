@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import selectors
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.system import run as run_module
+from envmgr.system import children
 from envmgr.system.run import Completed, Runner, clean_env
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE, long_enough, soon
@@ -89,7 +90,7 @@ def quick_collections() -> Iterator[None]:
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "_GRACE", 0.4)
+    monkeypatch.setattr(children, "GRACE", 0.4)
 
 
 @pytest.fixture(autouse=True)
@@ -425,3 +426,24 @@ def test_stream_is_not_held_up_by_a_daemon_that_keeps_the_pipes(tmp_path: Path) 
     done = Runner().stream([SH, "-c", script], stdin="", on_line=lines.append)
     assert (lines, done.returncode) == (["done"], 0)
     os.kill(pid_in(pid), signal.SIGKILL)
+
+
+def test_stream_reads_what_a_child_wrote_last_though_it_ended_between_two_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look finds nothing; before it is known whether the child has ended, the child writes, and ends."""
+    go, pid = tmp_path / "go", tmp_path / "pid"
+
+    class LateSelector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            found = super().select(timeout)
+            if not found and pid.exists() and not go.exists():
+                go.touch()
+                os.waitid(os.P_PID, int(pid.read_text()), os.WEXITED | os.WNOWAIT)
+            return found
+
+    monkeypatch.setattr(selectors, "DefaultSelector", LateSelector)
+    script = 'echo $$ >"$1/new" && mv "$1/new" "$1/pid"; while [ ! -e "$1/go" ]; do sleep 0.01; done; echo last'
+    lines: list[str] = []
+    done = Runner().stream(["/bin/sh", "-c", script, "sh", tmp_path], stdin="", on_line=lines.append)
+    assert (lines, done.returncode) == (["last"], 0)

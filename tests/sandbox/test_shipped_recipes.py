@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, read_lock
+from envmgr.backends.conda.solve import find_conda_lock
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.shipped import CONDA_FORGE, ENTRIES, NOTE, ROOT, lock_of
 from tests.helpers.standin.conda_shim import install_shim
 from tests.helpers.standin.from_sidecars import channel_from_sidecars
+from tests.helpers.waiting import DEADLINE
 
 MakeSandbox = Callable[[str, str], Sandbox]
 
@@ -112,3 +115,20 @@ def test_build_dry_run_lists_the_real_packages_of_pytorch(box: Sandbox) -> None:
     assert shown.startswith("pytorch/2.1-cuda11.8: build store/pytorch/2.1-cuda11.8-")
     assert "(85 packages, " in shown.splitlines()[0]
     assert not box.prefix.exists()
+
+
+every_entry = pytest.mark.parametrize("entry", ENTRIES)
+
+
+@every_entry
+def test_conda_lock_renders_every_shipped_lock_to_its_own_urls(entry: str, tmp_path: Path) -> None:
+    subprocess.run(
+        [find_conda_lock(), "render", "--kind", "explicit", "-p", "linux-64", ROOT / entry / LOCK_NAME],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=DEADLINE,
+    )
+
+    rendered = [r for r in (tmp_path / "conda-linux-64.lock").read_text().splitlines() if r.startswith("http")]
+    assert sorted(rendered) == sorted(f"{p.url}#{p.md5}" for p in lock_of(entry).packages)

@@ -48,7 +48,7 @@ def test_new_shell_gets_the_current_generation(sandbox: Sandbox, prefix: Path, s
     assert run(sandbox, shell, script) == ["2", str(pin), f"{pin}/lmodrc.lua", "yes"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", ["zsh", "tcsh"])  # one text for bash, zsh and sh; another for csh
 @pytest.mark.parametrize(
     ("pin", "expected"),
     [

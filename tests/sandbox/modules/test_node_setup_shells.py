@@ -29,6 +29,10 @@ SHELLS = {
 }
 
 
+# The program that finds the generation has one answer for the Bourne family and one for csh.
+DIALECTS = ("bash by ssh", "dash login", "csh")
+
+
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
     made = Scene(tmp_path)
@@ -49,7 +53,7 @@ def test_module_loads_in_every_shell_with_one_path(scene: Scene, shell: str) -> 
     assert [path] == login
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", DIALECTS)
 def test_inherited_generation_is_kept_and_a_new_login_has_the_new_one(scene: Scene, shell: str) -> None:
     old, new = f"{scene.prefix}/generations/0001", str(scene.generation(2))
     env = {"ENVMGR_PIN": old, "MODULEPATH": f"{old}/modules:/own"}
@@ -57,7 +61,7 @@ def test_inherited_generation_is_kept_and_a_new_login_has_the_new_one(scene: Sce
     assert scene.said(*SHELLS[shell], "module load hello; echo $HELLO $ENVMGR_PIN") == [f"2 {new}"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", DIALECTS)
 def test_inherited_generation_that_is_gone_makes_place_for_the_current_one(scene: Scene, shell: str) -> None:
     old, new = f"{scene.prefix}/generations/0001", str(scene.generation(2))
     scene.remove(1)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import yaml
 
 from envmgr.backends.conda.lock import LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
-from envmgr.backends.conda.solve import find_conda_lock
 from envmgr.catalog.recipe import Recipe, load_recipe
 from tests.helpers.shipped import CONDA_FORGE, DRIVERS, ENTRIES, NOTE, ROOT, lock_of
-from tests.helpers.waiting import DEADLINE
 
 every_entry = pytest.mark.parametrize("entry", ENTRIES)
 
@@ -32,20 +28,6 @@ def demands(entry: str, name: str) -> set[str]:
     """The versions that packages of an entry ask of `name`, as they write them."""
     found = [d.partition(" ") for p in lock_of(entry).packages for d in p.depends]
     return {rest for first, _, rest in found if first == name}
-
-
-@every_entry
-def test_conda_lock_renders_every_shipped_lock_to_its_own_urls(entry: str, tmp_path: Path) -> None:
-    subprocess.run(
-        [find_conda_lock(), "render", "--kind", "explicit", "-p", "linux-64", ROOT / entry / LOCK_NAME],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        timeout=DEADLINE,
-    )
-
-    rendered = [r for r in (tmp_path / "conda-linux-64.lock").read_text().splitlines() if r.startswith("http")]
-    assert sorted(rendered) == sorted(f"{p.url}#{p.md5}" for p in lock_of(entry).packages)
 
 
 @every_entry

@@ -5,6 +5,7 @@ And all of it together, as the entry `anaconda` uses it: `conda activate` by a s
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -255,9 +256,15 @@ conda activate nosuch; echo {status}; conda deactivate; snapshot left; module un
     assert (f"shell.{kind} reactivate" in conda.called()) is (shell != "tcsh")  # csh: conda's own file does
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("last", ["mine", "base"])
-@pytest.mark.parametrize("goodbye", ["module unload anaconda", "module purge"])
+# Shells of the Bourne family get one text, csh another: all ends in one of each, and one end in the others.
+@pytest.mark.parametrize(
+    ("shell", "last", "goodbye"),
+    [
+        *itertools.product(["bash", "tcsh"], ["mine", "base"], ["module unload anaconda", "module purge"]),
+        ("zsh", "base", "module unload anaconda"),
+        ("sh", "base", "module unload anaconda"),
+    ],
+)
 def test_unload_leaves_environments_that_are_active(conda: Conda, shell: str, last: str, goodbye: str) -> None:
     script = f"""snapshot before; module load anaconda/1 ; conda create -n mine; conda create -n second
 conda activate second; module load other; conda activate {last}; module unload other

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -27,6 +27,9 @@ from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Item, Prefix, find_install
 from envmgr.system.run import Runner
+from envmgr.system.yamlfile import reason_of
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +138,22 @@ class Backend(ABC):
     """What envmgr asks of a backend. It has no state: all effects are on the paths given, through the runner given.
 
     `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
-    makes something else of the same lock; installs of an older layout stay in use until their lock changes. `settings` is what
-    the site may say under `backends.<name>`.
+    makes something else of the same lock; installs of an older layout stay in use until their lock changes. `input` is what a
+    recipe says to it, `settings` what the site may say under `backends.<name>`.
     """
 
     name: ClassVar[str]
     layout: ClassVar[int] = 1
+    input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel]] = NoSettings
 
-    @abstractmethod
-    def faults(self, recipe: Recipe, site: Site) -> list[str]:
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most inputs stand for themselves
         """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
+        try:
+            self.input.model_validate(recipe.input)
+        except ValidationError as error:
+            return _input_faults(error)
+        return []
 
     @abstractmethod
     def lock(
@@ -189,6 +197,23 @@ class Backend(ABC):
     def install(self, entry: Entry, identity: object, site: Site, target: Target) -> Install:
         """Where the install of `entry` lies whose bytes are decided by `identity` (JSON), whether or not it is there."""
         return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=self.layout)
+
+
+def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:
+    """The recipe's `input`, as its backend's own model. InputError `recipe-invalid`, with each fault's field."""
+    try:
+        return model.model_validate(recipe.input)
+    except ValidationError as error:
+        raise InputError(
+            "recipe-invalid", f"the {recipe.backend} input of {entry} has faults", context=_input_faults(error)
+        ) from None
+
+
+def _input_faults(error: ValidationError) -> list[str]:
+    return [
+        f"input.{'.'.join(str(part) for part in fault['loc'])}: {reason_of(fault)}"
+        for fault in error.errors(include_url=False)
+    ]
 
 
 def backend_names() -> list[str]:

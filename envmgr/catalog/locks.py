@@ -1,12 +1,20 @@
-"""What all locks share: the digest of the input that a lock answers, and what changed between two of them."""
+"""What all locks share: the digest of the input that a lock answers, their errors, and what changed between two of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
+from envmgr.catalog.names import Entry
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
+from envmgr.system.yamlfile import parse_yaml, read_text, reason_of
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,46 @@ class LockChange:
 def recipe_digest(backend: str, recipe_input: Mapping[str, Any]) -> str:
     """sha256 over the versioned canonical form of what a lock answers: the backend and its input, nothing else."""
     return sha256_bytes(canonical_json({"schema": 1, "backend": backend, "input": recipe_input}))
+
+
+def missing_lock(path: Path) -> EnvmgrError:
+    """`path` is where the lock should be, beside its recipe."""
+    entry = f"{path.parent.parent.name}/{path.parent.name}"
+    return EnvmgrError(
+        "lock-missing", f"{entry} has no lock", context=str(path),
+        hint=f"run `envmgr lock {entry}` and commit the result",
+    )  # fmt: skip
+
+
+def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrError:
+    """`wanted` is the recipe's digest now, `recorded` the one that the lock answers, or empty."""
+    return EnvmgrError(
+        "lock-stale", f"{path} does not match recipe.yaml",
+        context=f"recipe digest {wanted[:8]}…, lock records {recorded[:8] or 'none'}…",
+        hint=f"run `envmgr lock {entry}` and commit the result",
+    )  # fmt: skip
+
+
+def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, str]:
+    """A lock in YAML, and the sha256 of its text; `of` is whose lock it is, for people.
+
+    Raises:
+        EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
+    """
+    if not path.exists():
+        raise missing_lock(path)
+    text = read_text(path, what="lock")
+    try:
+        return model.model_validate(parse_yaml(text, path)), sha256_bytes(text.encode())
+    except ValidationError as error:
+        lines = [
+            ".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e)
+            for e in error.errors(include_url=False)
+        ]
+        raise InputError(
+            "lock-invalid", f"{path} is not a lock of {of}", context=lines[:10],
+            hint=f"run `envmgr lock {path.parent.parent.name}/{path.parent.name}`",
+        ) from None  # fmt: skip
 
 
 def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockChange, ...]:

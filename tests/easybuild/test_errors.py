@@ -36,7 +36,7 @@ def test_faults_of_a_recipe_s_input_are_all_told(workshop: Workshop) -> None:
     done = workshop.run("lock", "toy/1.0")
     assert done.code == 2
     assert error_of(done, workshop) == "\n  ".join(
-        ["error[recipe-invalid]: the EasyBuild input of toy/1.0 has faults", "entry toy/1.0", *faults]
+        ["error[recipe-invalid]: the easybuild input of toy/1.0 has faults", "entry toy/1.0", *faults]
     )
     checked = workshop.run("catalog", "check")
     assert checked.code == 1

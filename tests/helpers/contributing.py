@@ -24,5 +24,6 @@ def copy_with(folder: Path, *beginnings: str) -> list[str]:
     added = {path: text for path, text in examples().items() if path.startswith(beginnings)}
     for path, text in added.items():
         assert not (folder / path).exists()
+        (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text)
     return sorted(added)

@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
 from envmgr.backends.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.catalog.cuda import driver_faults
+from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
@@ -26,7 +25,6 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.system.yamlfile import reason_of
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
@@ -68,15 +66,14 @@ class CondaBackend(Backend):
     """conda environments. Packages are fetched where they are installed, or beforehand for hosts that may have no network."""
 
     name = "conda"
+    input = CondaInput
     settings = CondaSettings
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
-        try:
-            wanted = CondaInput.model_validate(recipe.input)
-        except ValidationError as error:
-            return [_fault(dict(e)) for e in error.errors(include_url=False)]
-        known = channels_of(site)
-        unknown = [c for c in wanted.channels if "://" not in c and c not in known]
+        if wrong := super().faults(recipe, site):
+            return wrong
+        known, named = channels_of(site), CondaInput.model_validate(recipe.input).channels
+        unknown = [c for c in named if "://" not in c and c not in known]
         return [f"input.channels: the site has no channel `{name}`" for name in unknown]
 
     def lock(
@@ -85,7 +82,9 @@ class CondaBackend(Backend):
         solver = options.solver or SOLVERS[0]
         if solver not in SOLVERS:
             raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=f"known: {', '.join(SOLVERS)}")
-        solved = solve(_input(entry, recipe), site, runner, reporter, solver=solver, places=options.places or {})
+        solved = solve(
+            read_input(entry, recipe, CondaInput), site, runner, reporter, solver=solver, places=options.places or {}
+        )
         notes = [
             f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
             for c in solved.channels
@@ -95,14 +94,9 @@ class CondaBackend(Backend):
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)
-        wanted = _input(entry, recipe).digest()
+        wanted = read_input(entry, recipe, CondaInput).digest()
         if found.recipe_digest != wanted:
-            raise EnvmgrError(
-                "lock-stale",
-                f"{folder / LOCK_NAME} does not match recipe.yaml",
-                context=f"recipe digest {wanted[:8]}…, lock records {found.recipe_digest[:8] or 'none'}…",
-                hint=f"run `envmgr lock {entry}` and commit the result",
-            )
+            raise stale_lock(entry, folder / LOCK_NAME, wanted, found.recipe_digest)
         sizes = [p.size for p in found.packages if p.size]
         download = sum(sizes) if len(sizes) == len(found.packages) else None
         return LoadedCondaLock(
@@ -140,20 +134,6 @@ def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
     known = channels_of(site)
     urls = [known[c].url if c in known else c for c in named]
     return (ANACONDA_TERMS,) if any(_ANACONDAS.match(text) for text in (*named, *urls)) else ()
-
-
-def _input(entry: Entry, recipe: Recipe) -> CondaInput:
-    try:
-        return CondaInput.model_validate(recipe.input)
-    except ValidationError as error:
-        lines = [_fault(dict(e)) for e in error.errors(include_url=False)]
-        raise InputError("recipe-invalid", f"the conda input of {entry} has faults", context=lines) from None
-
-
-def _fault(error: Mapping[str, object]) -> str:
-    location = error["loc"]
-    assert isinstance(location, tuple)
-    return f"input.{'.'.join(str(part) for part in location)}: {reason_of(error)}"
 
 
 def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:

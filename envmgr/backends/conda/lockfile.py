@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.catalog.locks import missing_lock
+from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text
 
@@ -52,13 +53,7 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
     """
     path = folder / LOCK_NAME
     if not path.exists():
-        entry = f"{folder.parent.name}/{folder.name}"
-        raise EnvmgrError(
-            "lock-missing",
-            f"{entry} has no lock",
-            context=str(path),
-            hint=f"run `envmgr lock {entry}` and commit the result",
-        )
+        raise missing_lock(path)
     text = read_text(path, what="lock")
     digest = sha256_bytes(text.encode())
     lock = _from_sidecar(folder / SIDECAR_NAME, digest)

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.input import EasyBuildInput
@@ -19,6 +17,7 @@ from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
 from envmgr.backends.easybuild.settings import EasyBuildSettings, explain_settings, own_easyconfigs
 from envmgr.catalog.cuda import driver_faults
+from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
@@ -31,7 +30,6 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
-from envmgr.system.yamlfile import reason_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +120,13 @@ class EasyBuildBackend(Backend):
     """EasyBuild, in just the version of each lock, as a process of its own."""
 
     name = "easybuild"
+    input = EasyBuildInput
     settings = EasyBuildSettings
 
-    def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - the contract's signature
-        try:
-            wanted = EasyBuildInput.model_validate(recipe.input)
-        except ValidationError as error:
-            return _faults(error)
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:
+        if wrong := super().faults(recipe, site):
+            return wrong
+        wanted = EasyBuildInput.model_validate(recipe.input)
         return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
     def lock(
@@ -140,19 +138,16 @@ class EasyBuildBackend(Backend):
             raise InputError(
                 "unknown-solver", "EasyBuild resolves its easyconfigs itself: --solver is for conda entries"
             )
-        made, notes = make_lock(entry, _input(entry, recipe), site, runner, reporter, os.environ)
+        made, notes = make_lock(entry, read_input(entry, recipe, EasyBuildInput), site, runner, reporter, os.environ)
         return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes)
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:
         found, sha256 = read_lock(folder)
         hint = f"run `envmgr lock {entry}` and commit the result"
-        wanted = _input(entry, recipe).digest()
+        wanted = read_input(entry, recipe, EasyBuildInput).digest()
         if found.recipe != wanted:
-            raise EnvmgrError(
-                "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml",
-                context=f"recipe digest {wanted[:8]}…, lock records {found.recipe[:8]}…", hint=hint,
-            )  # fmt: skip
-        if differing := _differing(found, _input(entry, recipe)):
+            raise stale_lock(entry, folder / LOCK_NAME, wanted, found.recipe)
+        if differing := _differing(found, read_input(entry, recipe, EasyBuildInput)):
             raise EnvmgrError(
                 "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml", context=differing, hint=hint
             )
@@ -217,20 +212,4 @@ def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
         f"{name}: the recipe says {said or 'nothing'}, the lock {locked or 'nothing'}"
         for name, said, locked in rows
         if said != locked
-    ]
-
-
-def _input(entry: Entry, recipe: Recipe) -> EasyBuildInput:
-    try:
-        return EasyBuildInput.model_validate(recipe.input)
-    except ValidationError as error:
-        raise InputError(
-            "recipe-invalid", f"the EasyBuild input of {entry} has faults", context=_faults(error)
-        ) from None
-
-
-def _faults(error: ValidationError) -> list[str]:
-    return [
-        f"input.{'.'.join(str(part) for part in e['loc'])}: {reason_of(dict(e))}"
-        for e in error.errors(include_url=False)
     ]

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from envmgr.errors import EnvmgrError, InputError
-from envmgr.system.files import sha256_bytes
-from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text, reason_of
+from envmgr.catalog.locks import read_lock_file
+from envmgr.system.yamlfile import dump_yaml
 
 LOCK_NAME = "easybuild-lock.yml"
 _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
@@ -154,25 +153,7 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
     """
-    path = folder / LOCK_NAME
-    entry = f"{folder.parent.name}/{folder.name}"
-    if not path.exists():
-        raise EnvmgrError(
-            "lock-missing", f"{entry} has no lock", context=str(path),
-            hint=f"run `envmgr lock {entry}` and commit the result",
-        )  # fmt: skip
-    text = read_text(path, what="lock")
-    try:
-        return EasyBuildLock.model_validate(parse_yaml(text, path)), sha256_bytes(text.encode())
-    except ValidationError as error:
-        lines = [
-            ".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e)
-            for e in error.errors(include_url=False)
-        ]
-        raise InputError(
-            "lock-invalid", f"{path} is not a lock of EasyBuild", context=lines[:10],
-            hint=f"run `envmgr lock {entry}`",
-        ) from None  # fmt: skip
+    return read_lock_file(folder / LOCK_NAME, EasyBuildLock, of="EasyBuild")
 
 
 def describe(lock: EasyBuildLock) -> Mapping[str, str]:

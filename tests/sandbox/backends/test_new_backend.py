@@ -1,0 +1,137 @@
+"""A backend, added as CONTRIBUTING.md says to a copy of the package: one new folder, and no other file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from envmgr.system.files import remove_tree
+from tests.helpers.backends import ENTRY, LICENSED, Scene
+from tests.helpers.contributing import copy_with
+from tests.helpers.places import ROOT
+from tests.helpers.promises import PROMISES
+from tests.helpers.sandbox import Sandbox
+
+FOLDER = "envmgr/backends/script"
+
+
+@dataclass
+class Copied(Sandbox):
+    """A sandbox whose envmgr is the copy."""
+
+    copy: Path = Path()
+
+    def environ(self, **extra: str) -> dict[str, str]:
+        return super().environ(PYTHONPATH=str(self.copy), **extra)
+
+
+class ScriptScene:
+    licence = "own-licence"
+    program = "hello"
+
+    def __init__(self, box: Copied) -> None:
+        self.box = box
+        box.settings = {"backends": {"script": {"folder": "scripts"}}}
+        box.write_site()
+        self.scripts = box.root / "scripts"
+        self.scripts.mkdir()
+        for name in ("hello", "other"):
+            (self.scripts / name).write_text(f"#!/bin/sh\necho {name}\n")
+        box.recipe(ENTRY, [], backend="script", input={"file": "hello"})
+        folder = box.recipe(LICENSED, [], backend="script", input={"file": "hello"})
+        (folder.parent / "software.yaml").write_text(json.dumps({"description": "x", "acknowledge": self.licence}))
+
+    def change(self) -> None:
+        self.box.recipe(ENTRY, [], backend="script", input={"file": "other"})
+
+    def cut(self) -> None:
+        self.scripts.rename(self.box.root / "away")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("copy")
+    assert copy_with(folder, f"{FOLDER}/") == [f"{FOLDER}/__init__.py", f"{FOLDER}/backend.py"]
+    return folder
+
+
+@pytest.fixture
+def scene(tmp_path: Path, copy: Path) -> Iterator[ScriptScene]:
+    made = ScriptScene(Copied(tmp_path, "", copy=copy))
+    yield made
+    remove_tree(made.box.prefix)
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+def test_new_backend_keeps(scene: Scene, promise: Callable[[Scene], None]) -> None:
+    promise(scene)
+
+
+def test_new_backend_goes_by_the_command_line_from_lock_to_gc(scene: ScriptScene) -> None:
+    box = scene.box
+    box.policies |= {"keep_days": 0, "keep_generations": 1}
+    box.write_site()
+    assert box.ok("lock", ENTRY).stdout.startswith(f"{ENTRY}: written  1 package\n  + hello ")
+    box.ok("build", "--no-publish", ENTRY)
+    assert box.current() is None
+    box.ok("publish")
+    assert box.shell("module load promise && hello").stdout == "hello\n"
+    first = box.ok("show", ENTRY, "--format", "json").data["install"]
+    assert box.ok("verify").stdout == "1 install verified, 0 differ from their manifest\n"
+
+    (scene.scripts / "hello").write_text("#!/bin/sh\necho again\n")
+    assert "  ~ hello " in box.ok("lock", ENTRY).stdout
+    box.ok("build", ENTRY)
+    assert box.shell("module load promise && hello").stdout == "again\n"
+    box.ok("rollback")
+    assert box.shell("module load promise && hello").stdout == "hello\n"
+    box.ok("rollback", "2")
+    assert box.ok("gc", "--format", "json").data["installs"] == [str(Path(first).relative_to(box.prefix))]
+    second = box.ok("show", ENTRY, "--format", "json").data["install"]
+    program = Path(second) / "bin" / "hello"
+    program.chmod(0o755)
+    assert (box.run("verify").code, box.run("verify").stdout.count("bin/hello: mode changed")) == (1, 1)
+
+    box.ok("site", "check")
+    box.settings["backends"]["script"] = {"folder": 7}
+    box.write_site()
+    wrong = box.run("list")
+    assert wrong.code == 2
+    assert "backends.script.folder: " in wrong.stderr
+    assert sorted(p.name for p in box.prefix.iterdir()) == ["cache", "current", "generations", "store", "var"]
+    assert [p.name for p in (box.prefix / "cache").iterdir()] == ["sources"]
+
+
+def test_backend_of_one_file_works_too(
+    scene: ScriptScene, copy: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    alone = tmp_path_factory.mktemp("alone")
+    copy_with(alone, "nothing/")
+    shutil.copyfile(copy / FOLDER / "backend.py", alone / f"{FOLDER}.py")
+    scene.box.copy = alone
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    assert scene.box.shell("module load promise && hello").stdout == "hello\n"
+
+
+def test_new_folder_passes_the_projects_own_checks(copy: Path) -> None:
+    """And the contract of the rooms, which names no backend."""
+    programs, config = Path(sys.executable).parent, ROOT / "pyproject.toml"
+    shutil.copyfile(config, copy / "pyproject.toml")
+    for argv in (
+        ["ruff", "check", FOLDER],
+        ["ruff", "format", "--check", FOLDER],
+        ["lint-imports", "--no-logo", "--no-cache"],
+    ):
+        done = subprocess.run(
+            [programs / argv[0], *argv[1:]], capture_output=True, text=True, check=False, cwd=copy,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr

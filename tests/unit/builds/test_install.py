@@ -60,7 +60,7 @@ def ensure(site: Site, promised: str) -> Ensured:
     )
     (item,) = lock.items(site, read_target(site.cpu_level))
     recipe = Recipe(backend="conda", input={})
-    return ensure_install(recipe, lock, item, site, Runner(), SilentReporter(), jobs=1, intact=Verified())
+    return ensure_install(recipe, lock, item, site, Runner(), SilentReporter(), jobs=1, verified=Verified())
 
 
 def test_extra_files_are_in_the_manifest_and_verified(site: Site) -> None:

@@ -64,7 +64,8 @@ def test_hung_prefix_drains_no_node(audited: Audited) -> None:
 def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
     with faults.slurmd_stopped(audited.cluster, "c2", noticed=True):
         found = audited.findings("--via", "both", code=1)
-    found = [(*head, said.replace("down, not responding", "down")) for *head, said in found]  # once Slurm has missed it
+    # Slurm says so too once its SlurmdTimeout is over.
+    found = [(*rest, text.replace("down, does not respond", "down")) for *rest, text in found]
     assert found == [
         (
             "error",

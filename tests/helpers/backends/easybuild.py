@@ -22,7 +22,6 @@ class EasyBuildScene:
         box.toy()
         box.entry(ENTRY, "toy-1.0.eb")
         box.entry(LICENSED, "toy-1.0.eb", input={"accept_eula": ["toy"]})
-        box.provide_easybuild()
 
     def change(self) -> None:
         self.box.entry(ENTRY, "toy-1.0.eb", input={"rpath": True})

@@ -79,7 +79,7 @@ def licence_words_are_asked_for(scene: Scene) -> None:
         assert done.code == 3
         assert done.stderr.startswith(f"error[licence-not-acknowledged]: {LICENSED} comes under a licence ")
         assert f"hint: read it; then add `{scene.licence}` to policies.licences in site.yaml\n" in done.stderr
-    assert not box.prefix.exists()
+    assert not (box.prefix / "store").exists()
     box.policies["licences"] = [scene.licence]
     box.write_site()
     box.ok("build", "--dry-run", LICENSED)

@@ -229,8 +229,9 @@ def test_stale_cache_of_a_user_that_hides_a_new_module(scene: Scene) -> None:
         try:
             cache = scene.cluster.exec("c2", ["bash", "-lc", write], user="alice", check=True).stdout.strip()
             fresh = scene.told()
-            scene.cluster.exec("c2", ["touch", "-d", "1 hour ago", cache], check=True)
             with file_on(scene, "c2", "/opt/mods/new.lua", 'setenv("NEW", "1")\n'):
+                # Newer than the cache, which stays newer than Lmod's own modules: they may have been installed just now.
+                scene.cluster.exec("c2", ["touch", "-d", "1 hour", "/opt/mods", "/opt/mods/new.lua"], check=True)
                 seen = scene.cluster.exec("c2", ["bash", "-lc", avail], user="alice", check=True).stdout.split()
                 found = scene.told()
                 scene.cluster.exec("c2", ["touch", "-d", "2 days ago", cache], check=True)  # Lmod does not believe it

@@ -41,7 +41,7 @@ def cluster_possible() -> None:
 def _clean_scene(request: pytest.FixtureRequest) -> Iterator[None]:
     """Whatever a test leaves on a cluster, one that failed above all, is ended before the next test."""
     yield
-    given = [getattr(value, "cluster", value) for value in request.node.funcargs.values()]
+    given = [getattr(value, "cluster", value) for value in (request.node.funcargs or {}).values()]
     for cluster in {id(value): value for value in given if isinstance(value, Cluster)}.values():
         if cluster.running():
             cluster.clear()

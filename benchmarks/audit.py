@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Claim, alternate
-from envmgr.catalog.site import Transport
+from envmgr.catalog.site_file import Transport
 from envmgr.nodes import expand, ssh
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import Cluster

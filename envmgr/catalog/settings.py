@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from envmgr.catalog.site import OLD_KEYS, Site
+from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import OLD_KEYS
 from envmgr.errors import InputError
 from envmgr.system.yamlfile import faults_with_lines, reason_of
 

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from envmgr.backends import all_backends
 from envmgr.catalog.settings import SiteFact, mirrors_fact
-from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, OLD_KEYS, Site, SiteFile
+from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site
+from envmgr.catalog.site_file import OLD_KEYS, SiteFile
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.commands.upgrade import explain_upgrade

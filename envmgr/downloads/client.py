@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.catalog.site import Policies
+from envmgr.catalog.site_file import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, Stage

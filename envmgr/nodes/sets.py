@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.catalog.names import nearest
-from envmgr.catalog.site import NodeGroup, Site
+from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import NodeGroup
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner

@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.catalog.site import Transport
+from envmgr.catalog.site_file import Transport
 from envmgr.nodes.tools import tool
 
 _MOST_SOCKET = 104  # bytes of a Unix socket's path, less than sun_path everywhere

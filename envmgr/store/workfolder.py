@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from envmgr.catalog.site import Site, is_plain_path
+from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import is_plain_path
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import end_processes_in

@@ -10,7 +10,8 @@ from typing import Any
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.model import AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
 from envmgr.catalog.recipe import Requires
-from envmgr.catalog.site import Site, SiteFile, _resolve
+from envmgr.catalog.site import Site, _resolve
+from envmgr.catalog.site_file import SiteFile
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Reply

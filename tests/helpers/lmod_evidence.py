@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from envmgr.audit.model import PublishedGeneration
-from envmgr.catalog.site import Site, SiteFile, _resolve
+from envmgr.catalog.site import Site, _resolve
+from envmgr.catalog.site_file import SiteFile
 from envmgr.probe.contexts import CONTEXTS
 from envmgr.publish.record import GenerationRecord
 

@@ -15,7 +15,7 @@ from envmgr.backends.conda.solve import CondaInput
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
-from envmgr.catalog.site import Audit, LmodSettings, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
+from envmgr.catalog.site_file import Audit, LmodSettings, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
 from tests.helpers.places import ROOT
 
 DOCS = ROOT / "docs"

@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
-from envmgr.catalog.site import Mirrors, Site
+from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import Mirrors
 
 
 class Channel(BaseModel):

@@ -25,7 +25,7 @@ import json, os, resource, sys, threading, time
 from envmgr import nodes
 from envmgr.errors import EnvmgrError
 from envmgr.system.run import Runner
-from envmgr.catalog.site import load_site
+from envmgr.catalog.site import (load_site)
 
 spec = json.loads(sys.argv[1])
 site = load_site(None, {"HOME": "/root"})
@@ -492,7 +492,7 @@ def test_node_sets_by_slurm(cluster: Cluster) -> None:
     code = """
 from envmgr.nodes import node_states, resolve_nodes, slurm_here
 from envmgr.system.run import Runner
-from envmgr.catalog.site import load_site
+from envmgr.catalog.site import (load_site)
 site = load_site(None, {"HOME": "/root"})
 print(*resolve_nodes("@slurm:*!c2", site, Runner()), slurm_here(), node_states(Runner())["c1"])
 try:

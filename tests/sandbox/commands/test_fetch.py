@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from envmgr.builds.leftovers import clean_leftovers
-from envmgr.catalog.site import Site, SiteFile, _resolve
+from envmgr.catalog.site import Site, _resolve
+from envmgr.catalog.site_file import SiteFile
 from envmgr.downloads import Fetched, read_given
 from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError, InputError, Interrupted

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.catalog import site as site_module
-from envmgr.catalog.site import Site, SiteFile, embedded_prefix, find_site, load_site
+from envmgr.catalog.site import Site, embedded_prefix, find_site, load_site
+from envmgr.catalog.site_file import SiteFile
 from envmgr.errors import InputError
 from envmgr.system.resources import shipped
 from tests.helpers.places import ROOT

@@ -132,7 +132,7 @@ import sys
 from pathlib import Path
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.system.run import Runner
-from envmgr.catalog.site import load_site
+from envmgr.catalog.site import (load_site)
 print(*resolve_nodes("@gpu", load_site(Path(sys.argv[1]), {}), Runner()))
 print(fold(["r1c1", "r1c2", "r2c1", "r2c2"]))
 """

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,6 +28,9 @@ from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Item, Prefix, find_install
 from envmgr.system.run import Runner
 from envmgr.system.yamlfile import reason_of
+
+if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+    from envmgr.nodes import JobOptions
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -77,7 +80,7 @@ class LoadedLock(ABC):
 
     `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
     in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
-    `download` and `installed` are bytes, None where the lock does not tell.
+    `download` and `installed` are bytes, None where the lock does not tell. `notes` are for the person who checks or builds it.
     """
 
     backend: Backend
@@ -88,6 +91,7 @@ class LoadedLock(ABC):
     extensions: tuple[str, ...] = ()
     download: int | None = None
     installed: int | None = None
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
@@ -116,14 +120,21 @@ class LoadedLock(ABC):
         """Raises EnvmgrError where this user can build nothing at all; before anything is written."""
 
     def prepare(
-        self, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
+        self,
+        items: Sequence[Item],
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        *,
+        elsewhere: JobOptions | None = None,
     ) -> None:
         """Make sure, before the first of them is built, of what the missing `items` need besides each other.
 
-        `elsewhere` is for items that are built on other hosts: all that comes over a network is brought under the prefix, and
-        what only concerns the host that builds is not looked at. Raises EnvmgrError for what is lacking, of all of them at once.
+        `elsewhere` is for items that are built on other hosts, by Slurm jobs that ask for this: all that comes over a network is
+        brought under the prefix, and what only concerns the host that builds is not looked at. Raises EnvmgrError for what is
+        lacking, of all of them at once.
         """
-        if elsewhere and items:
+        if elsewhere is not None and items:
             self.fetch(site, runner, reporter, given={})
 
     def pack(self, site: Site, folder: Path) -> Site:  # noqa: ARG002 - most locks stand for themselves

@@ -99,7 +99,9 @@ def build_entries(
         require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
         for item in wanted:
             if item.missing:
-                item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm is not None)
+                for note in item.lock.notes:
+                    inner.reporter.say(f"{item.entry}: {note}")
+                item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm)
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}

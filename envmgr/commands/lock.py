@@ -157,4 +157,4 @@ def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
     if faults:
         return LockOutcome(str(entry.entry), "stale", len(lock.packages), (), reason="; ".join(faults))
-    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), ())
+    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), lock.notes)

@@ -91,29 +91,21 @@ def send_job(
     return number
 
 
-def try_on_a_node(argv: Sequence[str], site: Site, runner: Runner) -> str:
-    """Run a command on a node that Slurm picks now: empty when it ended well, else why not.
+def try_on_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Runner) -> str:
+    """Run a command on a node that Slurm picks now, of the partition that jobs go to: empty when it ended well, else why not.
 
     A node that is free within ten seconds: nobody waits for a question in a queue.
     """
-    options = [
-        f"--immediate={_FREE}",
-        "-N1",
-        "-n1",
-        f"--time={time_limit(_TRY)}",
-        "--export=NONE",
-        "--chdir=/",
-        "--mpi=none",
-    ]
+    asked = [
+        f"--immediate={_FREE}", "-N1", "-n1", f"--time={time_limit(_TRY)}", "--export=NONE", "--chdir=/", "--mpi=none",
+        *site.transport.slurm_options, *JobOptions(options.partition, options.account).words(),
+    ]  # fmt: skip
     try:
-        done = runner.run(
-            [tool("srun"), "--quiet", *options, *site.transport.slurm_options, *argv],
-            env=tool_env(), timeout=_TRY, check=False,
-        )  # fmt: skip
+        done = runner.run([tool("srun"), "--quiet", *asked, *argv], env=tool_env(), timeout=_TRY, check=False)
     except CommandError:
         return f"no node answered in {_TRY:g} s"
-    said = done.stdout.strip() or reason(done.stderr.encode())
-    return "" if done.returncode == 0 else f"a node says: {said or f'exit status {done.returncode}'}"
+    said = done.stdout.strip() or reason(done.stderr.encode()) or f"exit status {done.returncode}"
+    return "" if done.returncode == 0 else f"a node says: {said}"
 
 
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:

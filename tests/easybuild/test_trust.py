@@ -13,8 +13,10 @@ import yaml
 
 from envmgr.backends.easybuild.lock import LOCK_NAME, read_lock
 from envmgr.system.files import sha256_file
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
+from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home
 from tests.helpers.scenes import error_of
+
+POISONED = {"easybuild": "5.4.0"}  # no version that is beside envmgr
 
 only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
 
@@ -40,15 +42,14 @@ def telling(box: Workshop) -> None:
 
 
 def poison(box: Workshop) -> Path:
-    """The prefix's EasyBuild, as a build user could have left it: its Python writes down who runs it."""
-    (home,) = (box.prefix / "easybuild/tools").iterdir()
-    real = home.resolve()
-    home.unlink()
-    home.mkdir()
-    for each in real.iterdir():
-        if each.name != "bin":
-            (home / each.name).symlink_to(each)
-    (home / "bin").mkdir()
+    """The prefix's EasyBuild of another version, as a build user could have left it: its Python writes down who runs it."""
+    real, home = easybuild_home(), box.prefix / "easybuild/tools" / POISONED["easybuild"]
+    (home / "bin").mkdir(parents=True)
+    for name in ("lib", "easybuild"):
+        (home / name).symlink_to(real / name)
+    (home / "envmgr.json").write_text("{}")
+    for folder in (box.prefix, home.parent.parent, home.parent):
+        box.give(folder)
     folder = box.root / "told"
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
@@ -71,6 +72,7 @@ def test_root_lets_the_build_user_run_easybuild_and_easyconfigs(workshop: Worksh
     (workshop.root / "told/who").unlink()
     (folder / LOCK_NAME).unlink()
     poison(workshop)
+    workshop.entry("toy/1.0", "toy-1.0.eb", input=POISONED)
     workshop.ok("lock", "toy/1.0")
     assert who_ran(workshop) == BUILD_USER
 
@@ -147,7 +149,6 @@ def test_verbs_that_only_read_execute_nothing_of_it(workshop: Workshop) -> None:
     telling(workshop)
     workshop.locked("toy/1.0", "toy-1.0.eb")
     (workshop.root / "told/who").unlink()
-    (workshop.prefix / "easybuild/tools").rename(workshop.prefix / "easybuild/away")
     poison(workshop)
     for argv in (
         ["list"],
@@ -368,8 +369,10 @@ def test_easyblocks_of_another_version_than_the_lock_s_build_nothing(workshop: W
     assert done.code == 3
     assert error_of(done, workshop).startswith(
         "error[easybuild-differs]: the lock wants easyblocks 5.3.0 of EasyBuild, its environment has another\n"
-        "  ROOT/prefix/easybuild/tools/5.4.1\n"
-        "  easybuild_easyblocks-5.4.1.dist-info\n"
+        f"  {easybuild_home()}\n"
+        "  easyblocks 5.4.1\n"
+        "\n"
+        "hint: lock the entry again; if somebody changed that environment, install it anew\n"
     )
     assert workshop.items() == []
 

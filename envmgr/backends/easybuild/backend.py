@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild.easyconfigs import changed_since
@@ -30,6 +31,11 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
+
+if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+    from envmgr.nodes import JobOptions
+
+_UNSUMMED = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock {entry}` adds it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,13 @@ class LoadedEasyBuildLock(LoadedLock):
         return fetch_sources(files, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run)
 
     def prepare(
-        self, items: Sequence[Item], site: Site, runner: Runner, reporter: Reporter, *, elsewhere: bool = False
+        self,
+        items: Sequence[Item],
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        *,
+        elsewhere: JobOptions | None = None,
     ) -> None:
         """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
         from envmgr.backends.easybuild.choose import easybuild_for_build
@@ -71,11 +83,9 @@ class LoadedEasyBuildLock(LoadedLock):
         from envmgr.backends.easybuild.sourcing import collect_all
 
         data, locked = self.content, [self._locked(item) for item in items]
-        if not elsewhere:  # the host that builds looks for itself
+        if elsewhere is None:  # the host that builds looks for itself
             require_packages(locked, runner)
         collect_all(locked, site, runner, reporter, label=str(self.entry))
-        if not data.easybuild_sha256:
-            reporter.say(f"{self.entry}: its lock has no sha256 of EasyBuild; `envmgr lock {self.entry}` adds it")
         easybuild_for_build(data, site, os.environ, runner, reporter, nodes=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
@@ -162,6 +172,7 @@ class EasyBuildBackend(Backend):
             packages=describe(found),
             licences=words_of(found),
             extensions=found.items[-1].extensions,
+            notes=() if found.easybuild_sha256 else (_UNSUMMED.format(entry=entry),),
             content=found,
         )
 

@@ -12,7 +12,7 @@ from envmgr.backends.easybuild.private import ensure_private, find_private, is_c
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import find_lmod
-from envmgr.nodes import try_on_a_node
+from envmgr.nodes import JobOptions, try_on_a_node
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 
@@ -24,11 +24,11 @@ def easybuild_for_build(
     runner: Runner,
     reporter: Reporter,
     *,
-    nodes: bool = False,
+    nodes: JobOptions | None = None,
 ) -> EasyBuild:
     """What builds run that the lock stands for: envmgr's own where it may be used, else the prefix's, made if it is not there.
 
-    With `nodes`, the builds are Slurm jobs: a node that Slurm picks is asked whether envmgr's own may be used there. Each job
+    With `nodes`, the builds are Slurm jobs that ask for this: a node that Slurm picks is asked whether envmgr's own may be used there. Each job
     looks again.
 
     Raises:
@@ -36,8 +36,8 @@ def easybuild_for_build(
     """
     home = site_home(lock.framework, site)
     why = why_not_own(lock.framework, lock.easybuild_sha256)
-    if not why and nodes and not is_complete(home):
-        why = _why_not_on_nodes(lock, site, runner)
+    if not why and nodes is not None and not is_complete(home):
+        why = _why_not_on_nodes(lock, nodes, site, runner)
     if why:
         tell = reporter.log if is_complete(home) else reporter.say
         tell(f"EasyBuild {lock.framework}: envmgr's own is not used: {why}")
@@ -66,6 +66,6 @@ def _own(version: str, site: Site, environ: Mapping[str, str], runner: Runner) -
     return EasyBuild(Path(sys.executable), own_places(), version, lmod.commands / "lmod")
 
 
-def _why_not_on_nodes(lock: EasyBuildLock, site: Site, runner: Runner) -> str:
+def _why_not_on_nodes(lock: EasyBuildLock, options: JobOptions, site: Site, runner: Runner) -> str:
     argv = [sys.executable, "-I", "-m", "envmgr.backends.easybuild.own", lock.framework, lock.easybuild_sha256]
-    return try_on_a_node(argv, site, runner)
+    return try_on_a_node(argv, options, site, runner)

@@ -77,6 +77,6 @@ def _declared(places: Places) -> Iterator[str]:
     for record in chain(*records):
         with record.open(newline="", encoding="utf-8") as file:
             for path, digest, *_ in csv.reader(file):
-                if path == _SHARED:
+                if path == _SHARED and digest.startswith("sha256="):
                     encoded = digest.removeprefix("sha256=")
                     yield base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).hex()

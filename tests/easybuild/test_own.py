@@ -1,0 +1,120 @@
+"""Which EasyBuild builds: the one beside envmgr without a network, or a private one that is what the lock says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from envmgr.backends.easybuild.contents import Places, contents_sum
+from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.backends.easybuild.lock import LOCK_NAME
+from tests.helpers.eb_scene import Workshop, easybuild_home
+from tests.helpers.eb_wheels import environ_of, write_wheels
+from tests.helpers.scenes import error_of
+
+NO_NETWORK = {
+    "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_INDEX": "", "UV_FIND_LINKS": "", "UV_NO_CACHE": "1",
+    "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "",
+}  # fmt: skip
+BUNDLE = "easybuild/easyblocks/generic/bundle.py"
+NOTE = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock toy/1.0` adds it"
+
+
+def places_in(home: Path) -> Places:
+    return Places(next(home.glob("lib/python3*/site-packages")), home)
+
+
+def lock_says(folder: Path) -> str:
+    found = re.findall(r"^easybuild_sha256: ([0-9a-f]{64})$", (folder / LOCK_NAME).read_text(), re.MULTILINE)
+    return found[0] if found else ""
+
+
+def write_sum(folder: Path, contents: str) -> None:
+    """Another one than `envmgr lock` wrote; none where it is empty."""
+    path = folder / LOCK_NAME
+    line = f"easybuild_sha256: {contents}\n" if contents else ""
+    path.write_text(re.sub(r"^easybuild_sha256: .*\n", line, path.read_text(), flags=re.MULTILINE))
+
+
+def private(box: Workshop) -> Path:
+    return box.prefix / "easybuild/tools" / EASYBUILD
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an EasyBuild that differs from envmgr's own in one comment; readable for the build user."""
+    bundle = (places_in(easybuild_home()).packages / BUNDLE).read_bytes()
+    folder = write_wheels(tmp_path_factory.mktemp("wheels") / "house", change={BUNDLE: bundle + b"# another\n"})
+    for each in (folder, *folder.parents):
+        if not each.stat().st_mode & 0o001:
+            each.chmod(0o711)
+    folder.chmod(0o755)
+    return folder
+
+
+def test_build_with_the_easybuild_beside_envmgr_needs_no_network(workshop: Workshop) -> None:
+    workshop.toy()
+    folder = workshop.entry("toy/1.0", "toy-1.0.eb")
+    workshop.ok("lock", "toy/1.0", **NO_NETWORK)
+    assert lock_says(folder) == contents_sum(places_in(easybuild_home()))
+    done = workshop.ok("build", "toy/1.0", **NO_NETWORK)
+    assert workshop.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
+    assert "EasyBuild 5.4.1" not in done.stderr
+    assert not private(workshop).exists()
+
+
+def test_lock_without_the_sum_is_not_stale_and_its_easybuild_is_private(workshop: Workshop, wheels: Path) -> None:
+    workshop.toy()
+    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
+    write_sum(folder, "")
+    assert workshop.ok("lock", "toy/1.0", "--check").stdout == f"toy/1.0: fresh  2 packages\n  note: {NOTE}\n"
+    done = workshop.ok("build", "toy/1.0", **environ_of(wheels))
+    assert [line for line in done.stderr.splitlines() if "EasyBuild" in line and "log" not in line] == [
+        f"toy/1.0: {NOTE}",
+        "EasyBuild 5.4.1: envmgr's own is not used: the lock has no sha256 of EasyBuild",
+        *[line for line in done.stderr.splitlines() if line.startswith("EasyBuild 5.4.1 install: done in ")],
+    ]
+    assert contents_sum(places_in(private(workshop))) != contents_sum(places_in(easybuild_home()))
+    installed = workshop.items()
+    workshop.ok("lock", "toy/1.0")
+    assert lock_says(folder) == contents_sum(places_in(easybuild_home()))
+    assert "nothing to do" in workshop.ok("build", "toy/1.0", **NO_NETWORK).stdout
+    assert workshop.items() == installed
+
+
+def test_easybuild_that_is_not_the_lock_s_is_left_for_the_one_that_is(workshop: Workshop, wheels: Path) -> None:
+    workshop.toy()
+    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
+    own, wrong = lock_says(folder), "f" * 64
+    write_sum(folder, wrong)
+    done = workshop.run("build", "toy/1.0", **environ_of(wheels))
+    assert done.code == 3
+    assert f"EasyBuild 5.4.1: envmgr's own is not used: its sha256 is {own}, the lock says {wrong}\n" in done.stderr
+    (found,) = re.findall(r"sha256 ([0-9a-f]{64}) was installed", done.stderr)
+    assert error_of(done, workshop).startswith(
+        "error[easybuild-differs]: EasyBuild 5.4.1 is not what the lock says\n"
+        "  ROOT/prefix/easybuild/tools/5.4.1\n"
+        f"  sha256 {wrong} was locked\n"
+        f"  sha256 {found} was installed\n"
+    )
+    assert found not in (own, wrong)
+    assert not private(workshop).exists()
+    assert workshop.items() == []
+
+    write_sum(folder, found)
+    workshop.ok("build", "toy/1.0", **environ_of(wheels))
+    assert contents_sum(places_in(private(workshop))) == found
+    assert workshop.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
+
+
+def test_index_that_cannot_be_reached_is_told_with_the_reason_to_need_it(workshop: Workshop) -> None:
+    workshop.toy()
+    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
+    write_sum(folder, "")
+    done = workshop.run("build", "toy/1.0", **NO_NETWORK)
+    assert done.code == 3
+    assert "EasyBuild 5.4.1: envmgr's own is not used: the lock has no sha256 of EasyBuild\n" in done.stderr
+    assert error_of(done, workshop).startswith("error[easybuild-unavailable]: EasyBuild 5.4.1 could not be installed\n")
+    assert not private(workshop).exists()

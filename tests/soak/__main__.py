@@ -74,15 +74,19 @@ def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) 
     began = time.monotonic() - seconds
     fault = ""
     try:
-        with closing(campaign.play(seed, done + 1, last)) as played:
-            for words in played:
+        with closing(campaign.play(seed, done + 1, last)) as rest:
+            for words in rest:
                 done += 1
                 _keep(key, done, time.monotonic() - began)
                 print(f"{name}: {done} of {last}: {words}", flush=True)
     except Exception:  # noqa: BLE001 - whatever it is, it is the campaign's result
         traceback.print_exc()
         fault = f"round {done + 1}: {_first_line(sys.exception())}"
-    _tell(commit, seed, name, f"{done} of {last}" if fault else str(last), fault or _took(time.monotonic() - began))
+    command = (
+        f"make soak SOAK={name}" + (f" ROUNDS={rounds}" if rounds else "") + (f" SEED={seed}" if seed != 1 else "")
+    )
+    played = f"{done} of {last}" if fault else str(last)
+    _tell(commit, seed, f"`{command}`", played, fault or _took(time.monotonic() - began))
     return not fault
 
 
@@ -103,9 +107,8 @@ def _keep(key: str, done: int, seconds: float) -> None:
     atomic_write(STATE, pretty_json(_state() | {key: (done, seconds)}))
 
 
-def _tell(commit: str, seed: int, name: str, rounds: str, result: str) -> None:
+def _tell(commit: str, seed: int, command: str, rounds: str, result: str) -> None:
     """A line of the table: printed, and kept where nothing but the table differs from the commit."""
-    command = f"`make soak SOAK={name}{'' if seed == 1 else f' SEED={seed}'}`"
     cells = [commit, datetime.datetime.now(datetime.UTC).date().isoformat(), str(seed), command, rounds, result]
     line = f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
     print(line, end="")

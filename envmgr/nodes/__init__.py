@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
-from envmgr.nodes.jobs import JobOptions, JobSeen, end_jobs, job_facts, see_jobs, send_job, try_on_a_node
+from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
 from envmgr.nodes.slurm import UNCONFIGURED, asleep, node_states, slurm_here, slurm_names, states_or_reason
@@ -19,6 +19,7 @@ __all__ = [
     "NodeSets",
     "Reply",
     "Status",
+    "ask_a_node",
     "ask_nodes",
     "asleep",
     "batch_on_nodes",
@@ -33,5 +34,4 @@ __all__ = [
     "slurm_here",
     "slurm_names",
     "states_or_reason",
-    "try_on_a_node",
 ]

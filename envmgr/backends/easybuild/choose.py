@@ -12,7 +12,7 @@ from envmgr.backends.easybuild.private import ensure_private, find_private, is_c
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import find_lmod
-from envmgr.nodes import JobOptions, try_on_a_node
+from envmgr.nodes import JobOptions, ask_a_node
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 
@@ -28,8 +28,8 @@ def easybuild_for_build(
 ) -> EasyBuild:
     """What builds run that the lock stands for: envmgr's own where it may be used, else the prefix's, made if it is not there.
 
-    With `nodes`, the builds are Slurm jobs that ask for this: a node that Slurm picks is asked whether envmgr's own may be used there. Each job
-    looks again.
+    With `nodes`, the builds are Slurm jobs that ask for this: a node that is free is asked whether envmgr's own may be used there.
+    Where none is, each job sees for itself.
 
     Raises:
         EnvmgrError: `easybuild-differs` for another EasyBuild than the lock's; see `ensure_private`.
@@ -68,4 +68,5 @@ def _own(version: str, site: Site, environ: Mapping[str, str], runner: Runner) -
 
 def _why_not_on_nodes(lock: EasyBuildLock, options: JobOptions, site: Site, runner: Runner) -> str:
     argv = [sys.executable, "-I", "-m", "envmgr.backends.easybuild.own", lock.framework, lock.easybuild_sha256]
-    return try_on_a_node(argv, options, site, runner)
+    why = ask_a_node(argv, options, site, runner)
+    return f"on {why}" if why else ""

@@ -21,7 +21,7 @@ from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
 
 # What EasyBuild's environment is made with, and where Lmod is; nothing else of root's shell passes.
-_PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "SSL_CERT_FILE", "SSL_CERT_DIR", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT")  # fmt: skip
+_PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _NOT_PASSED = ("UV_CACHE_DIR",)  # root's
 
 
@@ -77,4 +77,4 @@ def make_lock_as(
 
 
 def _passes(name: str) -> bool:
-    return name not in _NOT_PASSED and (name in _PASSED or name.startswith("UV_") or name.upper().endswith("_PROXY"))
+    return name not in _NOT_PASSED and (name in _PASSED or name.startswith(("UV_", "PIP_")) or name.upper().endswith("_PROXY"))

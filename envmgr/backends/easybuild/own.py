@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import site as python_site
+import socket
 import sys
 import sysconfig
 from pathlib import Path
@@ -61,13 +62,11 @@ def _why_unsafe(places: Places) -> str:
     return fault_below(places.packages)  # what Python loads before EasyBuild, its start-up files among it
 
 
-def main() -> int:
-    """Asked on a node, before builds are sent: VERSION and SHA256; says why not."""
-    version, wanted = sys.argv[1:]
-    why = why_not_own(version, wanted)
-    sys.stdout.write(f"{why}\n" if why else "")
-    return 1 if why else 0
+def main() -> None:
+    """Asked on a node, before builds are sent: VERSION and SHA256. Says which node it is and why not; else nothing."""
+    if why := why_not_own(sys.argv[1], sys.argv[2]):
+        sys.stdout.write(f"{socket.gethostname()}: {why}\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,10 +6,14 @@ import json
 import re
 from pathlib import Path
 
+from envmgr.backends.easybuild.contents import Places, contents_sum
+from envmgr.backends.easybuild.own import own_places
+from envmgr.system.files import remove_tree
 from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import shadowed_file
 from tests.helpers.done import Done
 from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave
+from tests.helpers.eb_wheels import environ_of, write_wheels
 from tests.helpers.waiting import soon
 
 
@@ -217,3 +221,41 @@ def test_smoke_test_runs_where_the_build_was_told_to_run(shop: Shop) -> None:
         shop.write_site()
     assert done.code == 0, done.stderr
     assert [(t["status"], t["detail"]) for t in done.data["tests"]] == [("passed", "")]
+
+
+def test_easybuild_of_envmgr_builds_on_nodes_that_have_the_same(shop: Shop) -> None:
+    tools = shop.cluster.host_prefix / "easybuild/tools"
+    shop.toy("same")
+    shop.lock("same")
+    done = shop.build("same", "--partition", "small")
+    assert done.code == 0, done.stderr
+    assert "same" in shop.store()
+    assert [*tools.iterdir()] == []
+
+
+def test_easybuild_that_a_node_cannot_use_is_installed_privately_before_jobs_are_sent(shop: Shop) -> None:
+    cluster = shop.cluster
+    tools, wheels = cluster.host_prefix / "easybuild/tools", cluster.host_prefix / "wheels"
+    main = own_places().packages / "easybuild/main.py"
+    shop.toy("other")
+    shop.lock("other")
+    write_wheels(wheels)
+    try:
+        with shadowed_file(cluster, "c1", main, "raise SystemExit('not that of the lock')\n"):
+            words = shop.words("other", "--partition", "small")
+            done = cluster.envmgr(words, env=environ_of(Path("/cluster/sw/wheels")))
+        assert done.code == 0, done.stderr
+        own = contents_sum(own_places())
+        told = r"EasyBuild 5\.4\.1: envmgr's own is not used: on c1: its sha256 is ([0-9a-f]{64}), the lock says ([0-9a-f]{64})"
+        ((there, locked),) = re.findall(told, done.stderr)
+        assert locked == own
+        assert there != own
+        sent = done.stderr.index("Slurm job")
+        assert done.stderr.index("EasyBuild 5.4.1 install: done in ") < sent
+        (home,) = tools.iterdir()
+        assert contents_sum(Places(next(home.glob("lib/python3*/site-packages")), home)) == own
+        assert "other" in shop.store()
+    finally:
+        remove_tree(wheels)
+        for home in tools.iterdir():
+            remove_tree(home)

@@ -27,10 +27,8 @@ def why_not_own(version: str, wanted: str | None, places: Places | None = None) 
     places = places or own_places()
     if wanted == "":
         return "the lock has no sha256 of EasyBuild"
-    if why := _why_another(places, version):
-        return why
     try:
-        if why := _why_unsafe(places):
+        if why := _why_another(places, version) or _why_unsafe(places):
             return why
         if wanted is not None and (found := contents_sum(places)) != wanted:
             return f"its sha256 is {found}, the lock says {wanted}"
@@ -42,6 +40,7 @@ def why_not_own(version: str, wanted: str | None, places: Places | None = None) 
 
 
 def _why_another(places: Places, version: str) -> str:
+    os.scandir(places.packages).close()  # a glob would find nothing in what cannot be read
     for part in ("framework", "easyblocks", "easyconfigs"):
         if (found := places.version(part)) != version:
             return f"it has {f'easybuild-{part} {found}' if found else f'no easybuild-{part}'}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import site as python_site
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -129,10 +131,18 @@ def test_file_of_a_group_with_others_in_it(places: Places) -> None:
 
 
 @only_root
-def test_file_that_the_build_user_cannot_read(places: Places) -> None:
-    for folder in (places.home, *places.home.parents):
-        if not folder.stat().st_mode & 0o001:  # pytest's own
-            folder.chmod(0o711)
+def test_file_that_the_build_user_cannot_read(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert as_nobody(lambda: why_not_own("5.4.1", None, places)) == f"nobody cannot read {places.packages}"
+    with tempfile.TemporaryDirectory(dir="/tmp") as open_to_all:  # unlike pytest's folders
+        Path(open_to_all).chmod(0o755)
+        moved = Path(shutil.copytree(places.home, Path(open_to_all) / "venv"))
+        there = Places(moved / places.packages.relative_to(places.home), moved)
+        monkeypatch.setattr(python_site, "getsitepackages", lambda: [str(there.packages)])
+        cannot_read(there)
+
+
+def cannot_read(places: Places) -> None:
+    """A file, then a folder."""
     path = places.packages / "easybuild/main.py"
     path.chmod(0o600)
     assert as_nobody(lambda: why_not_own("5.4.1", "0" * 64, places)) == f"nobody cannot read {path}"

@@ -11,6 +11,8 @@ NODE = login
 AS = root
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Packages come without bytecode: Python keeps what it compiles of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv lmod demo test test-sandbox test-cluster test-easybuild test-slow soak coverage check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help

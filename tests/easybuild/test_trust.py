@@ -124,12 +124,12 @@ def test_root_does_not_run_easyconfigs_that_others_may_write(workshop: Workshop,
 @only_root
 def test_answer_of_the_build_user_that_is_no_lock(workshop: Workshop) -> None:
     workshop.toy()
-    folder = workshop.entry("toy/1.0", "toy-1.0.eb")
+    folder = workshop.entry("toy/1.0", "toy-1.0.eb", input=POISONED)
     poison(workshop).write_text("#!/bin/sh\necho all is well; echo a broken EasyBuild >&2\n")
     done = workshop.run("lock", "toy/1.0")
     assert done.code == 3
     assert error_of(done, workshop) == (
-        "error[easybuild-failed]: EasyBuild 5.4.1 did not resolve toy-1.0.eb\n  entry toy/1.0\n  a broken EasyBuild"
+        "error[easybuild-failed]: EasyBuild 5.4.0 did not resolve toy-1.0.eb\n  entry toy/1.0\n  a broken EasyBuild"
     )
     assert not (folder / LOCK_NAME).exists()
 
@@ -367,12 +367,13 @@ def test_easyblocks_of_another_version_than_the_lock_s_build_nothing(workshop: W
     path.write_text(path.read_text().replace("easyblocks: 5.4.1", "easyblocks: 5.3.0"))
     done = workshop.run("build", "toy/1.0")
     assert done.code == 3
-    assert error_of(done, workshop).startswith(
+    assert error_of(done, workshop) == (
         "error[easybuild-differs]: the lock wants easyblocks 5.3.0 of EasyBuild, its environment has another\n"
         f"  {easybuild_home()}\n"
         "  easyblocks 5.4.1\n"
+        "  log: LOG\n"
         "\n"
-        "hint: lock the entry again; if somebody changed that environment, install it anew\n"
+        "hint: lock the entry again; if somebody changed that environment, install it anew"
     )
     assert workshop.items() == []
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from envmgr.backends.easybuild.contents import Places, contents_sum
+from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.own import own_places
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import faults
@@ -252,10 +253,10 @@ def test_easybuild_that_a_node_cannot_use_is_installed_privately_before_jobs_are
         assert there != own
         sent = done.stderr.index("Slurm job")
         assert done.stderr.index("EasyBuild 5.4.1 install: done in ") < sent
-        (home,) = tools.iterdir()
+        home = tools / EASYBUILD
         assert contents_sum(Places(next(home.glob("lib/python3*/site-packages")), home)) == own
         assert "other" in shop.store()
     finally:
         remove_tree(wheels)
-        for home in tools.iterdir():
-            remove_tree(home)
+        for each in tools.iterdir():
+            remove_tree(each)

@@ -77,4 +77,6 @@ def make_lock_as(
 
 
 def _passes(name: str) -> bool:
-    return name not in _NOT_PASSED and (name in _PASSED or name.startswith(("UV_", "PIP_")) or name.upper().endswith("_PROXY"))
+    return name not in _NOT_PASSED and (
+        name in _PASSED or name.startswith(("UV_", "PIP_")) or name.upper().endswith("_PROXY")
+    )

@@ -77,8 +77,9 @@ class Site(BaseModel):
         return _urls(mirrors, self.source.parent if self.source else Path("/"))
 
     def with_settings(self, backend: str, **settings: Any) -> Site:
-        """The same site with other settings of one backend."""
-        return self.model_copy(update={"backends": {**self.backends, backend: settings}})
+        """The same site with these settings of one backend changed."""
+        changed = {**self.backends.get(backend, {}), **settings}
+        return self.model_copy(update={"backends": {**self.backends, backend: changed}})
 
 
 def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:

@@ -11,7 +11,7 @@ ROOMS = ("store", "builds", "publish", "catalog")
 WORDS = ("rattler", "mamba", "easyconfig", "easyblock")
 # What old site files and manifests have, which is still read.
 OLD = {
-    "catalog/site.py": [
+    "catalog/site_file.py": [
         '"channels": ("conda", "channels"),',
         '"conda": ("conda", "program"),',
         '"easyconfigs": ("easybuild", "easyconfigs"),',

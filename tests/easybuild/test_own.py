@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ import pytest
 from envmgr.backends.easybuild.contents import Places, contents_sum
 from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.lock import LOCK_NAME
+from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.system.files import remove_tree
+from envmgr.system.run import Runner
 from tests.helpers.eb_scene import Workshop, easybuild_home
 from tests.helpers.eb_wheels import environ_of, write_wheels
 from tests.helpers.scenes import error_of
@@ -119,3 +122,32 @@ def test_index_that_cannot_be_reached_is_told_with_the_reason_to_need_it(worksho
     assert "EasyBuild 5.4.1: envmgr's own is not used: the lock has no sha256 of EasyBuild\n" in done.stderr
     assert error_of(done, workshop).startswith("error[easybuild-unavailable]: EasyBuild 5.4.1 could not be installed\n")
     assert not private(workshop).exists()
+
+
+def test_easybuild_sees_nothing_of_envmgr_s_other_packages(tmp_path: Path) -> None:
+    """rich would wrap its messages, archspec would name the build host's CPU, a start-up file (.pth) would run."""
+    home = easybuild_home()
+    tool = EasyBuild(home / "bin/python", places_in(home), EASYBUILD, Path("/nonexistent/lmod"))
+    script = tmp_path / "ask.py"
+    script.write_text(
+        "import importlib, json, sys\n"
+        "from easybuild.tools.version import VERSION\n"
+        "def has(name):\n"
+        "    try:\n"
+        "        return bool(importlib.import_module(name))\n"
+        "    except ModuleNotFoundError:\n"
+        "        return False\n"
+        "names = ['rich', 'archspec', 'envmgr', 'yaml', 'xml.etree', 'easybuild.easyblocks.generic.bundle']\n"
+        "print(json.dumps([str(VERSION), sys.argv[1:], {name: has(name) for name in names}]))\n"
+    )
+    done = Runner().run(tool.argv(script, "a", "b"), env=tool.environment(), cwd=tmp_path)
+    assert json.loads(done.stdout) == [
+        EASYBUILD,
+        ["a", "b"],
+        {
+            "rich": False, "archspec": False, "envmgr": False, "yaml": False,
+            "xml.etree": True, "easybuild.easyblocks.generic.bundle": True,
+        },
+    ]  # fmt: skip
+    own = Runner().run([home / "bin/python", "-c", "import rich, archspec, envmgr, yaml"])
+    assert own.returncode == 0

@@ -61,7 +61,7 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
         ENVMGR_EASYBUILD_EVENTS=str(events.path), SOURCE_DATE_EPOCH=_EPOCH, PYTHONHASHSEED="0", HOME=str(folder / "home"),
         TMPDIR=str(folder / "tmp"), XDG_CONFIG_HOME=str(folder / "home"),
     )  # fmt: skip
-    argv: list[str | Path] = [order.tool.python, "-s", "-P", "-m", "easybuild.main", easyconfig]
+    argv = order.tool.argv("easybuild.main", easyconfig)
     with reporter.stage(f"{install.entry} build", total=events.total, unit="steps") as stage:
 
         def tick() -> None:

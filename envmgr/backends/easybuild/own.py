@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import site as python_site
 import socket
 import sys
 import sysconfig
@@ -44,10 +43,6 @@ def _why_another(places: Places, version: str) -> str:
     for part in ("framework", "easyblocks", "easyconfigs"):
         if (found := places.version(part)) != version:
             return f"it has {f'easybuild-{part} {found}' if found else f'no easybuild-{part}'}"
-    for folder in python_site.getsitepackages():  # EasyBuild puts all folders of its name on Python's path together
-        other = Path(folder)
-        if (other / "easybuild").is_dir() and not other.samefile(places.packages):
-            return f"Python finds another one in {other}"
     return ""
 
 
@@ -55,10 +50,7 @@ def _why_unsafe(places: Places) -> str:
     for place in (Path(sys.executable), *places.folders):
         if why := fault_on_the_way(place):
             return why
-    for folder in places.folders:
-        if why := fault_below(folder, links=False):
-            return why
-    return fault_below(places.packages)  # what Python loads before EasyBuild, its start-up files among it
+    return next((why for folder in places.folders if (why := fault_below(folder))), "")
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) ->
         ]  # fmt: skip
         request = json.dumps({"options": options, "easyconfig": wanted.easyconfig}) + "\n"
         done = runner.run(
-            [tool.python, "-s", "-P", tool.inside / "resolve.py"], env=tool.environment(HOME=scratch), stdin=request,
+            tool.argv(tool.inside / "resolve.py"), env=tool.environment(HOME=scratch), stdin=request,
             cwd=Path(scratch), timeout=_TIMEOUT, check=False,
         )  # fmt: skip
     try:

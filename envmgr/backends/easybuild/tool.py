@@ -34,6 +34,10 @@ class EasyBuild:
         """Our files that run in it."""
         return _INSIDE
 
+    def argv(self, program: str | Path, *arguments: str | Path) -> list[str | Path]:
+        """The command that runs a module of EasyBuild, or one of our files, with nothing else to import."""
+        return [self.python, "-S", "-s", "-P", self.inside / "start.py", self.places.packages, program, *arguments]
+
     def require(self, framework: str, easyblocks: str) -> None:
         """Raises EnvmgrError `easybuild-differs` unless these are the versions that are installed in it."""
         for part, wanted in (("framework", framework), ("easyblocks", easyblocks)):

@@ -46,22 +46,18 @@ def fault_on_the_way(path: Path) -> str:
     return ""
 
 
-def fault_below(folder: Path, *, links: bool = True) -> str:
+def fault_below(folder: Path) -> str:
     """Who else may write something in `folder`, however deep; empty when nobody may. Names the place.
 
-    Without `links`, a link is a fault: what it leads to lies elsewhere. Raises OSError.
+    A link is a fault: what it leads to lies elsewhere. Raises OSError.
     """
     waiting, harmless = [str(folder)], dict[tuple[int, int], bool]()
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    if not links:
-                        return f"{entry.path} is a link"
-                    why = fault_of(Path(entry.path))
-                else:
-                    why = _fault_in(entry.stat(), harmless)
-                if why:
+                    return f"{entry.path} is a link"
+                if why := _fault_in(entry.stat(), harmless):
                     return f"{entry.path} {why}"
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)

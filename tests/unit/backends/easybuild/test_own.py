@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import site as python_site
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,13 +20,12 @@ only_root = pytest.mark.skipif(not AM_ROOT, reason="only root gives files away")
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+def places(tmp_path: Path) -> Places:
     before = os.umask(0o022)
     try:
         found = write_easybuild(tmp_path / "venv")
     finally:
         os.umask(before)
-    monkeypatch.setattr(python_site, "getsitepackages", lambda: [str(found.packages)])
     return found
 
 
@@ -85,13 +83,6 @@ def writable_parent(places: Places) -> str:
     return f"{path} can be written by everyone"
 
 
-def writable_startup_file(places: Places) -> str:
-    path = places.packages / "start.pth"
-    path.write_text("import os\n")
-    path.chmod(0o666)
-    return f"{path} can be written by everyone"
-
-
 def link(places: Places) -> str:
     path = places.packages / "easybuild/main.py"
     elsewhere = path.rename(places.home / "main.py")
@@ -107,7 +98,7 @@ def half_installed(places: Places) -> str:
 
 @pytest.mark.parametrize(
     "harm",
-    [writable_file, writable_folder, writable_top, writable_parent, writable_startup_file, link, half_installed],
+    [writable_file, writable_folder, writable_top, writable_parent, link, half_installed],
 )
 def test_what_others_could_change_or_is_not_whole_is_not_used(places: Places, harm: Callable[[Places], str]) -> None:
     wanted = contents_sum(places)
@@ -131,13 +122,12 @@ def test_file_of_a_group_with_others_in_it(places: Places) -> None:
 
 
 @only_root
-def test_file_that_the_build_user_cannot_read(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_the_build_user_cannot_read(places: Places) -> None:
     assert as_nobody(lambda: why_not_own("5.4.1", None, places)) == f"nobody cannot read {places.packages}"
     with tempfile.TemporaryDirectory(dir="/tmp") as open_to_all:  # unlike pytest's folders
         Path(open_to_all).chmod(0o755)
         moved = Path(shutil.copytree(places.home, Path(open_to_all) / "venv"))
         there = Places(moved / places.packages.relative_to(places.home), moved)
-        monkeypatch.setattr(python_site, "getsitepackages", lambda: [str(there.packages)])
         cannot_read(there)
 
 
@@ -150,14 +140,6 @@ def cannot_read(places: Places) -> None:
     folder = path.with_name("easyblocks")
     folder.chmod(0o700)
     assert as_nobody(lambda: why_not_own("5.4.1", "0" * 64, places)) == f"nobody cannot read {folder}"
-
-
-def test_second_easybuild_on_pythons_path(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a virtual environment with --system-site-packages."""
-    other = tmp_path / "dist-packages"
-    (other / "easybuild").mkdir(parents=True)
-    monkeypatch.setattr(python_site, "getsitepackages", lambda: [str(places.packages), str(other)])
-    assert why_not(places) == f"Python finds another one in {other}"
 
 
 def as_nobody(ask: Callable[[], str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from tests.helpers.standin.channel import Channel, cached_channel
 
 pytest_plugins = ["tests.helpers.cluster.fixtures", "tests.helpers.audit_scene", "tests.helpers.eb_fixtures"]
 
+
+# A shell that starts pytest in the background has it ignore Ctrl-C, and all that it starts: tests interrupt what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The one profile of the property tests: how long an example takes depends on the machine and says nothing.
 settings.register_profile("envmgr", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

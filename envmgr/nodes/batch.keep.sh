@@ -1,8 +1,11 @@
 # shellcheck shell=sh
-# How a job ends: its answer is kept until it was collected, for `envmgr_turns` tenths of a second at most.
+# How a job ends: its answer is kept until it was collected, for `envmgr_turns` tenths of a second at most. What the script has
+# left behind ends before.
 : "${envmgr_dir?}" "${envmgr_turns?}"
 
 PATH=/usr/bin:/bin command mv "$envmgr_dir/answer" "$envmgr_dir/whole"
+envmgr_end_rest
+trap 'PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' TERM
 (
   PATH=/usr/bin:/bin
   left=$envmgr_turns

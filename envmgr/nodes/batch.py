@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm
-from envmgr.nodes.envelope import Answer, end_mark, marked, unwrap, wrap
+from envmgr.nodes.envelope import Answer, end_mark, end_rest, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import require_node_names
@@ -68,10 +68,11 @@ def batch_on_nodes(
 
 def job_script(script: str, shebang: str, nonce: str, inner: str, *, limit: int) -> str:
     """A job that keeps the answer of `script`, marked by `inner`, in a folder that is named by `nonce`."""
-    answer = f'(\nunset envmgr_dir envmgr_turns\n{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
+    nothing_of_ours = "unset envmgr_dir envmgr_turns\nunset -f envmgr_end_rest\n"
+    answer = f'(\n{nothing_of_ours}{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
     given = assign(envmgr_nonce=nonce, envmgr_turns=_KEPT * 10)
     begin, keep = script_text(__file__, "begin.sh"), script_text(__file__, "keep.sh")
-    return f"{shebang}\n{given}{begin}{answer}{keep}"
+    return f"{shebang}\n{given}envmgr_end_rest() {{\n{end_rest()}}}\n{begin}{answer}{keep}"
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# Ends the watchers and what the script left behind, and lives. A Slurm step must not kill itself, or it counts as failed: what
+# Ends the watchers and what the script left behind, and lives. A Slurm job must not kill itself, or it counts as failed: what
 # ignores SIGTERM is looked for one by one. Field 5 of /proc/PID/stat is the process group; field 2, in brackets, may hold
 # anything. Source: proc_pid_stat(5).
 
 trap '' TERM
-kill -TERM 0
+command kill -TERM 0
 set -f
 # shellcheck disable=SC2086 # the fields behind the bracket
 group() { set -- ${1##*) } && group=$3; }
@@ -20,7 +20,6 @@ for file in /proc/[0-9]*/stat; do
     set -f
     group "$line"
     set +f
-    [ "$group" = "$ours" ] && kill -KILL "$pid"
+    [ "$group" = "$ours" ] && command kill -KILL "$pid"
   }
 done 2>/dev/null
-exit 0

@@ -28,7 +28,7 @@ def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = Tr
     end, and a second later killed. At the end it is killed, too; with `hard=False` it is told to end first, and the status is 0.
     """
     seconds = assign(envmgr_seconds=max(1, math.ceil(timeout)))
-    end = "kill -KILL 0\n" if hard else script_text(__file__, "end.sh")
+    end = "kill -KILL 0\n" if hard else f"{end_rest()}exit 0\n"
     text = seconds + script_text(__file__, "watch.sh") + marked(script, nonce, limit=limit) + end
     return f"{{\n{text}}}\n"  # one compound, so that the shell has parsed all of it before anything runs
 
@@ -42,6 +42,11 @@ def marked(script: str, nonce: str, *, limit: int) -> str:
     """
     given = assign(envmgr_nonce=nonce, envmgr_limit=limit, envmgr_script=script)
     return given + script_text(__file__, "answer.sh")
+
+
+def end_rest() -> str:
+    """Lines of sh or bash that end all of the process group but the shell that runs them."""
+    return script_text(__file__, "end.sh")
 
 
 def end_mark(nonce: str) -> bytes:

@@ -226,7 +226,7 @@ async def _transfer_plainly(place: str, writer: _Writer, stall_timeout: float) -
 
 @asynccontextmanager
 async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
-    """An empty part file beside `target`, locked: who fetches the same archive waits, and a killed fetch is written over."""
+    """An empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is written over."""
     part = target.with_name(f".{target.name}.part")
     while True:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -112,7 +112,7 @@ scDescriptT = {{
     def show_modules(self, modules: Path, names: Sequence[str]) -> str:
         """What `module show` says of the modules `names` below the folder `modules`. EnvmgrError `module-load-failed`.
 
-        Where a module asks for the home or the name of who loads it, `SHOWN_HOME` or `SHOWN_USER` stands.
+        Where a module asks for the home or the name of its user, `SHOWN_HOME` or `SHOWN_USER` stands.
         """
         with _scratch_environment(MODULEPATH=str(modules), USER=SHOWN_USER, LOGNAME=SHOWN_USER) as env:
             done = self.runner.run(

@@ -18,7 +18,7 @@ class EnvOp(_Model):
 
     `set` replaces (and remembers) a value, `set-default` sets only where there is none, `unset` removes, `prepend` and
     `append` add to a list whose elements are separated by `separator`; the value is one element, or several in a list's form. With `at_load`, `value` is a template
-    in which `${HOME}` and `${USER}` are those of who loads the module, and `$$` is a dollar: without such a variable,
+    in which `${HOME}` and `${USER}` are those of the user who loads the module, and `$$` is a dollar: without such a variable,
     loading does not do it.
     """
 

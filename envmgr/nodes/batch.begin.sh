@@ -5,5 +5,5 @@
 : "${envmgr_nonce?}"
 
 envmgr_dir=/tmp/envmgr-$envmgr_nonce-$SLURM_JOB_ID
-trap 'PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; envmgr_end_rest; exit 143' TERM
+trap 'trap "" TERM; PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; envmgr_end_rest; exit 143' TERM
 PATH=/usr/bin:/bin command mkdir -m 700 "$envmgr_dir" || exit 73

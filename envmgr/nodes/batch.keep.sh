@@ -5,7 +5,7 @@
 
 PATH=/usr/bin:/bin command mv "$envmgr_dir/answer" "$envmgr_dir/whole"
 envmgr_end_rest
-trap 'PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' TERM
+trap 'trap "" TERM; PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' TERM
 (
   PATH=/usr/bin:/bin
   left=$envmgr_turns

@@ -10,7 +10,7 @@ from envmgr.report import size_text
 from envmgr.system.shelltext import assign, script_text
 
 _MARK = "--envmgr:{nonce}:{what}--"
-_QUOTED = 30  # characters of somebody else's words in a reason
+_QUOTED = 30  # characters of a node's own words in a reason
 
 
 class Answer(NamedTuple):
@@ -38,7 +38,7 @@ def marked(script: str, nonce: str, *, limit: int) -> str:
 
     `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error and any character are its
     own affair. At most `limit` bytes of its output are printed; one more tells `unwrap` that it was cut. The answer is
-    whole when everybody who holds that stdout has let go of it.
+    whole when all processes that hold that stdout have let go of it.
     """
     given = assign(envmgr_nonce=nonce, envmgr_limit=limit, envmgr_script=script)
     return given + script_text(__file__, "answer.sh")

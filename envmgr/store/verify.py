@@ -82,5 +82,5 @@ def _raise_for(install: Install, entry: object, wrong: list[str]) -> None:
             "install-differs",
             f"{install.path} is not what its manifest says",
             context=[*wrong[:10], *more],
-            hint=f"somebody changed it: remove {install.manifest.name}, then build {entry} again",
+            hint=f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
         )

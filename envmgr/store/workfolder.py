@@ -30,7 +30,7 @@ def work_folder(site: Site, install: Install) -> Path:
 def private_folder(folder: Path) -> Iterator[None]:
     """An empty folder that nobody else can write, gone at the end.
 
-    EnvmgrError `build-folder` where somebody else made it, or where nothing can be compiled.
+    EnvmgrError `build-folder` where another user made it, or where nothing can be compiled.
     """
     if not is_plain_path(folder):
         raise EnvmgrError(
@@ -60,7 +60,7 @@ def _make_private(folder: Path) -> None:
     if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.parent.is_symlink():
         raise EnvmgrError(
             "build-folder", f"{folder.parent} is not ours alone",
-            context="software is compiled there: whoever can write it decides what is installed",
+            context="software is compiled there: a user who can write it decides what is installed",
             hint="remove it, or name another place in site.yaml: build_dir",
         )  # fmt: skip
     remove_tree(folder)

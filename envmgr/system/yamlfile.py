@@ -168,7 +168,7 @@ def faults_with_lines(faults: Iterable[tuple[tuple[int | str, ...], str]], text:
     return [row for _, row in sorted(rows)]
 
 
-# What a validation says in Python's words -> in the words of who writes YAML.
+# What a validation says in Python's words -> in the words of YAML.
 _REASONS = {
     "extra_forbidden": "unknown field",
     "string_type": "must be text: put it in quotes",

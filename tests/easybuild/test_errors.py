@@ -459,7 +459,7 @@ def test_folder_of_builds_that_somebody_else_owns(workshop: Workshop) -> None:
     assert done.code == 3
     assert error_of(done, workshop) == (
         "error[build-folder]: ROOT/build/envmgr-build-nobody is not ours alone\n"
-        "  software is compiled there: whoever can write it decides what is installed\n"
+        "  software is compiled there: a user who can write it decides what is installed\n"
         "  toy/1.0 was not built\n"
         "  log: LOG\n"
         "\n"

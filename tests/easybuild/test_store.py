@@ -75,7 +75,7 @@ def test_nothing_is_built_on_a_dependency_that_was_changed(box: Workshop, depend
         "  toy/1.0 was not built\n"
         "  log: LOG\n"
         "\n"
-        "hint: somebody changed it: remove 1.0-DIGEST.manifest.json, then build toy/1.0 again"
+        "hint: files of it changed after the build: remove 1.0-DIGEST.manifest.json, then build toy/1.0 again"
     )
     assert [i.partition("/")[0] for i in box.items()] == ["base"]
     assert box.current() is None

@@ -373,7 +373,7 @@ def test_easyblocks_of_another_version_than_the_lock_s_build_nothing(workshop: W
         "  easyblocks 5.4.1\n"
         "  log: LOG\n"
         "\n"
-        "hint: lock the entry again; if somebody changed that environment, install it anew"
+        "hint: lock the entry again; if that environment was changed, install it anew"
     )
     assert workshop.items() == []
 

@@ -65,7 +65,7 @@ def test_installs_and_generations_are_read_only(sandbox: Sandbox) -> None:
 
 
 def test_installs_share_no_file_with_each_other_or_the_cache(sandbox: Sandbox) -> None:
-    """A hard link would let whoever can write one of them change the others."""
+    """A hard link would let a user who can write one of them change the others."""
     build(sandbox, "hello/1.0", HELLO)
     build(sandbox, "twin/1.0", HELLO)
     files = [p for p in sandbox.prefix.rglob("*") if p.is_file() and not p.is_symlink()]
@@ -276,7 +276,7 @@ def test_an_install_that_was_tampered_with_is_not_published(
         f"  {told}\n"
         f"  log: LOG\n"
         f"\n"
-        f"hint: somebody changed it: remove 1.0-DIGEST.manifest.json, then build hello/1.0 again"
+        f"hint: files of it changed after the build: remove 1.0-DIGEST.manifest.json, then build hello/1.0 again"
     )
     assert sandbox.current() is None
     install.with_name(f"{install.name}.manifest.json").unlink()  # as the hint says

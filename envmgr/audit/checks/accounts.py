@@ -1,6 +1,6 @@
 """The build user and the audited user have the same numbers (uid, gid) on every node as on this host.
 
-File systems keep numbers, not names. Where the build user's number is somebody else's, that user can change what is
+File systems keep numbers, not names. Where the build user's number belongs to another user, that user can change what is
 installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only:
 it may read the prefix all the same. Where the prefix belongs to another name than the build user (an NFSv4 domain that does
 not agree makes it `nobody`), that is told, too.

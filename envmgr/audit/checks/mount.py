@@ -3,7 +3,7 @@
 How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
 answered. The right server and options are what `mount:` in site.yaml says, else what most nodes have. A local folder where
-the others have a network mount is an unmounted prefix, or a copy that somebody left there.
+the others have a network mount is an unmounted prefix, or a copy that was left there.
 """
 
 from __future__ import annotations

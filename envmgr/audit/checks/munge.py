@@ -1,7 +1,7 @@
 """munge works on every node, with the key that this host has. Only looked at where Slurm is in use.
 
 Each node makes a credential (`munge -n`), and this host decodes it. A node with another key, or without munged, gets no
-jobs from Slurm, or cannot tell who submits one. Credentials are made to live an hour, so that a long audit does not call
+jobs from Slurm, or cannot tell whose they are. Credentials are made to live an hour, so that a long audit does not call
 them expired: clocks have a check of their own. Where munge is not installed, nothing is asked.
 """
 

@@ -1,7 +1,7 @@
 """What Slurm says of each node: down, not responding, drained, failing. Only where Slurm is in use.
 
 The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out
-by somebody, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
+by an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
 reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are
 Slurm's, is a note. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
 """

@@ -47,7 +47,7 @@ def ensure_private(
     *,
     contents: str = "",
 ) -> EasyBuild:
-    """The environment in `home`, made if it is not there, or anew if its Python is gone; two who need it at once make it once.
+    """The environment in `home`, made if it is not there, or anew if its Python is gone; two processes that need it at once make it once.
 
     `contents` is the sha256 that it must have; empty where nobody knows.
 
@@ -109,7 +109,7 @@ def site_home(version: str, site: Site) -> Path:
 def user_home(version: str, environ: Mapping[str, str]) -> Path:
     """Where a user who locks without building has it. Source: XDG Base Directory Specification.
 
-    `sudo` may leave root with somebody else's home: then it is not used.
+    `sudo` may leave root with another user's home: then it is not used.
     """
     cache = environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or "/tmp") / ".cache"  # noqa: S108 - no home

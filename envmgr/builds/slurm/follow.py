@@ -223,7 +223,7 @@ def _hint(state: str, why: str, facts: Mapping[str, str]) -> str:
     if why.startswith("Dependency"):
         return "Slurm gave it up with a job that it waited for; the same command sends it again"
     if state.startswith("CANCELLED"):
-        return f"somebody cancelled it: {again}"
+        return f"the job was cancelled: {again}"
     return f"see the log; is the prefix mounted there, and this Python installed? Then {again}"
 
 

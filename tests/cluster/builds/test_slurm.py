@@ -154,7 +154,7 @@ def test_job_that_ends_without_a_word_is_told_with_what_slurm_knows(shop: Shop) 
         "orphan": f"job {numbers['orphan']}, Slurm: NODE_FAIL, reason NodeDown, on c3",
     }
     same = "the same command builds it again; what is finished is kept"
-    assert found["cancelled"]["hint"] == f"somebody cancelled it: {same}"
+    assert found["cancelled"]["hint"] == f"the job was cancelled: {same}"
     assert found["late"]["hint"].startswith("give it more time with --time (it had ")
     assert found["orphan"]["hint"] == f"the node failed: {same}"
 

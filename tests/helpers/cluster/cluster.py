@@ -307,7 +307,7 @@ class Cluster:
 
 
 def _runs(pid: int, folder: Path) -> bool:
-    """Whether a process of the cluster in `folder` has this id: not a zombie, nor somebody else's."""
+    """Whether a process of the cluster in `folder` has this id: not a zombie, nor one of another cluster."""
     try:
         return str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

@@ -68,10 +68,9 @@ def batch_on_nodes(
 
 def job_script(script: str, shebang: str, nonce: str, inner: str, *, limit: int) -> str:
     """A job that keeps the answer of `script`, marked by `inner`, in a folder that is named by `nonce`."""
-    alone = "trap : TERM\nunset envmgr_dir envmgr_turns\nunset -f envmgr_end_rest\n"  # it ends when its script has
+    alone, begin, keep = (script_text(__file__, f"{part}.sh") for part in ("alone", "begin", "keep"))
     answer = f'(\n{alone}{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
     given = assign(envmgr_nonce=nonce, envmgr_turns=_KEPT * 10)
-    begin, keep = script_text(__file__, "begin.sh"), script_text(__file__, "keep.sh")
     return f"{shebang}\n{given}envmgr_end_rest() {{\n{end_rest()}}}\n{begin}{answer}{keep}"
 
 

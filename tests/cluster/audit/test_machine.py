@@ -16,6 +16,11 @@ from tests.helpers.places import ROOT
 IDLE = {"c1": ("idle", ""), "c2": ("idle", ""), "c3": ("idle", "")}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def prefix_of_the_build_user(cluster: Cluster) -> None:
+    cluster.empty_prefix(owner="rsw")
+
+
 def ask(cluster: Cluster, node: str, *checks: object) -> tuple[dict[str, str], dict[str, str]]:
     """Facts and own facts that the joined probe tells on a node; it must not complain."""
     where = site(build_user="rsw").model_copy(update={"prefix": cluster.prefix})

@@ -71,7 +71,7 @@ def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
     assert shop.store() >= {"base", "left", "right"}
     assert shop.table() == []
     record = json.loads((cluster.host_prefix / "current/generation.json").read_text())
-    assert sorted(record["entries"]) == ["left/1.0", "right/1.0"]
+    assert record["entries"].keys() >= {"left/1.0", "right/1.0"}
 
 
 def message(done: Done) -> list[str]:

@@ -1,0 +1,6 @@
+# shellcheck shell=sh
+# How the subshell begins in which the job's script runs: it lives until the script has ended, and has nothing of ours.
+
+trap : TERM
+unset envmgr_dir envmgr_turns
+unset -f envmgr_end_rest

@@ -130,7 +130,8 @@ def test_easybuild_sees_nothing_of_envmgr_s_other_packages(tmp_path: Path) -> No
     tool = EasyBuild(home / "bin/python", places_in(home), EASYBUILD, Path("/nonexistent/lmod"))
     script = tmp_path / "ask.py"
     script.write_text(
-        "import importlib, json, sys\n"
+        "import importlib, json, sys, sysconfig\n"
+        "sysconfig.get_config_vars()\n"  # a module of the standard library that is not among its names
         "from easybuild.tools.version import VERSION\n"
         "def has(name):\n"
         "    try:\n"

@@ -8,26 +8,27 @@ other environment. What runs is what was summed. PROGRAM is a module's name, or 
 
 import runpy
 import sys
+from importlib.machinery import PathFinder
 
-OWN = ("easybuild", "__main__")
 
+def alone_in(packages):
+    """What finds modules on Python's path, and in the folder `packages` the package easybuild alone."""
 
-class OnlyEasyBuild:
-    """The first that Python asks where a module is."""
+    class Finder(PathFinder):
+        @classmethod
+        def find_spec(cls, name, path=None, target=None):
+            if path is None and name != "easybuild":
+                path = [folder for folder in sys.path if folder != packages]
+            return super().find_spec(name, path, target)
 
-    @staticmethod
-    def find_spec(name, _path=None, _target=None):
-        top = name.partition(".")[0]
-        if top in OWN or top in sys.stdlib_module_names:
-            return  # the next one finds it
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return Finder
 
 
 def main():
     packages, program = sys.argv[1:3]
     sys.argv[:3] = [program]
-    sys.path.append(packages)
-    sys.meta_path.insert(0, OnlyEasyBuild)
+    sys.path.append(packages)  # where EasyBuild looks for its own parts
+    sys.meta_path[sys.meta_path.index(PathFinder)] = alone_in(packages)
     if program.endswith(".py"):
         runpy.run_path(program, run_name="__main__")
     else:

@@ -28,9 +28,14 @@ class EnvmgrError(Exception):
     def __str__(self) -> str:
         return self.render()
 
+    @property
+    def head(self) -> str:
+        """The first line of the house form."""
+        return f"error[{self.reference}]: {self.message}"
+
     def render(self) -> str:
         """The house form as plain text, without a trailing newline."""
-        lines = [f"error[{self.reference}]: {self.message}"]
+        lines = [self.head]
         lines += [f"  {line}" for part in self.context for line in part.splitlines()]
         if self.log:
             lines.append(f"  log: {self.log}")

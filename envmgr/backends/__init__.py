@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.settings import NoSettings, SiteFact, backend_settings, require_known_backends
+from envmgr.catalog.settings import NoSettings, SiteFact, require_no_faults
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
@@ -46,7 +46,7 @@ class LockResult:
 
 @dataclass(frozen=True, slots=True)
 class LockOptions:
-    """`solver` is the backend's name for one (None: its first choice); `places` maps channel -> URL or folder to solve from."""
+    """`solver` is one of the backend's `solvers` (None: its first one, where it has any); `places` maps channel -> URL or folder to solve from."""
 
     solver: str | None = None
     places: Mapping[str, str] | None = None
@@ -150,13 +150,16 @@ class Backend(ABC):
 
     `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
     makes something else of the same lock; installs of an older layout stay in use until their lock changes. `input` is what a
-    recipe says to it, `settings` what the site may say under `backends.<name>`.
+    recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the top of the
+    site file to the settings that they are now. `solvers` are the words that `--solver` may have, the first one by default.
     """
 
     name: ClassVar[str]
     layout: ClassVar[int] = 1
     input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel]] = NoSettings
+    old_keys: ClassVar[Mapping[str, str]] = {}
+    solvers: ClassVar[tuple[str, ...]] = ()
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most inputs stand for themselves
         """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
@@ -246,16 +249,21 @@ def get_backend(name: str) -> Backend:
     (own,) = (
         each for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, Backend) and each.__module__ == module.__name__
+        and each.__dict__.get("name") == name
     )  # fmt: skip
     made: Backend = own()
     return made
 
 
 def require_settings(site: Site) -> None:
-    """InputError `site-invalid` where the site says what no backend understands: each checks its own part."""
-    require_known_backends(site, backend_names())
-    for name in site.backends:
-        backend_settings(site, name, get_backend(name).settings)
+    """InputError `site-invalid`, with every fault, where the site says what no backend understands: each checks its own part."""
+    known = backend_names()
+    require_no_faults(site, {name: get_backend(name).settings for name in site.backends if name in known}, known)
+
+
+def old_keys() -> dict[str, tuple[str, str]]:
+    """Fields that once stood at the top of the site file -> the backend whose setting each is now, and its name there."""
+    return {key: (each.name, name) for each in all_backends() for key, name in each.old_keys.items()}
 
 
 def all_backends() -> list[Backend]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.catalog.site import Site
-from envmgr.catalog.site_file import OLD_KEYS
 from envmgr.errors import InputError
-from envmgr.system.yamlfile import faults_with_lines, reason_of
+from envmgr.system.yamlfile import Fault, faults_with_lines, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -47,11 +46,23 @@ def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:
         raise _invalid(site, _faults(site, backend, error)) from None
 
 
-def require_known_backends(site: Site, known: Sequence[str]) -> None:
-    """InputError `site-invalid` for settings of a backend that does not exist."""
-    if unknown := [name for name in site.backends if name not in known]:
-        hint = f"there is no such backend; known: {', '.join(known)}"
-        raise _invalid(site, _placed(site, [(("backends", name), hint) for name in unknown]))
+def require_no_faults(site: Site, models: Mapping[str, type[BaseModel]], known: Sequence[str]) -> None:
+    """InputError `site-invalid` with every fault in the settings of all backends, and those of backends that do not exist.
+
+    `models` maps each backend that the site speaks of to its own model; `known` are the names of all backends.
+    """
+    rows: list[Fault] = [
+        (("backends", name), f"there is no such backend; known: {', '.join(known)}")
+        for name in site.backends
+        if name not in known
+    ]
+    for backend, model in models.items():
+        try:
+            model.model_validate(site.backends.get(backend, {}))
+        except ValidationError as error:
+            rows += _faults(site, backend, error)
+    if rows:
+        raise _invalid(site, rows)
 
 
 def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> SiteFact:
@@ -68,18 +79,17 @@ def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> Si
     return SiteFact(field, "error" if missing else "ok", ", ".join(texts), hint)
 
 
-def _faults(site: Site, backend: str, error: ValidationError) -> list[str]:
-    old = {new: key for key, new in OLD_KEYS.items() if key in site.old_keys}
+def _faults(site: Site, backend: str, error: ValidationError) -> list[Fault]:
+    old = {place: key for key, place in site.old_keys.items()}
 
     def place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
         key = old.get((backend, str(location[0]))) if location else None
         return ("backends", backend, *location) if key is None else (key, *location[1:])
 
-    rows = [(place(fault["loc"]), reason_of(fault)) for fault in error.errors(include_url=False)]
-    return _placed(site, rows)
+    return [(place(fault["loc"]), reason_of(fault)) for fault in error.errors(include_url=False)]
 
 
-def _placed(site: Site, rows: Sequence[tuple[tuple[int | str, ...], str]]) -> list[str]:
+def _placed(site: Site, rows: Sequence[Fault]) -> list[str]:
     """Each with file and line, where the file can be read here: a build job may run where it cannot."""
     if site.source is not None:
         with suppress(OSError, UnicodeDecodeError):
@@ -87,6 +97,7 @@ def _placed(site: Site, rows: Sequence[tuple[tuple[int | str, ...], str]]) -> li
     return [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
 
 
-def _invalid(site: Site, lines: Sequence[str]) -> InputError:
+def _invalid(site: Site, rows: Sequence[Fault]) -> InputError:
+    lines = _placed(site, rows)
     file = site.source or "the site"
     return InputError("site-invalid", f"{file} has {len(lines)} fault{'s' if len(lines) > 1 else ''}", context=lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,22 @@ from pydantic import (
 )
 
 from envmgr.catalog.site_file import (
-    OLD_KEYS,
     Audit,
     LmodSettings,
     Mount,
     NodeGroup,
+    OldKeys,
     Policies,
     SiteFile,
     Sources,
     Transport,
+    move_old_keys,
 )
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.resources import shipped
 from envmgr.system.users import user_name
-from envmgr.system.yamlfile import load_model, reason_of
+from envmgr.system.yamlfile import parse_yaml, read_text, reason_of, validate
 
 # The text that binary packages carry where their prefix goes is 255 characters long: no longer path fits.
 MAX_PREFIX = 255
@@ -41,7 +42,7 @@ SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
 class Site(BaseModel):
     """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded.
 
-    `backends` is raw, a mapping for each backend that has settings; `old_keys` are those of `OLD_KEYS` that the file has.
+    `backends` is raw, a mapping for each backend that has settings; `old_keys` are those that the file has.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +63,7 @@ class Site(BaseModel):
     cpu_level: CpuLevel
     lmod: LmodSettings
     policies: Policies
-    old_keys: tuple[str, ...] = ()
+    old_keys: dict[str, tuple[str, str]] = {}
 
     @property
     def shipped_catalog(self) -> Path:
@@ -115,8 +116,8 @@ def _readable(path: Path, by: str) -> Iterator[None]:
         ) from None  # fmt: skip
 
 
-def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:
-    """Read and check a site file, or make the embedded site.
+def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[[], OldKeys] = dict) -> Site:
+    """Read and check a site file, or make the embedded site. `old_keys` tells where fields of old files belong now.
 
     Raises:
         InputError: `site-untrusted` (a file that neither the caller nor root owns decides where root writes), `site-invalid`.
@@ -124,7 +125,10 @@ def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:
     if path is None:
         return _resolve(_embedded(embedded_prefix(environ)), None)
     _refuse_foreign(path)
-    return _resolve(load_model(path, SiteFile, what="site file", reference="site-invalid"), path)
+    text = read_text(path, what="site file")
+    data, found, faults = move_old_keys(parse_yaml(text, path), old_keys)
+    file = validate(data, SiteFile, text=text, path=path, reference="site-invalid", faults=faults)
+    return _resolve(file, path).model_copy(update={"old_keys": found})
 
 
 def embedded_prefix(environ: Mapping[str, str]) -> Path:
@@ -159,11 +163,7 @@ def _resolve(file: SiteFile, path: Path | None) -> Site:
         inventory = _under(base, file.transport.inventory)
         fields["transport"] = file.transport.model_copy(update={"inventory": inventory})
     fields["sources"] = file.sources.model_copy(update={"mirrors": _urls(file.sources.mirrors, base)})
-    backends = {name: {**settings} for name, settings in file.backends.items()}
-    for key in file.old_keys:
-        backend, name = OLD_KEYS[key]
-        backends.setdefault(backend, {})[name] = getattr(file, key)
-    return Site(source=path, **{**fields, "backends": backends, "old_keys": file.old_keys})
+    return Site(source=path, **fields)
 
 
 def _urls(mirrors: Sequence[str], base: Path) -> tuple[str, ...]:

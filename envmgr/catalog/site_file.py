@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,19 +12,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from envmgr.catalog.target import CpuLevel
-
-# Where fields once stood -> the backend whose settings they are, and their name there. They are still read.
-OLD_KEYS = {
-    "channels": ("conda", "channels"),
-    "conda": ("conda", "program"),
-    "easyconfigs": ("easybuild", "easyconfigs"),
-}
+from envmgr.system.yamlfile import Fault
 
 
 def is_plain_path(path: Path) -> bool:
@@ -175,21 +169,6 @@ class SiteFile(_Model):
     cpu_level: CpuLevel = "x86-64-v2"
     lmod: LmodSettings = LmodSettings()
     policies: Policies = Policies()
-    channels: Any = None
-    conda: Any = None
-    easyconfigs: Any = None
-
-    @field_validator(*OLD_KEYS)
-    @classmethod
-    def _given_once(cls, value: Any, info: ValidationInfo) -> Any:
-        backend, key = OLD_KEYS[info.field_name or ""]
-        if key in info.data.get("backends", {}).get(backend, {}):
-            raise ValueError(f"is backends.{backend}.{key} now, which is there too: keep that one")
-        return value
-
-    @property
-    def old_keys(self) -> tuple[str, ...]:
-        return tuple(key for key in OLD_KEYS if key in self.model_fields_set)
 
     @field_validator("prefix")
     @classmethod
@@ -208,3 +187,29 @@ class SiteFile(_Model):
         if text.startswith("//"):
             raise ValueError("must begin with one /")
         return value
+
+
+OldKeys = Mapping[str, tuple[str, str]]
+"""Fields that once stood at the top of the file -> the backend whose setting each is now, and its name there."""
+
+
+def move_old_keys(data: Any, known: Callable[[], OldKeys]) -> tuple[Any, OldKeys, list[Fault]]:
+    """A site file's data with its old keys where they belong; which it had; and those that it has in both places.
+
+    `known` is asked where there is a key that is no field: it needs the backends.
+    """
+    fields = {info.alias or name for name, info in SiteFile.model_fields.items()}
+    if not isinstance(data, dict) or fields.issuperset(data) or not isinstance(data.get("backends", {}), dict):
+        return data, {}, []
+    found = {key: place for key, place in known().items() if key in data}
+    backends, faults = {**data.get("backends", {})}, list[Fault]()
+    for key, (backend, name) in found.items():
+        settings = backends.get(backend, {})
+        if not isinstance(settings, dict):
+            continue  # a fault of its own
+        if name not in settings:
+            backends[backend] = {**settings, name: data[key]}
+        else:
+            faults.append(((key,), f"is backends.{backend}.{name} now, which is there too: keep that one"))
+    rest = {key: value for key, value in data.items() if key not in found}
+    return {**rest, **({"backends": backends} if backends else {})}, found, faults

@@ -9,7 +9,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, ParamSpec
@@ -58,7 +58,7 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
     from envmgr.system.run import Runner
     from envmgr.system.users import drop_to
 
-    found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
+    found = load_site(find_site(site, os.environ, _working_folder()), os.environ, _old_keys)
     if found.backends:
         from envmgr.backends import require_settings
 
@@ -69,6 +69,12 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
         drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
     _stop_by_signals(runner)
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ))
+
+
+def _old_keys() -> Mapping[str, tuple[str, str]]:
+    from envmgr.backends import old_keys
+
+    return old_keys()
 
 
 def open_job() -> tuple[Runner, Reporter]:

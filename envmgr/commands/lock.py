@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from envmgr.backends import LockOptions, get_backend
+from envmgr.backends import Backend, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.site import Site
@@ -101,7 +101,7 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
     error, *others = alike.values()
     context = [*error.context]
     for other in others:
-        context += ["", f"error[{other.reference}]: {other.message}", *(f"  {line}" for line in other.context)]
+        context += ["", other.head, *(f"  {line}" for line in other.context)]
     if written:
         context += [*([""] if others else []), f"written: {', '.join(written)}"]
     error.context = tuple(context)
@@ -124,12 +124,19 @@ def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEn
         )
 
 
+def _require_solver(backend: Backend, solver: str | None) -> None:
+    if solver is not None and solver not in backend.solvers:
+        known = f"known: {', '.join(backend.solvers)}" if backend.solvers else f"{backend.name} has none: leave it out"
+        raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=known)
+
+
 def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool) -> LockOutcome:
     if not dry_run:
         entry.require_writable()
     recipe = entry.recipe()
     backend = get_backend(recipe.backend)
     try:
+        _require_solver(backend, options.solver)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from envmgr.backends import all_backends
 from envmgr.catalog.settings import SiteFact, mirrors_fact
 from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site
-from envmgr.catalog.site_file import OLD_KEYS, SiteFile
+from envmgr.catalog.site_file import SiteFile
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.commands.upgrade import explain_upgrade
@@ -199,7 +199,7 @@ def _lmod(ctx: Context) -> Iterator[SiteFact]:
 
 def _old_keys(site: Site) -> Iterator[SiteFact]:
     if site.old_keys:
-        now = ", ".join(".".join(("backends", *OLD_KEYS[key])) for key in site.old_keys)
+        now = ", ".join(f"backends.{backend}.{name}" for backend, name in site.old_keys.values())
         old = ", ".join(site.old_keys)
         yield SiteFact(
             "backends", "warning", f"{old}: read as {now}", "move what they say there: the old names will go"

@@ -114,14 +114,14 @@ def _extra(rows: Mapping[str, str]) -> dict[str, str]:
 
 
 def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
-    """Old manifests have one word for the one kind of extra file there was: `module`, EasyBuild's own of the install.
+    """Old manifests have one word for the one kind of extra file there was: `module`, which lies in its backend's folder.
 
-    The first manifests did not have that either; then the versions of the tools tell whose it is.
+    The first manifests did not have that either; then the file tells that there is one.
     """
-    if "module" not in data and "easybuild-framework" not in data["provenance"].get("tools", {}):
-        return {}
-    module = f"easybuild/modules/{path.parent.name}/{path.name.removesuffix('.manifest.json')}.lua"
-    return {module: str(data.get("module", ""))}
+    backend = data["provenance"].get("recipe", {}).get("backend")
+    module = f"{backend}/modules/{path.parent.name}/{path.name.removesuffix('.manifest.json')}.lua"
+    here = "module" in data or (path.parents[2] / module).is_file()
+    return {module: str(data.get("module", ""))} if here else {}
 
 
 def remove_install(install: Install) -> None:

@@ -244,9 +244,7 @@ class Runner:
                 stderr=subprocess.PIPE,
                 start_new_session=new_group,
                 pass_fds=pass_fds,
-                user=None if run_as is None else run_as.uid,
-                group=None if run_as is None else run_as.gid,
-                extra_groups=None if run_as is None else run_as.groups(),
+                **(run_as.of_a_child() if run_as is not None else {}),
             )
         except OSError as error:  # missing, not executable, no interpreter, no such folder, too many arguments
             raise _missing(args[0], str(error)) from None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import explain_os_error
@@ -31,6 +32,10 @@ class Account:
     def groups(self) -> tuple[int, ...]:
         """All groups, as the machine knows them now."""
         return tuple(os.getgrouplist(self.name, self.gid))
+
+    def of_a_child(self) -> dict[str, Any]:
+        """What `subprocess.Popen` is told, for a process of this user."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups()}
 
     def variables(self) -> dict[str, str]:
         """What a login sets for the user alone."""

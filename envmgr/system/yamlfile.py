@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,6 +141,10 @@ def read_text(path: Path, *, what: str) -> str:
         raise InputError("yaml-syntax", f"{path}: not UTF-8 (byte {error.start})") from None
 
 
+Fault = tuple[tuple[int | str, ...], str]
+"""A place in a document, and what is wrong with what stands there."""
+
+
 def load_model(path: Path, model: type[Model], *, what: str, reference: str) -> Model:
     """Read, parse and validate. `what` names the file's role in errors; `reference` is the error's reference.
 
@@ -148,16 +152,25 @@ def load_model(path: Path, model: type[Model], *, what: str, reference: str) -> 
         InputError: every fault of the file in its context, each as `file:line: field: reason`.
     """
     text = read_text(path, what=what)
-    data = parse_yaml(text, path)
+    return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference)
+
+
+def validate(
+    data: Any, model: type[Model], *, text: str, path: Path, reference: str, faults: Sequence[Fault] = ()
+) -> Model:
+    """`data`, which comes from `text`, as `model`; `faults` are those that were found before. Errors as `load_model`."""
+    rows = [*faults]
     try:
-        return model.model_validate({} if data is None else data)
+        made = model.model_validate({} if data is None else data)
+        if not rows:
+            return made
     except ValidationError as error:
-        rows = [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
-        lines = faults_with_lines(rows, text, path)
+        rows += [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
+    lines = faults_with_lines(rows, text, path)
     raise InputError(reference, f"{path} has {len(lines)} fault{'s' if len(lines) > 1 else ''}", context=lines)
 
 
-def faults_with_lines(faults: Iterable[tuple[tuple[int | str, ...], str]], text: str, path: Path) -> list[str]:
+def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
     """Each fault, its place in the document and its reason, as `file:line: field: reason`, in file order."""
     root = yaml.compose(text, Loader=_Loader)
     rows = []
@@ -176,6 +189,7 @@ _REASONS = {
     "list_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
+    "path_type": "must be a path",
 }
 
 

@@ -78,7 +78,7 @@ def test_solver_is_not_for_easybuild(workshop: Workshop) -> None:
     done = workshop.run("lock", "toy/1.0", "--solver", "rattler")
     assert done.code == 2
     assert error_of(done, workshop) == (
-        "error[unknown-solver]: EasyBuild resolves its easyconfigs itself: --solver is for conda entries\n  entry toy/1.0"
+        "error[unknown-solver]: there is no solver `rattler`\n  entry toy/1.0\n\nhint: easybuild has none: leave it out"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from envmgr.backends import old_keys
 from envmgr.backends.easybuild.folders import module_file
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.builds.slurm.folder import BuildAnswer, write_answer
@@ -384,7 +385,7 @@ def test_request_of_a_killed_submitter_goes_once_its_install_is_there(
     box.toy()
     box.locked("toy/1.0", "toy-1.0.eb")
     box.ok("build", "toy/1.0")
-    site, prefix = load_site(box.root / "site.yaml", {}), Prefix(box.prefix)
+    site, prefix = load_site(box.root / "site.yaml", {}, old_keys), Prefix(box.prefix)
     done, lost = request(box, "toy"), request(box, "lost")
     sweep(site, Runner())  # without a Slurm that answers
     assert done.exists()

@@ -112,7 +112,7 @@ def test_disk_full_in_a_download(small: Small, channel: Channel) -> None:
 # The stages in which an install grows, in their order, and what the error says when the disk is full then.
 FULL_WHILE = {
     "unpacking": "\n  failed to fetch python-",
-    "compiling": "\n  compileall: ",
+    "compiling": "\n  compileall:",
     "manifest": ".manifest.json\n",
 }
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.folders import package_cache
@@ -21,7 +22,7 @@ from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
@@ -68,6 +69,8 @@ class CondaBackend(Backend):
     name = "conda"
     input = CondaInput
     settings = CondaSettings
+    old_keys: ClassVar = {"channels": "channels", "conda": "program"}
+    solvers = SOLVERS
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):
@@ -79,9 +82,7 @@ class CondaBackend(Backend):
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
-        solver = options.solver or SOLVERS[0]
-        if solver not in SOLVERS:
-            raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=f"known: {', '.join(SOLVERS)}")
+        solver = options.solver or self.solvers[0]
         solved = solve(
             read_input(entry, recipe, CondaInput), site, runner, reporter, solver=solver, places=options.places or {}
         )

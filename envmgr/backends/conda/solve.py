@@ -225,7 +225,7 @@ def find_conda(site: Site) -> Path:
 
     Raises EnvmgrError `solver-missing`.
     """
-    hint = "name it in site.yaml (`conda:`), or lock with --solver rattler"
+    hint = "name it in site.yaml (`backends: {conda: {program: …}}`), or lock with --solver rattler"
     if (program := program_of(site)) is not None:
         if not os.access(program, os.X_OK):
             raise EnvmgrError(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild.easyconfigs import changed_since
@@ -25,7 +25,7 @@ from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
 from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import remove_tree
@@ -132,6 +132,7 @@ class EasyBuildBackend(Backend):
     name = "easybuild"
     input = EasyBuildInput
     settings = EasyBuildSettings
+    old_keys: ClassVar = {"easyconfigs": "easyconfigs"}
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):
@@ -140,14 +141,11 @@ class EasyBuildBackend(Backend):
         return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
     def lock(
-        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
-    ) -> LockResult:
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter,
+        options: LockOptions,  # noqa: ARG002 - EasyBuild resolves its easyconfigs itself
+    ) -> LockResult:  # fmt: skip
         from envmgr.backends.easybuild.locking import make_lock
 
-        if options.solver is not None:
-            raise InputError(
-                "unknown-solver", "EasyBuild resolves its easyconfigs itself: --solver is for conda entries"
-            )
         made, notes = make_lock(entry, read_input(entry, recipe, EasyBuildInput), site, runner, reporter, os.environ)
         return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes)
 

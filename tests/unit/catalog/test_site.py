@@ -198,7 +198,7 @@ def test_load_site_of_one_field_has_defaults(tmp_path: Path) -> None:
     assert (site.source, site.name, site.prefix) == (path, "site", Path("/shared/envmgr"))
     assert site.catalogs == (shipped("recipes"),)
     assert site.shipped_catalog == shipped("recipes")
-    assert (site.backends, site.old_keys) == ({}, ())
+    assert (site.backends, site.old_keys) == ({}, {})
     assert (site.cpu_level, site.build_user, site.groups) == ("x86-64-v2", None, {})
     assert (site.policies.mask, site.policies.driver_gate, site.policies.user_site) == (0o022, "warn", False)
 
@@ -277,10 +277,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "backends-list": ({"backends": ["conda"]}, ["backends: must be a mapping"]),
     "backend-text": ({"backends": {"conda": "yes"}}, ["backends.conda: must be a mapping"]),
-    "old-key-and-new": (
-        {"channels": {}, "backends": {"conda": {"channels": {}}}},
-        ["channels: is backends.conda.channels now, which is there too: keep that one"],
-    ),
+    "key-of-no-backend": ({"channels": {}}, ["channels: unknown field"]),
     "transport-via": ({"transport": {"via": "rsh"}}, ["transport.via: Input should be 'ssh', 'slurm' or 'both'"]),
     "transport-fanout": (
         {"transport": {"fanout": 0}},
@@ -348,7 +345,7 @@ def test_load_site_without_a_file_is_the_embedded_site(tmp_path: Path) -> None:
     site = load_site(None, environ)
     assert (site.source, site.name, site.prefix) == (None, "embedded", embedded_prefix(environ))
     assert site.catalogs == (shipped("recipes"),)
-    assert (site.backends, site.old_keys) == ({}, ())
+    assert (site.backends, site.old_keys) == ({}, {})
 
 
 def test_embedded_prefix_of_root_is_below_opt(monkeypatch: pytest.MonkeyPatch) -> None:

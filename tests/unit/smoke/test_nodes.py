@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.backends import old_keys
 from envmgr.catalog.recipe import SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.nodes import Reply
@@ -28,7 +29,7 @@ def test_ordinary_user_is_chosen_where_we_can_become_others(
     tmp_path: Path, transport: dict[str, str], named: str | None, expected: RunAccount
 ) -> None:
     (tmp_path / "site.yaml").write_text(json.dumps(settings(("c1",)) | {"transport": transport, "catalogs": []}))
-    assert choose_account(load_site(tmp_path / "site.yaml", {}), "ssh", named) == expected
+    assert choose_account(load_site(tmp_path / "site.yaml", {}, old_keys), "ssh", named) == expected
 
 
 def test_answers_without_sense_and_half_answers_are_never_a_pass() -> None:

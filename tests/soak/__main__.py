@@ -1,7 +1,7 @@
 """`python -m tests.soak [CAMPAIGN…] [--rounds N] [--seed N]`: play campaigns, all by default; go on where they were left.
 
 How far each came is in tests/.cache/soak.json, by commit, seed and rounds; another commit begins anew. A campaign that has come
-to its end, or has shown a fault, gets a line in docs/soak.md, where the files of the commit are unchanged.
+to its end, or has shown a fault, gets a line in docs/soak.md, where the files of the commit were unchanged in each round.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) 
     last = rounds or campaign.ROUNDS
     key = f"{commit} {name} seed {seed} rounds {last}"
     state = _state()
-    done, seconds = state.get(key, (0, 0.0))
+    done, seconds, clean = state.get(key, (0, 0.0, True))
     if done >= last:
         print(f"{name}: {done} of {last} rounds were played before, on this commit with seed {seed}")
         return True
     began = time.monotonic() - seconds
-    fault = ""
+    fault, clean = "", clean and _is_clean(commit)
     try:
         with closing(campaign.play(seed, done + 1, last)) as rest:
             for words in rest:
-                done += 1
-                _keep(key, done, time.monotonic() - began)
+                done, clean = done + 1, clean and _is_clean(commit)
+                _keep(key, done, time.monotonic() - began, clean)
                 print(f"{name}: {done} of {last}: {words}", flush=True)
     except Exception:  # noqa: BLE001 - whatever it is, it is the campaign's result
         traceback.print_exc()
@@ -86,7 +86,12 @@ def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) 
         f"make soak SOAK={name}" + (f" ROUNDS={rounds}" if rounds else "") + (f" SEED={seed}" if seed != 1 else "")
     )
     played = f"{done} of {last}" if fault else str(last)
-    _tell(commit, seed, f"`{command}`", played, fault or _took(time.monotonic() - began))
+    line = _line(commit, seed, f"`{command}`", played, fault or _took(time.monotonic() - began))
+    print(line, end="")
+    if clean and _is_clean(commit):
+        atomic_write(TABLE, (TABLE.read_text() if TABLE.exists() else HEAD) + line)
+    else:
+        print(f"soak: files differed from {commit}: {_table()} was not written", file=sys.stderr)
     return not fault
 
 
@@ -102,20 +107,21 @@ def _state() -> dict[str, Any]:
     return json.loads(STATE.read_text()) if STATE.exists() else {}
 
 
-def _keep(key: str, done: int, seconds: float) -> None:
+def _keep(key: str, done: int, seconds: float, clean: bool) -> None:
+    """How many rounds were played, in how many seconds, and whether all of them on the files of the commit."""
     STATE.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(STATE, pretty_json(_state() | {key: (done, seconds)}))
+    atomic_write(STATE, pretty_json(_state() | {key: (done, seconds, clean)}))
 
 
-def _tell(commit: str, seed: int, command: str, rounds: str, result: str) -> None:
-    """A line of the table: printed, and kept where nothing but the table differs from the commit."""
+def _line(commit: str, seed: int, command: str, rounds: str, result: str) -> str:
     cells = [commit, datetime.datetime.now(datetime.UTC).date().isoformat(), str(seed), command, rounds, result]
-    line = f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
-    print(line, end="")
-    if _git("rev-parse", "--short=12", "HEAD") != commit or _git("status", "--porcelain", "--", ".", f":!{_table()}"):
-        print(f"soak: files differ from {commit}: {_table()} was not written", file=sys.stderr)
-        return
-    atomic_write(TABLE, (TABLE.read_text() if TABLE.exists() else HEAD) + line)
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+
+
+def _is_clean(commit: str) -> bool:
+    """Whether nothing but the table differs from the commit."""
+    head = _git("rev-parse", "--short=12", "HEAD")
+    return head == commit and not _git("status", "--porcelain", "--", ".", f":!{_table()}")
 
 
 def _table() -> Path:

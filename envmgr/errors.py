@@ -1,4 +1,5 @@
-"""Errors by what must act next: the user, envmgr, nobody. Each has a kebab-case reference, the fact, its context and a hint.
+"""Errors: an expected failure, a request that the user must change, a bug of envmgr. Each has a kebab-case reference, the fact,
+its context and a hint.
 
 `ErrorData` is an error between two processes, and in JSON: the one way to data and back.
 """
@@ -45,7 +46,7 @@ class EnvmgrError(Exception):
 
 
 class InputError(EnvmgrError):
-    """The caller must change what was asked for: arguments, site, recipe, lock. Exit code 2."""
+    """The user must change the request: arguments, site, recipe, lock. Exit code 2."""
 
     exit_code = 2
 

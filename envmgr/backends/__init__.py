@@ -80,7 +80,7 @@ class LoadedLock(ABC):
 
     `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
     in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
-    `download` and `installed` are bytes, None where the lock does not tell. `notes` are for the person who checks or builds it.
+    `download` and `installed` are bytes, None where the lock does not tell. `notes` are for the user that checks or builds it.
     """
 
     backend: Backend

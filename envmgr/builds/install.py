@@ -98,7 +98,7 @@ def ensure_install(
 def provenance(
     install: Install, recipe: Recipe, lock: LoadedLock, tools: Mapping[str, str], site: Site
 ) -> dict[str, Any]:
-    """Who made an install, for which entry, from what, with which tools, when (UTC)."""
+    """The user and host that made an install, its entry, recipe and packages, the tools, the time (UTC)."""
     return {
         "install": str(install.entry),
         "entry": str(lock.entry),
@@ -150,8 +150,9 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
 def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
     """Make the prefix and its first folders as the site's policies say, or raise before any work is done.
 
-    Those of the `backends` that will be used are made, too; what another one has there is only looked at. Where the site names a group, the folders carry it and hand it on (setgid): its members reach the modules whatever the
-    umask. Folders that are there are looked at too: a run as another user may have made one of them.
+    Makes the folders of `backends`, too, and only checks those of other backends. Where the site names a group, the folders
+    carry it and hand it on (setgid): its members reach the modules whatever the umask. Folders that exist are checked as
+    well: a run as another user may have made one of them.
 
     Raises:
         EnvmgrError: `not-writable`, `group-not-yours`, `unknown-group`.

@@ -48,7 +48,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                 try:
                     remove_tree(path)
                     removed.append(str(path.relative_to(prefix.store)))
-                except OSError as error:  # in nobody's way but its own entry's
+                except OSError as error:  # only its own entry needs that place
                     reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")
     for backend in backends:
         backend.clean(prefix, reporter)
@@ -67,7 +67,7 @@ def _leftover_of(path: Path) -> str | None:
 
 
 def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter) -> None:
-    """Rows of dead builds, with all that a row knows of: nobody may ask for just that install again."""
+    """Rows of dead builds, with the files that they name: perhaps no later build asks for just that install again."""
 
     def own(install: Install) -> None:
         for backend in backends:
@@ -85,5 +85,5 @@ def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter)
                 if row.host != socket.gethostname() and lives_perhaps(install):
                     continue  # on a file system that keeps locks to each node
                 clear_row(install, row, reporter, own=own)
-            except (OSError, EnvmgrError) as error:  # in nobody's way but its own install's
+            except (OSError, EnvmgrError) as error:  # only its own install needs that place
                 reporter.say(f"warning: cannot clear what a dead build of {install.entry} left in {row.work}: {error}")

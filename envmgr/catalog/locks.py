@@ -50,7 +50,7 @@ def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrEr
 
 
 def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, str]:
-    """A lock in YAML, and the sha256 of its text; `of` is whose lock it is, for people.
+    """A lock in YAML, and the sha256 of its text; `of` names its backend in messages.
 
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`.

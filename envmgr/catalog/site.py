@@ -112,7 +112,7 @@ def _readable(path: Path, by: str) -> Iterator[None]:
     except PermissionError as error:
         raise InputError(
             "site-unreadable", f"cannot look for {path}", context=f"{error.strerror}; named by {by}",
-            hint=f"let everybody read it: chmod o+rx {path.parent}",
+            hint=f"let all users read it: chmod o+rx {path.parent}",
         ) from None  # fmt: skip
 
 

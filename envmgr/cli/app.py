@@ -149,7 +149,7 @@ def remove(
 @app.command()
 @verb
 def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
-    """Generations: when, by whom, what changed.
+    """Generations: time, user, changes.
 
     `*` marks the current one; rollbacks follow.
     """

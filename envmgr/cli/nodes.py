@@ -35,7 +35,7 @@ def test(
     entries: SomeEntries = None,
     nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
     via: Annotated[OneWay | None, typer.Option(help="On nodes, reached so; without --nodes, all groups.")] = None,
-    user: Annotated[str | None, typer.Option(help="Who runs them on nodes; never root.", metavar="NAME")] = None,
+    user: Annotated[str | None, typer.Option(help="User that runs them on nodes; never root.", metavar="NAME")] = None,
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -48,7 +48,7 @@ def test(
     from envmgr.commands.test import run_tests, run_tests_on_nodes
 
     here = nodes is None and via is None
-    # root must not run an entry's commands as root; on nodes others run them, and root's keys are needed
+    # root must not run an entry's commands as root; on nodes another user runs them, and root's keys are needed
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
         result = run_tests_on_nodes(

@@ -110,7 +110,7 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
 
 
 def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEntry], site: Site) -> None:
-    """A place for a channel that nobody has is a typing error: the solve would go elsewhere without a word."""
+    """A place for a channel that no recipe and no site has is a typing error: the solve would silently use another place."""
     known: set[str] = set()
     for entry in found:
         with suppress(InputError):  # told with its entry

@@ -61,7 +61,7 @@ prefix: {prefix}
 # Your recipes, beside this file; the catalog that ships with envmgr comes after them.
 catalogs: [recipes]
 
-# Who owns the prefix; envmgr started as root changes to this user.
+# The owner of the prefix; envmgr started as root changes to this user.
 # build_user: envmgr
 
 # login_nodes: master
@@ -73,7 +73,7 @@ policies:
   keep_days: 60
   driver_gate: warn
 
-# What belongs to one way of building alone.
+# Settings of one backend each.
 backends:
   easybuild:
     # Your easyconfigs (EasyBuild's files), laid out as z/zlib/zlib-1.3.1.eb; those that ship with envmgr, and EasyBuild's own,

@@ -40,7 +40,7 @@ def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
                 "error",
                 ", ".join(entries),
                 line if path == current.entries[entries[0]].path else f"{path}: {line}",
-                hint="an install never changes: find who did it; "
+                hint="an install never changes: find the cause; "
                 f"then remove {path}.manifest.json under {ctx.prefix.root}, and build the entry again",
             )
             for line in verify_install(ctx.prefix.install_at(path), ctx.reporter)

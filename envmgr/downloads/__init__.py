@@ -1,7 +1,7 @@
 """Files by their sha256: into a cache, from the first place that has them. Knows no backend.
 
-A cache is `<cache>/<sha256>/<file name>`. Whatever comes from where: only what has its sha256 gets in, and it is hashed again
-at every use.
+A cache is `<cache>/<sha256>/<file name>`. Wherever a file comes from, it gets in only with that sha256, and it is hashed again at
+every use.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """`missing` only when it was a dry run; `size` is bytes, None for a missing file whose size nobody tells.
+    """`missing` only when it was a dry run; `size` is bytes, None for a missing file of unknown size.
 
     `places` are where a missing file will be looked for, in order.
     """

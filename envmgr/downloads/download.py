@@ -253,7 +253,7 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _is_still(path: Path, file: BinaryIO) -> bool:
-    """Whether `file` is what lies at `path`: the one who had it before us may have renamed or removed it."""
+    """Whether `file` still lies at `path`: the process that held its lock before may have renamed or removed it."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:

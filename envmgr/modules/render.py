@@ -95,7 +95,7 @@ def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
 
 
 class _Templates:
-    """The templates under StrictUndefined, so that a name nobody gave is an error and never an empty text."""
+    """The templates under StrictUndefined, so that a name without a value is an error and never an empty text."""
 
     def __init__(self, folder: Path) -> None:
         import jinja2

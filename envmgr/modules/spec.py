@@ -17,9 +17,9 @@ class EnvOp(_Model):
     """One change of the environment at load; unload undoes it.
 
     `set` replaces (and remembers) a value, `set-default` sets only where there is none, `unset` removes, `prepend` and
-    `append` add to a list whose elements are separated by `separator`; the value is one element, or several in a list's form. With `at_load`, `value` is a template
-    in which `${HOME}` and `${USER}` are those of the user who loads the module, and `$$` is a dollar: without such a variable,
-    loading does not do it.
+    `append` add to a list whose elements are separated by `separator`; the value is one element, or several in a list's form.
+    With `at_load`, `value` is a template in which `${HOME}` and `${USER}` are those of the user that loads the module, and `$$`
+    is a dollar: where such a variable is not set, the module leaves the change out.
     """
 
     kind: Literal["set", "set-default", "unset", "prepend", "append"]

@@ -1,8 +1,8 @@
 """One local process per node (ssh, srun), many at once: clients of ClusterShell's event loop, whose defaults are not used.
 
 ClusterShell's own ssh and exec clients keep every line of every node, look for line breaks in time that is quadratic where
-there are none, and wait without end for a process that closed its output. These keep one bounded answer, and wait for
-nobody.
+there are none, and wait without end for a process that closed its output. These keep one bounded answer, and do not wait for
+such a process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Call:
 
 
 class Client(EngineClient):  # type: ignore[misc]
-    """A running call. Its stdin stays open: its end is how a node learns that nobody waits any more."""
+    """A running call. Its stdin stays open: its end tells the node that envmgr waits no more."""
 
     def __init__(self, call: Call, worker: Any, on_end: Callable[[Client], None]) -> None:
         super().__init__(worker, call.node, True, -1, False)
@@ -208,7 +208,7 @@ class Dying:
             time.sleep(0.01)
             self.look()
         for leaving in self._left:
-            leaving.process.returncode = -signal.SIGKILL  # given up: nobody else asks for it
+            leaving.process.returncode = -signal.SIGKILL  # given up: no other code asks for it
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -23,7 +23,7 @@ from envmgr.system.run import Runner
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop
 
-NODES_OWN = 5.0  # seconds after us that a node itself ends what nobody waits for any more
+NODES_OWN = 5.0  # seconds after envmgr that a node itself ends processes that envmgr no longer waits for
 _AROUND = 1 << 20  # bytes that a node may print beside its answer: banners
 
 

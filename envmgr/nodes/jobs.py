@@ -17,7 +17,7 @@ from envmgr.system.run import Completed, Runner
 _ASK = 20.0  # seconds that squeue, scontrol and scancel may take
 _SEND = 120.0  # and sbatch, whose controller may be busy with others
 _FREE = 5  # seconds in which a node must be free to be asked something
-# What Slurm's commands say when nobody answers them, whatever was asked. Source: slurm 22.05, slurm_errno.c.
+# What Slurm's commands say when Slurm does not answer, whatever was asked. Source: slurm 22.05, slurm_errno.c.
 _DOWN = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in standby mode|"
     r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
@@ -93,7 +93,7 @@ def send_job(
 def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Runner) -> str:
     """What a command says on a node that Slurm picks now, of the partition that jobs go to; empty where none answers.
 
-    A node that is free within some seconds: nobody waits for a question in a queue.
+    A node that is free within some seconds: a question is not worth a wait in the queue.
     """
     asked = [
         f"--immediate={_FREE}", "--job-name=envmgr-ask", "-N1", "-n1", f"--time={time_limit(_ASK)}", "--export=NONE", "--chdir=/", "--mpi=none",

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# How a probe begins: who it is, a folder of its own, the accounts. A directory service that hangs is left behind, too.
+# How a probe begins: its host and user, a folder of its own, the accounts. A directory service that hangs is left behind, too.
 : "${user?}"
 
 own host "$(uname -n)"

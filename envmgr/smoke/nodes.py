@@ -50,7 +50,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class RunAccount:
-    """Who runs the tests, and as whom the nodes are asked (None: as the site says)."""
+    """The user that runs the tests, and the login user on nodes (None: as the site says)."""
 
     user: str
     login: str | None

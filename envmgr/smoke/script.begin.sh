@@ -64,8 +64,8 @@ lacks() {
   return 1
 }
 
-# run_test KEY TICKS NEEDS. `rc` is there when the test has ended, `told` when nobody holds its output any more: a process
-# that outlives SIGKILL does.
+# run_test KEY TICKS NEEDS. `rc` is there when the test has ended, `told` when no process holds its output any more: a
+# process that outlives SIGKILL does.
 run_test() {
   key=$1 allowed=$2 needs=$3 job=$here/$1 rc=timeout
   case $needs in

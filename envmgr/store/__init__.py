@@ -1,1 +1,1 @@
-"""The prefix as paths; installs, their manifests, and who uses them."""
+"""The prefix as paths; installs, their manifests, and the builds that use them."""

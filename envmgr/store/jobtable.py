@@ -25,7 +25,7 @@ from envmgr.system.processes import Process, all_processes, this_process
 
 _BEAT = 2.0  # seconds between two touches of a row
 _WATCH = 10.0  # seconds to look for one
-_DEAD = 60.0  # seconds without one after which nobody needs to look
+_DEAD = 60.0  # seconds without one after which a build counts as dead
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def make_manifest(
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """One path per line: long, but to read and to diff. The digest comes first, for those who need only that."""
+    """One path per line: long, but to read and to diff. The digest comes first, for callers that need only the digest."""
     head = {
         "digest": manifest.digest,
         "schema": 1,

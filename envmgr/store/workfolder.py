@@ -28,7 +28,7 @@ def work_folder(site: Site, install: Install) -> Path:
 
 @contextmanager
 def private_folder(folder: Path) -> Iterator[None]:
-    """An empty folder that nobody else can write, gone at the end.
+    """An empty folder that no other user can write, removed at the end.
 
     EnvmgrError `build-folder` where another user made it, or where nothing can be compiled.
     """
@@ -81,7 +81,7 @@ def end_work(install: Install, folder: Path, reporter: Reporter) -> None:
     if ended := end_processes_in(str(folder)):
         processes = "process" if ended == 1 else "processes"
         reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
-    if _is_ours(folder.parent) and _is_ours(folder):  # then nobody else can put a link there meanwhile
+    if _is_ours(folder.parent) and _is_ours(folder):  # then no other user can put a link there meanwhile
         remove_tree(folder)
         with suppress(OSError):
             folder.parent.rmdir()  # only an empty one goes

@@ -1,1 +1,1 @@
-"""Processes, files, users, YAML: the only effects."""
+"""Processes, files, users, YAML."""

@@ -60,7 +60,7 @@ def run_detached(
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             if code is None:
-                process.returncode = -signal.SIGKILL  # nobody waits for it, and Popen must not complain about that
+                process.returncode = -signal.SIGKILL  # no code waits for it, and Popen must not complain about that
         return Detached(code, _read(out), _read(err))
 
 

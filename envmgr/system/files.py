@@ -185,7 +185,7 @@ def file_lock(
 ) -> Iterator[None]:
     """Hold an exclusive lock on `path` (flock: it goes with the process, also over NFS; a dead holder never blocks).
 
-    While waiting, `on_wait` is told once who holds it, and `check` is called at each poll and may raise.
+    While waiting, `on_wait` gets its holder once, and `check` is called at each poll and may raise.
     """
     descriptor = _open_lock(path)
     try:

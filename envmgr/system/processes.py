@@ -29,7 +29,7 @@ def this_process() -> Process:
 
 
 def runs_here(process: Process) -> bool:
-    """Whether it still runs, on this host; False for one of another host, whose processes nobody here can see."""
+    """Whether it still runs, on this host; False for one of another host, whose processes are not seen here."""
     return process.host == socket.gethostname() and process.boot == _boot() and _ticks(process.pid) == process.ticks
 
 

@@ -1,4 +1,4 @@
-"""Who a process is, and how it becomes another user: itself for good, a child, a command by its first words.
+"""The user of a process, and how it becomes another: itself for good, a child, a command by its first words.
 
 Root drops to the site's build user before anything is written under the prefix.
 """

@@ -116,7 +116,7 @@ def dump_yaml(document: Any, *, width: int) -> str:
 class _Dumper(yaml.SafeDumper):
     """The pure Python emitter: libyaml's, where it is installed, may break lines elsewhere."""
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps nobody
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps no reader
         return True
 
 

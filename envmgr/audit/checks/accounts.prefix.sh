@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Who owns the prefix.
+# The owner of the prefix.
 : "${build_user?}" "${prefix?}"
 
 if [ -n "$build_user" ] && accounts_owner=$(stat -c '%u %U' "$prefix" 2>/dev/null); then

@@ -89,7 +89,7 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
 _HINTS = (
     (r"connection refused", "on {node}: `systemctl start sshd` (`ssh` on Debian)"),
     (r"host key", "was {node} installed anew? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
-    (r"permission denied", "`ssh-copy-id {node}`; who logs in is `transport: {{user: …}}` in site.yaml"),
+    (r"permission denied", "`ssh-copy-id {node}`; `transport: {{user: …}}` in site.yaml names the login user"),
     (r"timed out|no route", "is {node} on, and on the network? `ping {node}`"),
     (r"resolve|name or service", "put {node} into DNS or /etc/hosts"),
     (r"sudo", "let that user run `sudo -n /bin/sh`, by NOPASSWD in sudoers"),

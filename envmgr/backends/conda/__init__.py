@@ -1,1 +1,1 @@
-"""conda environments: solve, lock, download, install, activation; the only users of rattler are here."""
+"""conda environments: solve, lock, download, install, activation."""

@@ -138,9 +138,9 @@ def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
 
 
 def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:
-    """What a user may look for by name: what the recipe asks for, and Python packages. Not the 60 libraries below them.
+    """Whether a user may look for the package by name: one that the recipe names, or a Python package. Not the 60 libraries below.
 
-    Libraries that a recipe names are pins (`libblas * *_mkl`), which nobody looks for.
+    Libraries that a recipe names are pins (`libblas * *_mkl`); users do not look for them.
     """
     asked = {str(spec).split()[0] for spec in recipe.input.get("specs", ())}
     needs = {d.split()[0] for d in package.depends}

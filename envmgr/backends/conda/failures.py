@@ -1,4 +1,4 @@
-"""What went wrong in the rattler worker, in the house form: by who must act, with what rattler said in the context."""
+"""What went wrong in the rattler worker, in the house form, with rattler's message in the context."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
 
 
 def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
-    """`disk-full` where an install failed on a disk that is full: rattler and Python may leave a cut file and go on, and
-    who then stumbles over it does not speak of the disk.
+    """`disk-full` where an install failed on a full disk: rattler and Python may leave a cut file and go on, and a later step
+    then fails with an error that does not mention the disk.
     """
     if "staging" not in request or (free := free_bytes(Path(request["staging"]))) >= _NEARLY_FULL:
         return None

@@ -1,4 +1,4 @@
-"""The EasyBuild that envmgr's own environment has: used where it is what the lock says, and nobody else could have changed it."""
+"""The EasyBuild in envmgr's own environment: builds use it if it has the lock's sha256, and no other user could have changed it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def why_not_own(version: str, wanted: str | None, places: Places | None = None) 
     """Why the caller may not run EasyBuild `version` of envmgr's own environment, at `places`; empty when it may.
 
     `wanted` is the sha256 that a lock has of EasyBuild's contents: empty in a lock without, None where no lock asks. Root and
-    the caller must own all of it, and nobody else may write it, or a folder above: it is run as the caller.
+    the caller must own all of it, and no other user may write it, or a folder above: it runs as the caller.
     """
     places = places or own_places()
     if wanted == "":

@@ -29,7 +29,7 @@ _LIMIT = 1800.0  # seconds that making the environment may take
 def find_private(version: str, site: Site, environ: Mapping[str, str], runner: Runner) -> EasyBuild | None:
     """The prefix's private environment of that version, or the caller's own; None when neither is complete.
 
-    The prefix's is for ordinary users: it belongs to the build user, who could make root run anything.
+    The prefix's is for ordinary users. Root does not use it: it belongs to the build user, and root would run that user's code.
     """
     users = user_home(version, environ)
     homes = (users,) if os.geteuid() == 0 else (site_home(version, site), users)
@@ -47,9 +47,9 @@ def ensure_private(
     *,
     contents: str = "",
 ) -> EasyBuild:
-    """The environment in `home`, made if it is not there, or anew if its Python is gone; two processes that need it at once make it once.
+    """The environment in `home`, made if it is not there, or anew if its Python is gone. If two processes need it at once, one makes it.
 
-    `contents` is the sha256 that it must have; empty where nobody knows.
+    `contents` is the sha256 that it must have; empty where the lock has none.
 
     Raises:
         EnvmgrError: `easybuild-unavailable` with what uv said, `easybuild-differs`, `lmod-missing`, `disk-full`.
@@ -85,7 +85,7 @@ def _private(home: Path, version: str, lmod: Path) -> EasyBuild:
 
 
 def _require_contents(tool: EasyBuild, wanted: str) -> EasyBuild:
-    """What was summed when the environment was made is in its marker; one of an earlier envmgr is summed now."""
+    """The sum taken when the environment was made is in its marker; a marker of an earlier envmgr has none, so it is taken now."""
     home = tool.places.home
     try:
         found = str(json.loads((home / _MARKER).read_text())["contents"])
@@ -102,12 +102,12 @@ def _require_contents(tool: EasyBuild, wanted: str) -> EasyBuild:
 
 
 def site_home(version: str, site: Site) -> Path:
-    """Where builds have it: under the prefix, so that build jobs on nodes find it too."""
+    """The place for builds: under the prefix, so that build jobs on nodes find it too."""
     return tools_folder(Prefix(site.prefix)) / version
 
 
 def user_home(version: str, environ: Mapping[str, str]) -> Path:
-    """Where a user who locks without building has it. Source: XDG Base Directory Specification.
+    """The place for a user that only locks: below the user's cache. Source: XDG Base Directory Specification.
 
     `sudo` may leave root with another user's home: then it is not used.
     """

@@ -13,11 +13,11 @@ from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.system.users import user_name
 
-_STICKY_DOOR = stat.S_ISVTX  # in /tmp others may write, but not rename what is root's
+_STICKY_DOOR = stat.S_ISVTX  # in /tmp other users may write, but not rename root's files
 
 
 def require_own_easyconfigs(site: Site) -> None:
-    """Raises InputError `easyconfig-untrusted` for a folder of the site that others may write, or a file in one.
+    """Raises InputError `easyconfig-untrusted` for a folder of the site that other users may write, or a file in one.
 
     Those that ship with envmgr are as safe as envmgr itself.
     """
@@ -34,12 +34,14 @@ def require_own_easyconfigs(site: Site) -> None:
 
 
 def only_ours(path: Path) -> bool:
-    """Whether nobody but root and the caller decides what lies at `path`, or will."""
+    """Whether no user but root and the caller can change the file at `path`, or put another in its place."""
     return not any(fault_of(each) for each in (*_way_to(path), path) if os.path.lexists(each))
 
 
 def fault_on_the_way(path: Path) -> str:
-    """Who else may write `path`, or a folder above it or above what it is a link to; empty when nobody may. Names the place."""
+    """Why another user could change `path`: the first unsafe place among it, its link's target and all folders above, and its
+    fault; empty when there is none.
+    """
     for place in dict.fromkeys((*_way_to(path), path, *_way_to(path.resolve()), path.resolve())):
         if why := fault_of(place):
             return f"{place} {why}"
@@ -47,9 +49,9 @@ def fault_on_the_way(path: Path) -> str:
 
 
 def fault_below(folder: Path) -> str:
-    """Who else may write something in `folder`, however deep; empty when nobody may. Names the place.
+    """Why another user could change a file in `folder`, however deep: the first unsafe place and its fault; empty without one.
 
-    A link is a fault: what it leads to lies elsewhere. Raises OSError.
+    A link is a fault: its target lies elsewhere. Raises OSError.
     """
     waiting, harmless = [str(folder)], dict[tuple[int, int], bool]()
     while waiting:
@@ -65,7 +67,7 @@ def fault_below(folder: Path) -> str:
 
 
 def fault_of(path: Path) -> str:
-    """Who else may write it; empty when nobody may."""
+    """Why another user could write `path`: its owner or its mode; empty when no other user can."""
     try:
         return _fault_in(path.stat())
     except OSError:

@@ -132,7 +132,7 @@ class JobFolder:
 
 
 def requested_installs(prefix: Prefix) -> set[str]:
-    """What jobs use that wait or run, by path relative to the prefix: of each request whose end nobody told yet."""
+    """Installs that waiting or running jobs use, by path relative to the prefix: of each request whose end was not reported yet."""
     found: set[str] = set()
     for path in (prefix.jobs / "slurm").glob("*/request.json"):
         row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)

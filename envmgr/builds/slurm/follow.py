@@ -20,7 +20,7 @@ from envmgr.store.manifest import read_manifest
 from envmgr.system.run import Runner
 
 _FIRST, _SLOWEST = 1.0, 3.0  # seconds between two looks at the queue: at first, and after a while
-_BACK_OFF = 15.0  # and at most, when nobody answers
+_BACK_OFF = 15.0  # and at most, when Slurm does not answer
 _TICK = 0.2  # seconds
 # Seconds that an answer may stay unseen after its job's end. Longer than an NFS client believes what it knows of a folder
 # (acdirmax, 60 s), where the job has ended by itself; one that was killed has seldom an answer on its way.
@@ -186,7 +186,7 @@ class _Watch:
         )  # fmt: skip
 
     def _detail(self) -> str:
-        """Whom we wait for: what runs, with its last words, and why the others do not."""
+        """The jobs that the build waits for: those that run, with their last lines, and why the others do not."""
         if self._silent:
             return "Slurm does not answer"
         running = [t for t in self.waiting.values() if t.seen is not None and t.seen.state in ("RUNNING", "COMPLETING")]

@@ -166,9 +166,9 @@ class Submitter:
 
 
 def sweep(site: Site, runner: Runner) -> None:
-    """Folders of jobs that nobody will come back to: told failures and lost jobs a day later, and jobs whose install is there.
+    """Remove folders of jobs that no build needs: reported failures and lost jobs a day later, and jobs whose install is there.
 
-    What a living run follows stays, and what Slurm still has, or may have.
+    Folders of jobs that a living build follows stay, and those of jobs that Slurm still has, or may have.
     """
     prefix = Prefix(site.prefix)
     if not (prefix.jobs / "slurm").is_dir():
@@ -226,7 +226,7 @@ def _state(seen: JobSeen | None) -> str:
 
 
 def _under_way(folder: JobFolder, seen: Mapping[str, JobSeen]) -> tuple[str, bool]:
-    """The number of the item's job, and whether it has ended with a failure that nobody was told of; empty for none.
+    """The number of the item's job, and whether it has ended with a failure that no build has reported; empty for none.
 
     A job is known by its name too: the row is written after Slurm has taken it.
     """

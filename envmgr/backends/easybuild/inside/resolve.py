@@ -66,7 +66,7 @@ def resolve(request):
 
 
 def wanting(parsed):
-    """Which easyconfig wants what nobody has: EasyBuild does not say, and closures are deep."""
+    """The easyconfigs that depend on a missing one: EasyBuild does not name them, and closures are deep."""
     from easybuild.framework.easyconfig.easyconfig import robot_find_easyconfig
     from easybuild.framework.easyconfig.tools import parse_easyconfigs
     from easybuild.tools.build_log import EasyBuildError
@@ -213,9 +213,9 @@ def noting():
 
 
 def eulas_of(block):
-    """Whose licence agreement the easyblock asks for in any of its steps, or the easyconfig accepts in everybody's name.
+    """The software whose licence agreement the easyblock asks for in any of its steps, or the easyconfig accepts for all users.
 
-    Some ask when it is fetched, some when it is installed: what they say there is read, as nothing is installed here.
+    Some easyblocks ask in the fetch step, some in the install step. Nothing is installed here, so their code is read.
     """
     found = set()
     for part in (block, *(instance for _, instance in getattr(block, "comp_instances", ()))):

@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # One process a core; a node with very many does not get faster beyond eight. A file of cluster tests stays in one.
 PYTEST_ARGS ?= -n auto --maxprocesses 8 --dist loadgroup
-# The cluster to walk around in: compute nodes, how the prefix reaches them (bind, sshfs, nfs); where to go, as whom.
+# cluster-up: compute nodes, how the prefix reaches them (bind, sshfs, nfs); cluster-shell: the node and the user of the shell.
 N ?= 3
 SHARE ?= bind
 NODE = login
@@ -59,11 +59,11 @@ test-slow: venv lmod  ## Python and MPICH from real source, run under mpirun and
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
 
-soak: venv lmod  ## long campaigns, told in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
+soak: venv lmod  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
 
-coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with what they start (COVERAGE="test test-cluster")
+coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with the processes of envmgr (COVERAGE="test test-cluster")
 	@tools/coverage $(COVERAGE)
 
 check: venv lmod  ## format, lint, types, layers, templates, shell and Lua

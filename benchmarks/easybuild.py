@@ -179,7 +179,7 @@ def _timed(argv: list[str]) -> float:
 
 
 def _make_trees(width: int, folder: Path, seen: Path, lmod: Lmod) -> tuple[str, str]:
-    """Both trees under `folder`, which those who load see as `seen`. Returns the shell text that loads each."""
+    """Both trees under `folder`, which the loading shells see as `seen`. Returns the shell text that loads each."""
     private = folder / "easybuild" / "modules"
     closure = [
         *((level, number, min(width, 3)) for level in range(DEPTH) for number in range(width)), (DEPTH, 0, width)
@@ -204,7 +204,7 @@ def _make_trees(width: int, folder: Path, seen: Path, lmod: Lmod) -> tuple[str, 
         (modules / path).parent.mkdir(parents=True, exist_ok=True)
         (modules / path).write_text(text)
     spider = folder / "generations/0001/spider"
-    # The cache names the paths as those who load see them.
+    # The cache names the paths as the loading shells see them.
     lmod.build_spider_cache(modules, spider)
     for file in spider.iterdir():
         if file.suffix == ".lua":

@@ -68,7 +68,7 @@ class LoginShell:
 
 
 class Session:
-    """The administrator's side, in a throw-away folder that is also everybody's home."""
+    """The administrator's side, in a throw-away folder that is also the home of its users."""
 
     def __init__(self, work: Path) -> None:
         self.work = work

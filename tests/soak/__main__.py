@@ -28,8 +28,8 @@ TABLE = ROOT / "docs/soak.md"
 HEAD = """\
 # Long campaigns
 
-What `make soak` has come to: each line is a campaign that was played to its end, or to its first fault, on the files of its
-commit. What each shows is told by `python -m tests.soak --help`.
+Results of `make soak`. Each line is a campaign that ran to its end, or to its first fault, on the files of its commit.
+`python -m tests.soak --help` says what each campaign tests.
 
 | commit | date | seed | command | rounds | result |
 | --- | --- | --- | --- | --- | --- |

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from tests.helpers.exposition import WELL, of, parse, text, write_report
-from tests.helpers.waiting import DEADLINE
+from tests.helpers.waiting import DEADLINE, wait_for
 
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")
 SLOW = Finding("mount", "warning", "/sw", "answers in 2.0 s", nodes="c2")
@@ -295,16 +296,23 @@ def test_a_reader_sees_a_whole_file_at_every_moment(tmp_path: Path) -> None:
     path = tmp_path / "envmgr.prom"
     whole = {text(WELL, "prometheus"), text(ILL, "prometheus")}
     write_report(WELL, "prometheus", path)
-    (tmp_path / "go").touch()
-    loop = 'while [ -e "$1/go" ]; do cat "$1/envmgr.prom" | cksum; ls -A "$1" | grep "prom$"; done'
-    reader = subprocess.Popen(["sh", "-c", loop, "sh", tmp_path], stdout=subprocess.PIPE, text=True)
-    for _ in range(100):
-        write_report(ILL, "prometheus", path)
-        write_report(WELL, "prometheus", path)
-    (tmp_path / "go").unlink()
-    seen = reader.communicate(timeout=DEADLINE)[0].splitlines()
+    seen = tmp_path / "seen"
+    loop = 'while :; do cat "$1/envmgr.prom" | cksum; ls -A "$1" | grep "prom$"; done >"$1/seen"'
+    reader = subprocess.Popen(["sh", "-c", loop, "sh", tmp_path])
+    try:
+        wait_for(lambda: seen.exists() and seen.read_text(), what="the reader's first look")
+        before = len(seen.read_text().splitlines())
+        end = time.monotonic() + DEADLINE
+        while len(seen.read_text().splitlines()) < before + 20 and time.monotonic() < end:
+            for _ in range(20):
+                write_report(ILL, "prometheus", path)
+                write_report(WELL, "prometheus", path)
+    finally:
+        reader.kill()
+        reader.wait()
+    lines = seen.read_text().splitlines(keepends=True)
     sums = {
         subprocess.run(["cksum"], input=t, capture_output=True, text=True, check=True).stdout.strip() for t in whole
     }
-    assert set(seen) <= sums | {"envmgr.prom"}
-    assert len(seen) > 4
+    assert {line.rstrip("\n") for line in lines if line.endswith("\n")} <= sums | {"envmgr.prom"}
+    assert len(lines) >= before + 20

@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.contributing import copy_with
 from tests.helpers.done import Done
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def envmgr(copy: Path, *argv: str) -> Done:
     environ = {"PATH": os.environ["PATH"], "HOME": str(copy), "PYTHONPATH": str(copy)}
     done = subprocess.run(
         [sys.executable, "-P", "-m", "envmgr", *argv], env=environ, cwd=copy, capture_output=True, text=True,
-        check=False, timeout=60,
+        check=False, timeout=DEADLINE,
     )  # fmt: skip
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -8,11 +8,14 @@ from envmgr.backends import backend_names
 from tests.helpers.places import ROOT
 
 ROOMS = ("store", "builds", "publish", "catalog")
-WORDS = ("rattler", "mamba", "easyconfig", "easyblock")
+WORDS = ("conda", "easybuild", "rattler", "mamba", "easyconfig", "easyblock")
 
 
 def test_generic_rooms_name_no_backend() -> None:
-    words = re.compile("|".join((*backend_names(), *WORDS)), re.IGNORECASE)
+    # A backend may be called by an ordinary word: its module is looked for, and its name in quotes.
+    names = "|".join(backend_names())
+    told = rf"""backends\.({names})\b|backends import .*\b({names})\b|["']({names})["']"""
+    words = re.compile("|".join((*WORDS, told)), re.IGNORECASE)
     package = ROOT / "envmgr"
     found = {
         str(path.relative_to(package)): lines

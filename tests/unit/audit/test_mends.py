@@ -25,6 +25,7 @@ from envmgr.probe.model import Fleet
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, site, told
 from tests.helpers.exposition import answer_text
+from tests.helpers.waiting import DEADLINE, HANGS
 
 QOS = "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
 INHERITED = "Slurm (inherited environment)"
@@ -75,7 +76,7 @@ def test_munge_is_judged_by_the_look_over_ssh_where_jobs_could_not_be_sent() -> 
         (("printf 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\\n"
          "sinfo: fatal: Could not establish a configuration source\\n' >&2; exit 1"),
          "Could not establish a configuration source"),
-        ("exec sleep 60", "no answer in 0.5 s"),
+        (f"exec sleep {HANGS}", "no answer in 0.5 s"),
     ],
 )  # fmt: skip
 def test_why_slurm_does_not_say_is_short(
@@ -84,7 +85,7 @@ def test_why_slurm_does_not_say_is_short(
     (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert states_or_reason(Runner(), 0.5 if "sleep" in script else 10) == ({}, reason)
+    assert states_or_reason(Runner(), 0.5 if "sleep" in script else DEADLINE) == ({}, reason)
 
 
 # -- nodes that are busy or asleep ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ def test_every_backend_is_held_to_its_promises() -> None:
 
 
 def test_backends_are_called_as_their_modules() -> None:
-    assert [backend.name for backend in all_backends()] == backend_names() == ["conda", "easybuild"]
+    assert [backend.name for backend in all_backends()] == backend_names()
 
 
 @pytest.mark.parametrize("name", ["nope", "__init__", "conda.solve", ""])
@@ -25,7 +25,7 @@ def test_backend_that_does_not_exist_is_told(name: str) -> None:
     with pytest.raises(InputError) as caught:
         get_backend(name)
     assert caught.value.render() == (
-        f"error[unknown-backend]: there is no backend `{name}`\n\nhint: known: conda, easybuild"
+        f"error[unknown-backend]: there is no backend `{name}`\n\nhint: known: {', '.join(backend_names())}"
     )
 
 

@@ -17,6 +17,7 @@ from envmgr.errors import Bug, EnvmgrError
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
+from tests.helpers.waiting import DEADLINE
 
 
 def work(root: Path, name: str, *needs: Work) -> Work:
@@ -35,7 +36,7 @@ def test_what_nobody_expected_of_one_install_fails_only_it_and_what_stands_on_it
         if each is broken:
             failed.set()
             raise ValueError("surprise")
-        assert failed.wait(10)
+        assert failed.wait(DEADLINE)
         runner.cancel.wait(0.5)  # as long as a build takes
         runner.raise_if_cancelled()
         return Ensured(each.item.install, True, InstallFacts(), "", 0.0)
@@ -63,7 +64,7 @@ def test_interrupt_ends_the_others(tmp_path: Path) -> None:
     def make(each: Work, cores: int) -> Ensured:
         if each is one:
             raise KeyboardInterrupt
-        assert runner.cancel.wait(10)
+        assert runner.cancel.wait(DEADLINE)
         raise EnvmgrError("build-failed", "cancelled")
 
     with pytest.raises(KeyboardInterrupt):

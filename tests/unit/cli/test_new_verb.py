@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.places import ROOT
+from tests.helpers.waiting import DEADLINE
 
 BLOCK = re.compile(r"```python\n# (envmgr/\S+)\n(.*?)```", re.DOTALL)
 
@@ -50,7 +51,7 @@ def run(copied: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=DEADLINE,
     )
 
 

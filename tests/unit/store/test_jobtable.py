@@ -14,6 +14,7 @@ from envmgr.catalog.names import Entry
 from envmgr.store.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.processes import runs_here
+from tests.helpers.waiting import DEADLINE, HANGS
 
 
 @pytest.fixture
@@ -61,18 +62,21 @@ def test_processes_are_known_by_their_folder_or_their_environment(tmp_path: Path
         folder.mkdir(parents=True)
 
     def sleeper(cwd: Path, **env: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sleep", "60"], cwd=cwd, env={"PATH": "/usr/bin:/bin", **env}, start_new_session=True)
+        env = {"PATH": "/usr/bin:/bin", **env}
+        started.append(subprocess.Popen(["sleep", str(HANGS)], cwd=cwd, env=env, start_new_session=True))
+        return started[-1]
 
-    by_folder = sleeper(work / "deep")
-    by_environment = sleeper(Path("/"), ENVMGR_ANY_FILE=f"{work}/events/steps.jsonl")
-    beside = [sleeper(other), sleeper(Path("/"), ENVMGR_ANY_FILE=f"{other}/events/steps.jsonl")]
+    started: list[subprocess.Popen[bytes]] = []
     try:
+        by_folder = sleeper(work / "deep")
+        by_environment = sleeper(Path("/"), ENVMGR_ANY_FILE=f"{work}/events/steps.jsonl")
+        beside = [sleeper(other), sleeper(Path("/"), ENVMGR_ANY_FILE=f"{other}/events/steps.jsonl")]
         assert end_processes_in(str(work)) == 2
-        assert (by_folder.wait(5), by_environment.wait(5)) == (-9, -9)
+        assert (by_folder.wait(DEADLINE), by_environment.wait(DEADLINE)) == (-9, -9)
         assert [p.poll() for p in beside] == [None, None]
         assert end_processes_in(str(work)) == 0
     finally:
-        for process in (by_folder, by_environment, *beside):
+        for process in started:
             process.kill()
             process.wait()
 
@@ -80,7 +84,7 @@ def test_processes_are_known_by_their_folder_or_their_environment(tmp_path: Path
 def test_row_of_a_living_build_is_touched_and_a_dead_one_is_not(
     install: Install, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("envmgr.store.jobtable._WATCH", 5.0)
+    monkeypatch.setattr("envmgr.store.jobtable._WATCH", DEADLINE)
     assert not beats(install)
     with recorded(install, tmp_path):
         assert beats(install)

@@ -29,7 +29,7 @@ from envmgr.system.files import (
     try_file_lock,
 )
 from tests.helpers.places import ROOT
-from tests.helpers.waiting import DEADLINE
+from tests.helpers.waiting import DEADLINE, HANGS, soon
 
 # Holds the lock named by argv, says so, and waits for its stdin to end.
 HOLDER = """
@@ -154,10 +154,13 @@ def test_atomic_write_readers_see_old_or_new_never_a_part(tmp_path: Path) -> Non
 
     reader = threading.Thread(target=read)
     reader.start()
-    for n in range(20):
-        atomic_write(path, texts[n % 2])
-    done.set()
-    reader.join()
+    try:
+        for n in range(20):
+            atomic_write(path, texts[n % 2])
+        assert soon(lambda: seen)
+    finally:
+        done.set()
+        reader.join()
     assert seen <= set(texts)
 
 
@@ -179,14 +182,19 @@ def test_flip_symlink_is_one_rename_for_a_reader(tmp_path: Path) -> None:
         while not done.is_set():
             seen.append(str(link.readlink()))  # a missing link would raise, and end up in `seen` as nothing
 
+    def flips() -> bool:
+        for n in range(200):
+            flip_symlink(link, str(n % 2))
+        return len(seen) > 10 or not reader.is_alive()
+
     reader = threading.Thread(target=read)
     reader.start()
-    for n in range(200):
-        flip_symlink(link, str(n % 2))
-    assert reader.is_alive()
-    done.set()
-    reader.join()
-    assert len(seen) > 10
+    try:
+        assert soon(flips)
+        assert reader.is_alive()
+    finally:
+        done.set()
+        reader.join()
     assert set(seen) <= {"0", "1"}
 
 
@@ -407,11 +415,13 @@ def test_file_lock_names_nobody_when_the_record_cannot_be_read(tmp_path: Path) -
 
 def test_file_lock_is_not_inherited_by_children(tmp_path: Path) -> None:
     with file_lock(tmp_path / "l"):
-        child = subprocess.Popen(["sleep", "30"], close_fds=False)
-    with try_file_lock(tmp_path / "l") as had:
-        assert had
-    child.kill()
-    child.wait()
+        child = subprocess.Popen(["sleep", str(HANGS)], close_fds=False)
+    try:
+        with try_file_lock(tmp_path / "l") as had:
+            assert had
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_try_file_lock_tells_whether_it_was_had_and_gives_it_back(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def said(shell: str, script: str) -> bytes:
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-@settings(max_examples=40, deadline=None)  # two processes each
+@settings(max_examples=40)  # two processes each
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_value_is_one_word_whatever_is_in_it(shell: str, text: str) -> None:
     kept = text.replace("\0", "").encode()

@@ -28,7 +28,7 @@ class Sandbox:
     root: Path
     mirror: str
     policies: dict[str, Any] = field(
-        default_factory=lambda: {"min_free": 0, "stall_timeout": 5.0, "download_retries": 1}
+        default_factory=lambda: {"min_free": 0, "stall_timeout": 60.0, "download_retries": 1}
     )
     settings: dict[str, Any] = field(default_factory=dict)
     started: list[subprocess.Popen[str]] = field(default_factory=list)

@@ -44,10 +44,16 @@ class Small(Sandbox):
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
         ready = root / "mounted"
         ready.unlink(missing_ok=True)
-        text = f"set -e; {script}\ntouch {ready}; exec sleep 600"
+        text = f"set -e; {script}\ntouch {ready}; exec sleep infinity"
         process = subprocess.Popen(["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", text])
-        wait_for(ready.exists, what="the mount")
-        return Inside(process)
+        inside = Inside(process)
+        try:
+            wait_for(lambda: ready.exists() or process.poll() is not None, what="the mount")
+            assert process.poll() is None, script
+        except BaseException:
+            inside.leave()
+            raise
+        return inside
 
     def mount(self, size: str) -> None:
         (self.root / "prefix").mkdir()

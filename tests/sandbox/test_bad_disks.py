@@ -186,7 +186,7 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     """
     request = {
         "op": "install", "records": [], "staging": str(staging), "final": "/final", "cache": str(cache), "jobs": 2,
-        "platform": "linux-64", "retries": 0, "stall_timeout": 5, "min_free": 0, "unpacked": 4,
+        "platform": "linux-64", "retries": 0, "stall_timeout": 60, "min_free": 0, "unpacked": 4,
     }  # fmt: skip
     (staging / ".unpacked").mkdir(exist_ok=True)
     try:

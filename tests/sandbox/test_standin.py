@@ -29,7 +29,7 @@ from tests.helpers.waiting import DEADLINE
 def run(*command: str | Path, **more: Any) -> str:
     """The stdout of a command that runs with an empty environment."""
     done = subprocess.run(
-        [*map(str, command)], capture_output=True, text=True, check=False, timeout=120, **({"env": {}} | more)
+        [*map(str, command)], capture_output=True, text=True, check=False, timeout=DEADLINE, **({"env": {}} | more)
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout

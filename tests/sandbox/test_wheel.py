@@ -26,7 +26,7 @@ def pip(*argv: str | Path) -> None:
         "PIP_ROOT_USER_ACTION": "ignore",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *argv], env=environ, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-m", "pip", *argv], env=environ, capture_output=True, text=True, check=False, timeout=DEADLINE
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -141,6 +141,6 @@ def test_installed_wheel_reads_its_shell_files(installed: Path, tmp_path: Path) 
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=DEADLINE,
     )
     assert done.stdout == "under the guard\n"

@@ -30,7 +30,7 @@ from tests.helpers.exposition import answer_text, write_report
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.waiting import DEADLINE
+from tests.helpers.waiting import DEADLINE, wait_for
 
 CONTRIB = ROOT / "contrib"
 ALERTS = CONTRIB / "prometheus/envmgr-alerts.yml"
@@ -151,6 +151,18 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
+def ended(*processes: subprocess.Popen[bytes]) -> bool:
+    return any(process.poll() is not None for process in processes)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 def get(url: str) -> Any:
     with urllib.request.urlopen(url, timeout=DEADLINE) as answer:
         return json.load(answer)["data"]
@@ -173,13 +185,25 @@ def until(look: Callable[[], Any], done: Callable[[Any], bool], log: Path, *, se
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    """The shipped rules in a Prometheus that asks a real node_exporter five times a second."""
+    """The shipped rules in a Prometheus that asks a real node_exporter every second."""
     prometheus, exporter = program("prometheus"), program("prometheus-node-exporter", "node_exporter")
     folder = tmp_path / "textfile"
     folder.mkdir()
+    write_report(replace(WELL, finished=time.time()), "prometheus", folder / "envmgr.prom")
+    for _ in range(10):
+        with watching(prometheus, exporter, tmp_path, folder) as found:
+            if found is not None:
+                yield found
+                return
+    raise AssertionError((tmp_path / "exporter.log").read_text() + (tmp_path / "prometheus.log").read_text())
+
+
+@contextmanager
+def watching(prometheus: str, exporter: str, tmp_path: Path, folder: Path) -> Iterator[Watched | None]:
+    """None where another process took one of the free ports before ours did: ours has ended then."""
     ports = free_ports(2)
     config = {
-        "global": {"scrape_interval": "200ms", "scrape_timeout": "200ms", "evaluation_interval": "200ms"},
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "200ms"},
         "rule_files": [str(ALERTS)],
         "scrape_configs": [{
             "job_name": "node",
@@ -187,18 +211,23 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
         }],
     }  # fmt: skip
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-    write_report(replace(WELL, finished=time.time()), "prometheus", folder / "envmgr.prom")
     with (
         running(
             exporter, "--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}",
             f"--web.listen-address=127.0.0.1:{ports[0]}", log=tmp_path / "exporter.log",
-        ),
+        ) as one,
         running(
             prometheus, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
             f"--web.listen-address=127.0.0.1:{ports[1]}", log=tmp_path / "prometheus.log",
-        ),
+        ) as other,
     ):  # fmt: skip
-        yield Watched(folder / "envmgr.prom", f"http://127.0.0.1:{ports[1]}/api/v1", tmp_path / "prometheus.log")
+        ready = [f"http://127.0.0.1:{ports[0]}/metrics", f"http://127.0.0.1:{ports[1]}/-/ready"]
+        wait_for(lambda: ended(one, other) or all(map(answers, ready)), what="node_exporter and Prometheus")
+        yield (
+            None
+            if ended(one, other)
+            else Watched(folder / "envmgr.prom", f"http://127.0.0.1:{ports[1]}/api/v1", tmp_path / "prometheus.log")
+        )
 
 
 @dataclass(frozen=True)
@@ -237,9 +266,10 @@ def test_prometheus_tells_what_an_audit_found_and_what_to_run(watched: Watched, 
         ("critical", "the prefix is not as it should be (nodes affected: 1)", "envmgr audit --check mount --nodes c2"),
         ("warning", "nodes do not answer by ssh (unreachable: 1)", "envmgr audit --check nodes --nodes c3"),
     ]
-    notes = watched.query('envmgr_audit_findings{severity="note"} > 0')
-    assert [metric["check"] for metric, _ in notes] == [NASTY]
-    assert [value for _, value in watched.query("node_textfile_scrape_error")] == [0]
+    notes = 'envmgr_audit_findings{severity="note"} > 0'
+    until(lambda: [metric["check"] for metric, _ in watched.query(notes)], lambda seen: seen == [NASTY], watched.log)
+    errors = "node_textfile_scrape_error"
+    until(lambda: [value for _, value in watched.query(errors)], lambda seen: seen == [0], watched.log)
 
     (sandbox.root / "site.yaml").write_text("prefix: [")
     assert sandbox.run("audit", "--format", "prometheus", "--output", str(watched.path)).code == 2
@@ -343,10 +373,15 @@ def test_the_cron_line_sends_no_mail_and_runs_one_audit_at_a_time(tmp_path: Path
     first = subprocess.Popen(
         ["sh", "-c", command], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    until((tmp_path / "runs").exists, bool, tmp_path / "envmgr")
-    second = run("sh", "-c", command, **env)
-    assert second.stdout + second.stderr == ""
-    (tmp_path / "go").touch()
-    assert first.communicate(timeout=DEADLINE)[0] == ""
+    try:
+        wait_for((tmp_path / "runs").exists, what="the first audit")
+        second = run("sh", "-c", command, **env)
+        assert second.stdout + second.stderr == ""
+        (tmp_path / "go").touch()
+        assert first.communicate(timeout=DEADLINE)[0] == ""
+    finally:
+        (tmp_path / "go").touch()  # what the shell has started ends with that
+        first.kill()
+        first.communicate()
     assert (tmp_path / "log").read_text() == "finding\ntalk\n"
     assert len((tmp_path / "runs").read_text().splitlines()) == 1

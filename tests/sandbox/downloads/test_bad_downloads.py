@@ -14,6 +14,7 @@ from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, Server, serve
+from tests.helpers.waiting import long_enough
 
 FILE = "hello-prefix-1.0-0.conda"
 OWN = f"http://channel.invalid/standin/noarch/{FILE}"
@@ -239,19 +240,26 @@ def test_unavailable_server(box: Sandbox, server: Server) -> None:
 
 @pytest.mark.parametrize("at", [0, None])
 def test_stalled_mirror_is_given_up(box: Sandbox, server: Server, at: int | None) -> None:
-    box.policies |= {"stall_timeout": 0.7, "download_retries": 0}
-    box.write_site()
     server.faults["noarch/hello-prefix*"] = Fault("stall", at=at)
     size = 0 if at == 0 else (server.folder / "noarch" / FILE).stat().st_size // 2
-    assert failed(box) == (
+
+    def given_up(limit: float) -> tuple[str, str]:
+        box.policies |= {"stall_timeout": limit, "download_retries": 0}
+        box.write_site()
+        return f"no byte for {limit:g} s after {size_text(size)}", failed(box)
+
+    why, told = long_enough(given_up, lambda found: found[0] in found[1], first=0.7)
+    assert told == (
         f"error[download-stalled]: cannot fetch {AT_MIRROR}\n"
-        f"  {AT_MIRROR}: no byte for 0.7 s after {size_text(size)}\n"
+        f"  {AT_MIRROR}: {why}\n"
         f"  {OWN}: {NO_NAME}\n"
         f"  hello/1.0 was not built\n"
         f"  log: LOG\n"
         f"\n"
         f"hint: try again later, or use another mirror; {MIRRORS}"
     )
+    box.policies["stall_timeout"] = 60
+    box.write_site()
     recovers(box, server)
 
 
@@ -265,19 +273,30 @@ def test_mirror_that_takes_the_connection_and_never_answers(box: Sandbox) -> Non
 
 
 def test_slow_mirror_is_not_a_stalled_one(box: Sandbox, server: Server) -> None:
-    box.policies["stall_timeout"] = 1.5
-    box.write_site()
-    server.faults["noarch/hello-prefix*"] = Fault("slow", rate=500)  # three seconds in all, a bit every 50 ms
-    box.ok("build", "hello/1.0")
+    """A bit every 50 ms, and twice as long in all as the limit."""
+    size = (server.folder / "noarch" / FILE).stat().st_size
+
+    def build(limit: float) -> int:
+        box.policies["stall_timeout"] = limit
+        box.write_site()
+        server.faults["noarch/hello-prefix*"] = Fault("slow", rate=int(size / (2 * limit)))
+        return box.run("build", "hello/1.0").code
+
+    long_enough(build, lambda code: code == 0, first=1.5)
 
 
 @pytest.mark.parametrize("fault", ["404", "cut", "corrupt", "stall", "503-then-ok"])
 def test_next_mirror_is_asked_after_one_that_fails(box: Sandbox, server: Server, channel: Channel, fault: str) -> None:
-    box.policies |= {"stall_timeout": 0.7, "download_retries": 0}
-    with serve(channel.folder, {"noarch/hello-prefix*": Fault(fault, times=100)}) as bad:  # type: ignore[arg-type]
-        use(box, bad.url, server.url)
-        box.ok("build", "hello/1.0")
-        assert len(requests(bad)) == 1
+    def build(limit: float) -> int:
+        box.policies |= {"stall_timeout": limit, "download_retries": 0}
+        server.requests.clear()
+        with serve(channel.folder, {"noarch/hello-prefix*": Fault(fault, times=100)}) as bad:  # type: ignore[arg-type]
+            use(box, bad.url, server.url)
+            code = box.run("build", "hello/1.0").code
+            assert len(requests(bad)) == 1
+        return code
+
+    long_enough(build, lambda code: code == 0, first=0.7 if fault == "stall" else 60)
     assert requests(server) == [200]
     assert box.current() == 2
 

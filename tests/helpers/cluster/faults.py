@@ -29,7 +29,7 @@ from tests.helpers.cluster.disguises import (
 from tests.helpers.waiting import wait_for
 
 __all__ = [
-    "V2_FLAGS", "V3_FLAGS", "V4_FLAGS", "banner", "changed_host_key", "dead_node", "fake_cpu", "fake_driver", "frozen_node",
+    "OFF", "V2_FLAGS", "V3_FLAGS", "V4_FLAGS", "banner", "changed_host_key", "dead_node", "fake_cpu", "fake_driver", "frozen_node",
     "hung", "old_copy", "other_lmod", "read_only", "restart_sshd", "server_hung", "shadowed_file", "slow_link",
     "slurmctld_stopped", "slurmd_stopped",
     "sshd_stopped", "unmounted",
@@ -126,6 +126,10 @@ def slow_link(cluster: Cluster, node: str, rate: str = "1mbit") -> Iterator[None
     finally:
         _holders_net(cluster, f"tc qdisc del dev v-{node} root")
         do(cluster, node, "tc qdisc del dev eth0 root")
+
+
+OFF = ("Connection timed out", "No route to host")
+"""What ssh says of a dead node: whichever limit is over first, ssh's own or the kernel's."""
 
 
 @contextmanager

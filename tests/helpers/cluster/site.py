@@ -23,11 +23,11 @@ def settings(compute: Sequence[str]) -> dict[str, Any]:
         "prefix": str(PREFIX),
         "build_user": "rsw",
         "groups": {"compute": {"nodes": f"c[1-{len(compute)}]" if len(compute) > 1 else compute[0]}},
-        "transport": {"via": "ssh", "connect_timeout": 3, "node_timeout": 20, "deadline": 60},
+        "transport": {"via": "ssh", "connect_timeout": 30, "node_timeout": 240, "deadline": 600},
         "audit": {"user": "alice"},
         "catalogs": ["recipes"],
         "channels": {"standin": {"url": "http://channel.invalid/standin", "mirrors": [str(channel)]}},
-        "policies": {"min_free": 0, "stall_timeout": 5.0, "download_retries": 1},
+        "policies": {"min_free": 0, "stall_timeout": 60.0, "download_retries": 1},
     }
 
 

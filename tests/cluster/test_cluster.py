@@ -16,7 +16,7 @@ import pytest
 
 from tests.helpers.cluster import Cluster, ClusterError, faults
 from tests.helpers.places import ROOT
-from tests.helpers.waiting import DEADLINE, soon, wait_for
+from tests.helpers.waiting import DEADLINE, long_enough, soon, wait_for
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=1"
 
@@ -79,8 +79,11 @@ def test_every_node_sees_what_the_build_user_writes(kind: str, request: pytest.F
 
 
 def test_a_command_that_takes_too_long_is_killed(cluster: Cluster) -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
-        cluster.exec("c1", ["sleep", "1277"], timeout=0.3)
+    def killed(limit: float) -> None:
+        with pytest.raises(subprocess.TimeoutExpired):
+            cluster.sh("c1", "touch /run/begun; exec sleep 1277", timeout=limit)
+
+    long_enough(killed, lambda _: cluster.sh("c1", "rm /run/begun").returncode == 0)
     until_same(lambda: "sleep 1277" in cluster.processes("c1"), want=False)  # dies a moment after the signal
     with pytest.raises(ClusterError, match=r"c1: \['false'\]: exit 1"):
         cluster.exec("c1", ["false"], check=True)
@@ -226,12 +229,14 @@ def test_two_clusters_at_once_do_not_meet_and_the_second_leaves_nothing(cluster:
     links = set(Path("/sys/class/net").iterdir())
     second = Cluster(tmp_path / "second", nodes=1)
     second.up()
-    second.write("c1", "/etc/mark", "second")
-    assert said(second, "login", f"{SSH} c1 cat /etc/mark") == "second"
-    assert "No such file" in said(cluster, "login", f"{SSH} c1 cat /etc/mark")
-    assert set(Path("/sys/class/net").iterdir()) == links
-    assert traces(second.folder) != []
-    second.down()
+    try:
+        second.write("c1", "/etc/mark", "second")
+        assert said(second, "login", f"{SSH} c1 cat /etc/mark") == "second"
+        assert "No such file" in said(cluster, "login", f"{SSH} c1 cat /etc/mark")
+        assert set(Path("/sys/class/net").iterdir()) == links
+        assert traces(second.folder) != []
+    finally:
+        second.down()
     assert traces(second.folder) == []
     assert not second.folder.exists()
     assert said(cluster, "login", "srun -w c1 hostname") == "c1"

@@ -78,9 +78,11 @@ def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audi
         audited.envmgr("remove", "hello/1.0")
         shown = threading.Thread(target=_after_the_first_look, args=(audited.cluster, "c1", late.close))
         shown.start()
-        result = audited.audit("--via", "ssh", code=0)
+        try:
+            result = audited.audit("--via", "ssh", code=0)
+        finally:
+            shown.join()
         assert result["generation"] == audited.generation
-        shown.join()
     finally:
         late.close()
         audited.cluster.write_site()
@@ -152,25 +154,27 @@ def test_dead_node(audited: Audited) -> None:
         result = audited.audit("--via", "ssh", code=1)
     audited.set_up("c3")  # it came back with a fresh system disk
     audited.task_prolog()
-    assert result["findings"] == [
+    (finding,) = [f for f in result["findings"] if f["check"] != "slurm"]  # Slurm may notice it, too
+    assert finding.pop("found") in [f"unreachable: {reason}" for reason in faults.OFF]
+    assert finding == (
         {
             "check": "nodes",
             "severity": "error",
             "where": "ssh",
-            "found": "unreachable: Connection timed out",
             "expected": "an answer",
             "hint": "is c3 on, and on the network? `ping c3`",
             "nodes": "c3",
         }
-    ]
+    )
     assert result["asked"] == [{"way": "ssh", "answered": "c[1-2]", "silent": "", "unreachable": "c3"}]
 
 
 def test_frozen_node(audited: Audited) -> None:
     with faults.frozen_node(audited.cluster, "c3"):
-        assert audited.findings(code=1) == [
-            ("error", "nodes", "c3", "ssh", "unreachable: Connection timed out during banner exchange")
-        ]
+        found = audited.findings(code=1)
+    assert [row for row in found if row[1] != "slurm"] == [  # Slurm may notice it, too
+        ("error", "nodes", "c3", "ssh", "unreachable: Connection timed out during banner exchange")
+    ]
 
 
 def test_stopped_sshd(audited: Audited) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import faults
+from tests.helpers.cluster.site import settings
 from tests.helpers.waiting import DEADLINE, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
@@ -94,7 +95,7 @@ def test_slurm_that_does_not_answer(audited: Audited) -> None:
 
 def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
     cluster = audited.cluster
-    cluster.write_site(transport={"via": "ssh", "connect_timeout": 3, "node_timeout": 20, "queue_timeout": 1})
+    cluster.write_site(transport={**settings(cluster.compute)["transport"], "queue_timeout": 1})
     busy = cluster.start("login", ["srun", "-Q", "--exclusive", "-w", "c2", "sleep", "1268"])
     try:
         wait_for(lambda: cluster.slurm_state("c2") == "allocated", what="the job on c2")
@@ -114,7 +115,7 @@ def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
 
 
 def test_nodes_with_a_domain_are_found_by_slurms_names(audited: Audited) -> None:
-    audited.cluster.write_site(transport={"via": "slurm", "node_timeout": 20, "deadline": 60})
+    audited.cluster.write_site(transport={**settings(audited.cluster.compute)["transport"], "via": "slurm"})
     try:
         result = audited.audit("--nodes", "c[1-2].cluster.example", code=0)
     finally:

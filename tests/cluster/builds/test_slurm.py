@@ -15,7 +15,7 @@ from tests.helpers.cluster.disguises import shadowed_file
 from tests.helpers.done import Done
 from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave
 from tests.helpers.eb_wheels import environ_of, write_wheels
-from tests.helpers.waiting import soon
+from tests.helpers.waiting import DEADLINE, soon
 
 
 def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
@@ -209,7 +209,7 @@ def test_node_of_another_system_builds_nothing(shop: Shop) -> None:
 def test_smoke_test_runs_where_the_build_was_told_to_run(shop: Shop) -> None:
     """The options before the site's, in the test's own job after the builds have ended."""
     run = """said=$(srun sh -c 'echo "$SLURM_JOB_PARTITION $SLURM_JOB_ACCOUNT"'); [ "$said" = "small hpc" ] || { echo "$said"; exit 1; }"""
-    tests = [{"name": "where", "run": run, "needs": ["slurm"], "timeout": 30}]
+    tests = [{"name": "where", "run": run, "needs": ["slurm"], "timeout": int(DEADLINE)}]
     shop.cluster.recipe("where/1.0", ["hello-prefix"], tests=tests)
     assert shop.cluster.envmgr(["lock", "where/1.0"]).code == 0
     transport = {"via": "ssh", "slurm_options": ["--partition=far", "--account=hpc"]}

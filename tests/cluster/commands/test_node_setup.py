@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.faults import dead_node, hung, unmounted
+from tests.helpers.cluster.site import settings
 
 CONF = "/etc/slurm/slurm.conf"
 SNAPSHOT = "cd /etc && find . -type f -exec sha256sum {} + | sort; find . -printf '%p %m %U %l\\n' | sort"
@@ -118,9 +119,11 @@ def test_slurm_is_a_way_too_and_undo_asks_for_the_line_first(cluster: Cluster) -
 
 
 def test_ordinary_user_is_told_that_root_is_needed(cluster: Cluster) -> None:
-    cluster.write_site(transport={"via": "ssh", "user": "alice", "connect_timeout": 3})
-    done = cluster.envmgr(["node-setup", "--apply", "--nodes", "c1"])
-    cluster.write_site()
+    cluster.write_site(transport={**settings(cluster.compute)["transport"], "user": "alice"})
+    try:
+        done = cluster.envmgr(["node-setup", "--apply", "--nodes", "c1"])
+    finally:
+        cluster.write_site()
     assert done.code == 3
     assert done.stdout.splitlines() == [
         "not-root: c1: the script ran there as alice, and only root can write to /etc",

@@ -131,8 +131,9 @@ def test_interrupt_leaves_no_process_on_any_node(audited: Audited, via: str) -> 
         assert process.returncode == 130, stderr
         assert soon(lambda: not _left(audited)), _left(audited)
         assert soon(lambda: _folders(audited) <= before), _folders(audited) - before
-        assert cluster.exec("login", ["squeue", "-h"]).stdout == ""
-        assert not [line for line in cluster.processes("login") if line.startswith(("ssh ", "srun ", "sbatch "))]
+        assert soon(lambda: cluster.exec("login", ["squeue", "-h"]).stdout == "")
+        clients = ("ssh ", "srun ", "sbatch ")
+        assert soon(lambda: not [line for line in cluster.processes("login") if line.startswith(clients)])
     finally:
         for node in cluster.compute:
             cluster.exec(node, ["rm", "/etc/profile.d/slow.sh"])

@@ -11,11 +11,13 @@ import pytest
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.disguises import do
-from tests.helpers.cluster.faults import dead_node, fake_driver, hung
+from tests.helpers.cluster.faults import OFF, dead_node, fake_driver, hung
 from tests.helpers.cluster.site import SITE, settings
-from tests.helpers.waiting import DEADLINE, soon
+from tests.helpers.waiting import DEADLINE, HANGS, long_enough, soon
 
 ENTRY = "smoketest/1.0"
+NAP = 30
+"""Seconds that the test `nap` may take: nodes that are well pass it on the slowest machine."""
 # They pass until a file on the node says otherwise.
 TESTS = [
     {
@@ -28,7 +30,7 @@ TESTS = [
     {
         "name": "nap",
         "run": "[ ! -e /run/t-slow ] || { sleep 1277 & setsid sleep 1277 & echo a; sleep 1277; }",
-        "timeout": 2,
+        "timeout": NAP,
     },
     {"name": "shell", "run": "[ ! -e /run/t-broken ] || { cat <<'ENVMGR_TEST'\n|x\nENVMGR_TEST\nnosuch; }"},
 ]
@@ -145,7 +147,7 @@ def test_each_node_tells_its_own_end(lab: Cluster) -> None:
             f"{ENTRY} mpi: skipped on c3 (no MPI launcher on this node)",
             f"{ENTRY} nap: failed on c[2-3] (T)",
             "  a",
-            "  no end after 2 s",
+            f"  no end after {NAP} s",
             f"{ENTRY} nap: passed on c1 (T)",
             f"{ENTRY} shell: failed on c[1-2] (T)",
             "  |x",
@@ -166,7 +168,8 @@ RANKS = """said=$(srun -n 2 sh -c 'echo "$SLURM_PROCID of $SLURM_NTASKS in $PWD"
 def ranks(lab: Cluster) -> str:
     """An entry whose test starts two processes by Slurm, as it was built: on the login node, in a job of its own."""
     entry = "ranks/1.0"
-    lab.recipe(entry, ["hello-prefix"], tests=[{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": 20}])
+    tests = [{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": int(DEADLINE)}]
+    lab.recipe(entry, ["hello-prefix"], tests=tests)
     assert lab.envmgr(["lock", entry]).code == 0
     done = lab.envmgr(["build", entry, "--format", "json"])
     assert done.code == 0, done.stderr
@@ -203,7 +206,8 @@ def test_srun_of_a_test_asks_for_what_the_site_says(lab: Cluster) -> None:
     """At the build, and on nodes that are in no job; within one it is a step, wherever that is."""
     entry, where = "where/1.0", 'srun sh -c "echo \\$SLURM_JOB_PARTITION \\$SLURMD_NODENAME"'
     run = f'said=$({where}); [ "$said" = "few c2" ] || {{ echo "$said"; exit 1; }}'
-    lab.recipe(entry, ["hello-prefix"], tests=[{"name": "where", "run": run, "needs": ["slurm"], "timeout": 20}])
+    tests = [{"name": "where", "run": run, "needs": ["slurm"], "timeout": int(DEADLINE)}]
+    lab.recipe(entry, ["hello-prefix"], tests=tests)
     lab.write_site(
         transport={**settings(lab.compute)["transport"], "slurm_options": ["--partition=all", "--partition=few"]}
     )
@@ -222,18 +226,23 @@ def test_srun_of_a_test_asks_for_what_the_site_says(lab: Cluster) -> None:
 
 def test_wait_in_the_queue_ends_with_the_tests_own_time_and_leaves_no_job(lab: Cluster, ranks: str) -> None:
     """At a build and on a node: where a test is not a step of a job that it has already."""
-    tests = [{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": 3}]
-    lab.recipe("ranks/2.0", ["hello-prefix"], tests=tests)
-    lab.recipe("ranks/3.0", ["hello-prefix"], tests=tests)
-    for argv in (["lock", "ranks/2.0"], ["lock", "ranks/3.0"], ["build", "ranks/3.0"]):
-        assert lab.envmgr(argv).code == 0
+
+    def built_in(limit: float) -> tuple[int, int]:
+        seconds = int(limit)
+        tests = [{"name": "ranks", "run": RANKS, "needs": ["slurm"], "timeout": seconds}]
+        for entry in ("ranks/2.0", "ranks/3.0"):
+            lab.recipe(entry, ["hello-prefix"], tests=tests)
+            assert lab.envmgr(["lock", entry]).code == 0
+        return seconds, lab.envmgr(["build", "ranks/3.0"]).code
+
+    seconds, _ = long_enough(built_in, lambda done: done[1] == 0, first=3)
     holder = lab.start("login", ["srun", "--exclusive", "-N3", "--job-name=holder", "sleep", "1200"], user="alice")
     try:
         assert soon(lambda: lab.exec("login", ["squeue", "-h", "-t", "R", "-n", "holder"]).stdout != "")
         built = lab.envmgr(["build", "ranks/2.0"])
-        assert (built.code, "no end after 3 s" in built.stderr) == (3, True)
+        assert (built.code, f"no end after {seconds} s" in built.stderr) == (3, True)
         tested = lab.envmgr(["test", "ranks/3.0", "--nodes", "c1", "--via", "ssh"])
-        assert (tested.code, "  no end after 3 s" in tested.stdout.splitlines()) == (1, True)
+        assert (tested.code, f"  no end after {seconds} s" in tested.stdout.splitlines()) == (1, True)
         assert soon(lambda: lab.exec("login", ["squeue", "-h", "-o", "%j"]).stdout.split() == ["holder"]), lab.exec(
             "login", ["scontrol", "show", "job"]
         ).stdout
@@ -261,13 +270,9 @@ def test_dead_node_is_told_and_gets_no_step(lab: Cluster) -> None:
         done = lab.envmgr(["test", ENTRY, "--via", "slurm", "--format", "json"])
     assert done.code == 3
     assert {t["nodes"] for t in done.data["tests"]} == {"c[1-2]"}
-    assert done.data["missing"] == [
-        {
-            "nodes": "c3",
-            "status": "unreachable",
-            "reason": "no step was started: over ssh first: Connection timed out",
-        }
-    ]
+    (missing,) = done.data["missing"]
+    assert (missing["nodes"], missing["status"]) == ("c3", "unreachable")
+    assert missing["reason"] in [f"no step was started: over ssh first: {reason}" for reason in OFF]
 
 
 def test_hung_prefix_is_told_in_seconds_and_drains_no_node(sshfs_cluster: Cluster) -> None:
@@ -286,7 +291,7 @@ def test_ctrl_c_leaves_nothing_on_any_node(lab: Cluster, way: str) -> None:
     with ExitStack() as stack:
         for node in lab.compute:
             stack.enter_context(told(lab, node, "slow"))
-        lab.recipe("smoketest/2.0", ["hello-prefix"], tests=[TESTS[4] | {"timeout": 60}])
+        lab.recipe("smoketest/2.0", ["hello-prefix"], tests=[TESTS[4] | {"timeout": HANGS}])
         for argv in (["lock", "smoketest/2.0"], ["build", "smoketest/2.0"]):
             assert lab.envmgr(argv).code == 0
         argv = [sys.executable, "-m", "envmgr", "test", "smoketest/2.0", "--nodes", "c[1-3]", "--via", way]
@@ -296,7 +301,7 @@ def test_ctrl_c_leaves_nothing_on_any_node(lab: Cluster, way: str) -> None:
         _, stderr = process.communicate(timeout=DEADLINE)
         assert process.returncode == 130, stderr
         assert soon(lambda: traces(lab) <= before), traces(lab) - before
-        assert not lab.exec("login", ["squeue", "-h"]).stdout
+        assert soon(lambda: not lab.exec("login", ["squeue", "-h"]).stdout)
 
 
 @pytest.mark.parametrize(

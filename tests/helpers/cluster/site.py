@@ -23,7 +23,7 @@ def settings(compute: Sequence[str]) -> dict[str, Any]:
         "prefix": str(PREFIX),
         "build_user": "rsw",
         "groups": {"compute": {"nodes": f"c[1-{len(compute)}]" if len(compute) > 1 else compute[0]}},
-        "transport": {"via": "ssh", "connect_timeout": 30, "node_timeout": 240, "deadline": 600},
+        "transport": {"via": "ssh", "connect_timeout": 10, "node_timeout": 240, "deadline": 600},
         "audit": {"user": "alice"},
         "catalogs": ["recipes"],
         "channels": {"standin": {"url": "http://channel.invalid/standin", "mirrors": [str(channel)]}},

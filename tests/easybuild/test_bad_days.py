@@ -124,6 +124,7 @@ def test_build_that_died_on_another_host(box: Workshop) -> None:
         [*elsewhere, *box.command("build", "toy/1.0")], cwd=box.root, env=box.environ(), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    box.started.append(process)
     wait_until_it_compiles(box)
     (row,) = rows(box)
     assert json.loads(row.read_text())["host"] == "elsewhere"
@@ -275,6 +276,7 @@ def test_job_goes_on_with_the_old_install_while_an_edited_easyconfig_is_built(bo
     job = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-c", script], env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"}, stdout=subprocess.PIPE, text=True
     )  # fmt: skip
+    box.started.append(job)  # killed at the test's end, if it still runs
     wait_for((signs(box) / "loaded").exists, what="the job's module")
     box.toy(files={"toy.c": '#include <stdio.h>\nint main(void) { puts("new"); return 0; }\n'})
     box.ok("lock", "toy/1.0")

@@ -70,7 +70,7 @@ def test_conda_lock_needs_a_conda_that_is_there(sandbox: Sandbox) -> None:
 
     done = sandbox.run("lock", "demo/1", "--solver", "conda-lock")
 
-    hint = "hint: name it in site.yaml (`backends: {{conda: {{program: …}}}}`), or lock with --solver rattler\n"
+    hint = "hint: name it in site.yaml (`backends: {conda: {program: …}}`), or lock with --solver rattler\n"
     assert done.code == 3
     assert done.stderr == (
         f"error[solver-missing]: /nowhere/conda is no program\n  entry demo/1\n  `backends.conda.program` in site.yaml\n\n{hint}"

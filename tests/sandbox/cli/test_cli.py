@@ -217,7 +217,7 @@ import sys
 import envmgr.catalog.site
 from envmgr.cli.app import main
 
-def load_site(path, environ):
+def load_site(path, environ, old_keys):
     {fault}
 
 envmgr.catalog.site.load_site = load_site

@@ -116,12 +116,14 @@ def _extra(rows: Mapping[str, str]) -> dict[str, str]:
 def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
     """Old manifests have one word for the one kind of extra file there was: `module`, which lies in its backend's folder.
 
-    The first manifests did not have that either; then the file tells that there is one.
+    The first manifests did not have that either; then the backend that wrote one is told by its tools, which have its name.
     """
-    backend = data["provenance"].get("recipe", {}).get("backend")
+    provenance = data["provenance"]
+    backend = provenance.get("recipe", {}).get("backend")
+    if "module" not in data and f"{backend}-framework" not in provenance.get("tools", {}):
+        return {}
     module = f"{backend}/modules/{path.parent.name}/{path.name.removesuffix('.manifest.json')}.lua"
-    here = "module" in data or (path.parents[2] / module).is_file()
-    return {module: str(data.get("module", ""))} if here else {}
+    return {module: str(data.get("module", ""))}
 
 
 def remove_install(install: Install) -> None:

@@ -244,14 +244,14 @@ def test_read_manifest_tells_a_missing_file(tmp_path: Path) -> None:
     assert caught.value.context == (f"[Errno 2] No such file or directory: '{tmp_path / 'm.json'}'",)
 
 
-EASYBUILD = {"recipe": {"backend": "easybuild"}}
+EASYBUILD = {"recipe": {"backend": "easybuild"}, "tools": {"easybuild-framework": "5.4.1"}}
 
 
 @pytest.mark.parametrize(
     ("data", "extra"),
     [
         ({}, {}),
-        ({"provenance": {"recipe": {"backend": "conda"}}}, {}),
+        ({"provenance": {"recipe": {"backend": "conda"}, "tools": {"py-rattler": "0.28"}}}, {}),
         ({"module": "ab" * 32, "provenance": EASYBUILD}, {"easybuild/modules/toy/1.0-01234567.lua": "ab" * 32}),
         ({"provenance": EASYBUILD}, {"easybuild/modules/toy/1.0-01234567.lua": ""}),
         ({"extra": {"a/b": "cd" * 32}}, {"a/b": "cd" * 32}),
@@ -263,9 +263,6 @@ def test_read_manifest_knows_the_extra_files_of_old_ones(
 ) -> None:
     path = tmp_path / "store" / "toy" / "1.0-01234567.manifest.json"
     path.parent.mkdir(parents=True)
-    for folder in ("easybuild", "other"):
-        (tmp_path / folder / "modules/toy").mkdir(parents=True)
-        (tmp_path / folder / "modules/toy/1.0-01234567.lua").touch()
     head = {
         "digest": "0" * 64,
         "schema": 1,

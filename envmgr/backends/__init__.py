@@ -46,7 +46,10 @@ class LockResult:
 
 @dataclass(frozen=True, slots=True)
 class LockOptions:
-    """`solver` is one of the backend's `solvers` (None: its first one, where it has any); `places` maps channel -> URL or folder to solve from."""
+    """`solver` is one of the backend's `solvers` (None: its first one, where it has any).
+
+    `places` maps channel -> URL or folder to solve from.
+    """
 
     solver: str | None = None
     places: Mapping[str, str] | None = None
@@ -150,8 +153,8 @@ class Backend(ABC):
 
     `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
     makes something else of the same lock; installs of an older layout stay in use until their lock changes. `input` is what a
-    recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the top of the
-    site file to the settings that they are now. `solvers` are the words that `--solver` may have, the first one by default.
+    recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the
+    top of the site file to the settings that they are now. `solvers` are the words of `--solver`, the first one by default.
     """
 
     name: ClassVar[str]

@@ -83,14 +83,10 @@ class Lmod:
     @staticmethod
     def lmodrc_text(spider: Path) -> str:
         """The rc file that names the cache in `spider`. Source: Lmod's manual, "The spider cache", `scDescriptT`."""
-        return f"""\
-scDescriptT = {{
-  {{
-    ["dir"] = {lua_quote(str(spider))},
-    ["timestamp"] = {lua_quote(str(spider / _TIMESTAMP))},
-  }},
-}}
-"""
+        text = script_text(__file__, "lmodrc.lua")
+        for mark, path in (("@SPIDER@", spider), ("@TIMESTAMP@", spider / _TIMESTAMP)):
+            text = text.replace(f'"{mark}"', lua_quote(str(path)))
+        return text
 
     def check_syntax(self, paths: Sequence[Path]) -> None:
         """Every file through the parser of the Lua that runs Lmod, in one process.

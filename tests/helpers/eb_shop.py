@@ -126,7 +126,7 @@ def open_shop(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def _clear(cluster: Cluster) -> None:
-    """No install and no request of whoever used the cluster before."""
+    """No install and no request of the test before."""
     left = [cluster.host_prefix / name for name in ("easybuild", "var/jobs/slurm", "gates", "mirror")]
     for path in (*left, *cluster.host_prefix.glob("store/*")):
         remove_tree(path)

@@ -59,7 +59,7 @@ def unmounted(cluster: Cluster, node: str) -> Iterator[None]:
 
 @contextmanager
 def hung(cluster: Cluster, node: str) -> Iterator[None]:
-    """Whoever touches the prefix on this node waits, and cannot be killed; other nodes are well. Not with `bind`."""
+    """A process that touches the prefix on this node waits, and cannot be killed; other nodes are well. Not with `bind`."""
     _needs_server(cluster, node)
     with _stopped(cluster, node, "$(cat /run/cluster-share.pid)"):
         yield
@@ -68,7 +68,7 @@ def hung(cluster: Cluster, node: str) -> Iterator[None]:
 
 @contextmanager
 def server_hung(cluster: Cluster) -> Iterator[None]:
-    """Whoever touches the prefix on any node waits, up to what the node's cache still answers. Not with `bind`."""
+    """A process that touches the prefix on any node waits, up to what the node's cache still answers. Not with `bind`."""
     _needs_server(cluster, "c1")
     with _stopped(
         cluster, "fs1", {"nfs": "$(cat /run/ganesha.pid)", "sshfs": "$(pgrep -x sftp-server)"}[cluster.share]
@@ -181,7 +181,7 @@ def slurmd_stopped(cluster: Cluster, node: str, *, noticed: bool = False) -> Ite
 
 @contextmanager
 def slurmctld_stopped(cluster: Cluster) -> Iterator[None]:
-    """Nobody answers Slurm's commands; jobs that run go on."""
+    """Slurm's commands get no answer; jobs that run go on."""
     _stop(cluster, "login", "/var/spool/slurmctld/slurmctld.pid")
     try:
         yield

@@ -563,7 +563,7 @@ class OpenSandbox(Sandbox):
 
 
 def for_everybody(root: Path) -> list[str]:
-    """Words before a command that let other users run this Python and these sources, where they lie in somebody's home.
+    """Words before a command that let other users run this Python and these sources, where they lie in a user's home.
 
     The home is covered in a mount namespace of that command; its own folders that are needed are put back.
     """

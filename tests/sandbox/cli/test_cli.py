@@ -24,7 +24,7 @@ HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "Cluste
 # Newer versions of typer check arguments with pydantic; then a verb's --help imports it, but never by our doing.
 TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.metadata.requires("typer") or ())
 
-# Verbs that read. Whoever adds a verb puts it here, or gives it --dry-run.
+# Verbs that read. A new verb is put here, or has --dry-run.
 READING = {
     "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "verify", "shell-init",
 }  # fmt: skip

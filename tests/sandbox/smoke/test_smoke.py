@@ -120,7 +120,7 @@ def test_srun_of_the_callers_path_is_found_and_a_failing_test_is_no_skip(sandbox
 
 
 def test_test_that_writes_into_its_install_keeps_it_from_being_published(sandbox: Sandbox) -> None:
-    """Root is held back by no mode bit; anybody else's write fails by itself."""
+    """Root is held back by no mode bit; another user's write fails by itself."""
     sandbox.recipe("bad/1.0", HELLO, tests=[{"name": "write", "run": "touch $BAD_ROOT/bin/new"}])
     sandbox.ok("lock", "bad/1.0")
     done = sandbox.run("build", "bad/1.0")

@@ -14,25 +14,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from pydantic import BaseModel, ValidationError
-
-from envmgr.catalog.names import Entry
-from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.settings import NoSettings, SiteFact, require_no_faults
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import Target
-from envmgr.downloads import Fetched, Given
 from envmgr.errors import InputError
-from envmgr.report import Reporter
-from envmgr.store.manifest import InstallFacts
-from envmgr.store.prefix import Install, Item, Prefix, find_install
-from envmgr.system.run import Runner
-from envmgr.system.yamlfile import reason_of
 
-if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+if TYPE_CHECKING:  # the worker of a backend lies in this package, too, and starts without all that
+    from pydantic import BaseModel, ValidationError
+
+    from envmgr.catalog.names import Entry
+    from envmgr.catalog.recipe import Recipe
+    from envmgr.catalog.settings import SiteFact
+    from envmgr.catalog.site import Site
+    from envmgr.catalog.target import Target
+    from envmgr.downloads import Fetched, Given
     from envmgr.nodes import JobOptions
+    from envmgr.report import Reporter
+    from envmgr.store.manifest import InstallFacts
+    from envmgr.store.prefix import Install, Item, Prefix
+    from envmgr.system.run import Runner
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model", bound="BaseModel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +159,14 @@ class Backend(ABC):
     name: ClassVar[str]
     layout: ClassVar[int] = 1
     input: ClassVar[type[BaseModel]]
-    settings: ClassVar[type[BaseModel]] = NoSettings
+    settings: ClassVar[type[BaseModel] | None] = None
     old_keys: ClassVar[Mapping[str, str]] = {}
     solvers: ClassVar[tuple[str, ...]] = ()
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most inputs stand for themselves
         """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
+        from pydantic import ValidationError
+
         try:
             self.input.model_validate(recipe.input)
         except ValidationError as error:
@@ -213,11 +214,15 @@ class Backend(ABC):
 
     def install(self, entry: Entry, identity: object, site: Site, target: Target) -> Install:
         """Where the install of `entry` lies whose bytes are decided by `identity` (JSON), whether or not it is there."""
+        from envmgr.store.prefix import Prefix, find_install
+
         return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=self.layout)
 
 
 def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:
     """The recipe's `input`, as its backend's own model. InputError `recipe-invalid`, with each fault's field."""
+    from pydantic import ValidationError
+
     try:
         return model.model_validate(recipe.input)
     except ValidationError as error:
@@ -227,6 +232,8 @@ def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:
 
 
 def _input_faults(error: ValidationError) -> list[str]:
+    from envmgr.system.yamlfile import reason_of
+
     return [
         f"input.{'.'.join(str(part) for part in fault['loc'])}: {reason_of(fault)}"
         for fault in error.errors(include_url=False)
@@ -262,6 +269,8 @@ def get_backend(name: str) -> Backend:
 
 def require_settings(site: Site) -> None:
     """InputError `site-invalid`, with every fault, where the site says what no backend understands: each checks its own part."""
+    from envmgr.catalog.settings import require_no_faults
+
     known = backend_names()
     require_no_faults(site, {name: get_backend(name).settings for name in site.backends if name in known}, known)
 

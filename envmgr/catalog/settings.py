@@ -46,10 +46,10 @@ def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:
         raise _invalid(site, _faults(site, backend, error)) from None
 
 
-def require_no_faults(site: Site, models: Mapping[str, type[BaseModel]], known: Sequence[str]) -> None:
+def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], known: Sequence[str]) -> None:
     """InputError `site-invalid` with every fault in the settings of all backends, and those of backends that do not exist.
 
-    `models` maps each backend that the site speaks of to its own model; `known` are the names of all backends.
+    `models` maps each backend that the site speaks of to its own model, None where it has no settings; `known` are the names of all backends.
     """
     rows: list[Fault] = [
         (("backends", name), f"there is no such backend; known: {', '.join(known)}")
@@ -58,7 +58,7 @@ def require_no_faults(site: Site, models: Mapping[str, type[BaseModel]], known: 
     ]
     for backend, model in models.items():
         try:
-            model.model_validate(site.backends.get(backend, {}))
+            (model or NoSettings).model_validate(site.backends.get(backend, {}))
         except ValidationError as error:
             rows += _faults(site, backend, error)
     if rows:

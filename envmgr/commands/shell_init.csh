@@ -7,6 +7,7 @@ endif
 if ( -d "$ENVMGR_PIN/modules" ) then
   setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua"
   setenv LMOD_CACHED_LOADS yes
+  if ( ! $?LMOD_AVAIL_EXTENSIONS ) setenv LMOD_AVAIL_EXTENSIONS no
   if ( ! $?LMOD_CMD ) source "$envmgr_init"
   if ( "`alias module`" == "" ) source "$envmgr_init"
   if ( ! $?MODULEPATH ) setenv MODULEPATH ""

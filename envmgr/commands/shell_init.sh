@@ -10,6 +10,7 @@ esac
 [ -n "$ENVMGR_PIN" ] || ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/current" || :)
 if [ -d "$ENVMGR_PIN/modules" ]; then
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
+  export LMOD_AVAIL_EXTENSIONS="${LMOD_AVAIL_EXTENSIONS-no}" # else `module avail` lists each package of each entry
   if ! type module >/dev/null 2>&1; then
     # shellcheck disable=SC1090 # Lmod's
     if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi

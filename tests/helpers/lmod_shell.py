@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,24 @@ def spec(entry: str, *operations: EnvOp, **fields: Any) -> ModuleSpec:
     name, version = entry.split("/")
     defaults = {"root": f"/store/{name}/{version}-01234567", "digest": DIGEST, "description": f"what {name} is"}
     return ModuleSpec(name=name, version=version, environment=operations, **{**defaults, **fields})
+
+
+def with_packages(modulefile: Path, count: int = 90) -> None:
+    """Let a modulefile name many packages, numpy among them, as that of a conda environment does."""
+    names = ["numpy/1.26.4", *(f"package{number:02}/1.{number}" for number in range(1, count))]
+    with modulefile.open("a", encoding="utf-8") as file:
+        file.write(f'extensions("{", ".join(names)}")\n')
+
+
+def on_stdout(shell: str, words: str) -> str:
+    """What asks Lmod in that shell; in csh its own `module` always tells on stderr."""
+    return f"sh -c '$LMOD_CMD bash {words} 2>&1'" if "csh" in shell else f"module --redirect {words}"
+
+
+def avail_lines(lines: Sequence[str]) -> list[str]:
+    """What `module avail` printed, a heading or an entry each: without rules, marks and Lmod's advice at the end."""
+    listing = takewhile(lambda line: not line.startswith(("Use ", "  Where:", "If ")), lines)
+    return [re.sub(r"^-+ | -+$", "", line).strip() for line in listing if line.strip()]
 
 
 def op(kind: str, name: str, value: str = "", separator: str = ":") -> EnvOp:

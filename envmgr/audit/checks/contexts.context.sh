@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What a user has in this shell. `first` is an entry to load, or empty.
+# What a user has in this shell. `first` is an entry to load, or empty. Behind lmod_config.sh.
 : "${first?}"
 
 put modulepath "${MODULEPATH-}"
@@ -14,6 +14,11 @@ case $said in
   *) if [ -n "${ENVMGR_ALIAS-}" ]; then put module yes; else put module no; fi ;;
 esac
 put lmod_rc "${LMOD_RC-}"
+# A value is a choice of the user or the site. Without one Lmod tells what it does: an old Lmod has no such setting, in a site's
+# own Lmod another default may be built in.
+if [ -z "${LMOD_AVAIL_EXTENSIONS+set}" ] && [ -n "${LMOD_CMD-}" ] && lmod_config; then
+  put avail_extensions "$(lmod_value configT.disp_av_ext)"
+fi
 [ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   module load "$first" >/dev/null 2>&1

@@ -4,7 +4,8 @@ Login bash, bash as sshd starts it for a command, csh, and real batch jobs, with
 --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
 entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited an older one
 that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared between
-nodes, without empty parts, repetitions and trailing slashes. A context that cannot be probed is a finding. A start-up file
+nodes, without empty parts, repetitions and trailing slashes. Where `module avail` lists the packages of the entries besides
+the entries, and neither user nor site asked for it, that is a note. A context that cannot be probed is a finding. A start-up file
 that prints something into every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
 """
 
@@ -14,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import elements, joined, short
+from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
@@ -24,7 +26,7 @@ from envmgr.system.shelltext import assign, script_text
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     first = plan.samples[0] if plan.samples else ""
-    return {"context": assign(first=first) + script_text(__file__, "context.sh")}
+    return {"context": assign(first=first) + lmod_config() + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -80,6 +82,12 @@ def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> I
     for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
         hint = f"`envmgr node-setup --apply --nodes {fold(wrong)}`"
         yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
+    if long := usable.by_value(f"{key}avail_extensions").get("yes"):
+        found = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
+        hint = f"`envmgr node-setup --apply --nodes {fold(long)}`"
+        yield _finding(
+            "note", where, found, "LMOD_AVAIL_EXTENSIONS=no, or a value of the user's or the site's own", hint, long
+        )
 
 
 def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:

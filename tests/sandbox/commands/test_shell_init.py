@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.lmod_shell import LMOD
+from tests.helpers.lmod_shell import LMOD, avail_lines, on_stdout, with_packages
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.waiting import DEADLINE
 
@@ -46,6 +46,28 @@ def test_new_shell_gets_the_current_generation(sandbox: Sandbox, prefix: Path, s
     script = 'module load app; echo "$APP"; echo "$ENVMGR_PIN"; echo "$LMOD_RC"; echo "$LMOD_CACHED_LOADS"'
     pin = prefix / "generations/0002"
     assert run(sandbox, shell, script) == ["2", str(pin), f"{pin}/lmodrc.lua", "yes"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_avail_shows_entries_and_headings_and_spider_finds_the_packages(
+    sandbox: Sandbox, prefix: Path, shell: str
+) -> None:
+    folder = prefix / "generations/0002"
+    with_packages(folder / "modules/app/1.lua")
+    LMOD.build_spider_cache(folder / "modules", folder / "spider")
+    lines = run(sandbox, shell, on_stdout(shell, "avail"))
+    assert avail_lines(lines) == [f"{folder}/modules", "app/1"]
+    found = run(sandbox, shell, on_stdout(shell, "spider numpy"))
+    assert "numpy/1.26.4 (E)" in "".join(found)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("value", ["yes", ""])
+def test_own_word_on_avail_stays(sandbox: Sandbox, prefix: Path, shell: str, value: str) -> None:
+    assert prefix.is_dir()
+    before = f"setenv LMOD_AVAIL_EXTENSIONS '{value}'" if shell == "tcsh" else f"export LMOD_AVAIL_EXTENSIONS='{value}'"
+    assert run(sandbox, shell, 'echo "[$LMOD_AVAIL_EXTENSIONS]"', before=before) == [f"[{value}]"]
+    assert run(sandbox, shell, 'echo "[$LMOD_AVAIL_EXTENSIONS]"', LMOD_AVAIL_EXTENSIONS=value) == [f"[{value}]"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])  # one text for bash, zsh and sh; another for csh

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.system.files import remove_tree
+from tests.helpers.lmod_shell import avail_lines, on_stdout, with_packages
 from tests.helpers.node_scene import Scene
 
 PIN = "/etc/envmgr/node/pin"
@@ -51,6 +52,39 @@ def test_module_loads_in_every_shell_with_one_path(scene: Scene, shell: str) -> 
     assert path.split(":")[0] == f"{pin}/modules"
     login = scene.said("bash", "-lc", 'module load hello; echo "$MODULEPATH"')
     assert [path] == login
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_avail_shows_entries_and_headings_and_spider_finds_the_packages(scene: Scene, shell: str) -> None:
+    with_packages(scene.prefix / "generations/0001/modules/hello/1.0.lua")
+    argv = SHELLS[shell]
+    lines = scene.said(*argv, on_stdout(shell, "avail"), env={"MODULEPATH": f"{scene.prefix}/none"})
+    ours, *system = "\n".join(avail_lines(lines)).split("\n/usr/")  # a login shell has the system's modules, too
+    assert ours == f"{scene.prefix}/generations/0001/modules\nhello/1.0"
+    assert "(E)" not in "".join(system)
+    found = scene.said(*argv, on_stdout(shell, "spider numpy"))
+    assert "numpy/1.26.4 (E)" in "".join(found)
+
+
+@pytest.mark.parametrize("shell", DIALECTS)
+@pytest.mark.parametrize("value", ["yes", ""])
+def test_own_word_on_avail_stays(scene: Scene, shell: str, value: str) -> None:
+    """Inherited, or set by a start-up file before ours; empty is a word, too, which Lmod takes for `no`."""
+    said = scene.said(*SHELLS[shell], 'echo "[$LMOD_AVAIL_EXTENSIONS]"', env={"LMOD_AVAIL_EXTENSIONS": value})
+    assert said == [f"[{value}]"]
+    for name, line in {
+        "aa-site.sh": f"export LMOD_AVAIL_EXTENSIONS='{value}'",
+        "aa-site.csh": f"setenv LMOD_AVAIL_EXTENSIONS '{value}'",
+    }.items():
+        (scene.etc / "profile.d" / name).write_text(f"{line}\n")
+    if "login" in shell:
+        assert scene.said(*SHELLS[shell], 'echo "[$LMOD_AVAIL_EXTENSIONS]"') == [f"[{value}]"]
+
+
+def test_undo_takes_our_word_on_avail_away(scene: Scene) -> None:
+    assert scene.said("bash", "-lc", "echo ${LMOD_AVAIL_EXTENSIONS-none}") == ["no"]
+    scene.do("undo")
+    assert scene.said("bash", "-lc", "echo ${LMOD_AVAIL_EXTENSIONS-none}") == ["none"]
 
 
 @pytest.mark.parametrize("shell", DIALECTS)
@@ -169,8 +203,8 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
     lines = scene.said("/etc/envmgr/node/task-prolog")
     assert all(re.match(r"export [A-Z_]+=\S+$", line) for line in lines)
     env = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-    assert set(env) == {"ENVMGR_PIN", "MODULEPATH", "LMOD_RC", "LMOD_CACHED_LOADS", "LMOD_CMD", "LMOD_DIR", "LMOD_PKG",
-                        "MODULESHOME", "BASH_ENV"}  # fmt: skip
+    assert set(env) == {"ENVMGR_PIN", "MODULEPATH", "LMOD_RC", "LMOD_CACHED_LOADS", "LMOD_AVAIL_EXTENSIONS", "LMOD_CMD",
+                        "LMOD_DIR", "LMOD_PKG", "MODULESHOME", "BASH_ENV"}  # fmt: skip
     assert scene.said("dash", "-c", '. "$LMOD_PKG/init/sh"; module load hello; echo $HELLO', env=env) == ["1"]
     assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
 

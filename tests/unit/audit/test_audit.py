@@ -222,3 +222,32 @@ def test_job_that_inherited_a_generation_that_is_gone_is_an_error() -> None:
 
 def test_job_with_the_published_generation_is_well() -> None:
     assert told(contexts, job_with_generation(4, kept=(3, 4))) == []
+
+
+def with_avail_extensions(value: str) -> Evidence:
+    """A login shell in which LMOD_AVAIL_EXTENSIONS is not set, and what Lmod then tells of it."""
+    facts = {
+        "modulepath": "/sw/generations/0004/modules",
+        "module": "yes",
+        "lmod_rc": "/sw/generations/0004/lmodrc.lua",
+    }
+    facts |= {"avail_extensions": value}
+    answers = {"current": "generations/0004"} | {f"ctx.bash-login.user.{name}": text for name, text in facts.items()}
+    made = hand_made({"c1": answers}, asked=((CONTEXTS[0], "user", "ssh"),))
+    return replace(made, published=some_published(4, {}))
+
+
+def test_context_in_which_avail_lists_all_packages_is_a_note() -> None:
+    """As on nodes whose node-setup is older than this envmgr."""
+    assert [text for text in told(contexts, with_avail_extensions("yes")) if "root: not looked at" not in text] == [
+        (
+            "note c1: bash-login (alice): `module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is "
+            "not set | LMOD_AVAIL_EXTENSIONS=no, or a value of the user's or the site's own | "
+            "`envmgr node-setup --apply --nodes c1`"
+        )
+    ]
+
+
+@pytest.mark.parametrize("value", ["no", ""], ids=["Lmod hides them itself", "Lmod is too old to tell"])
+def test_context_in_which_avail_lists_entries_alone_is_well(value: str) -> None:
+    assert [text for text in told(contexts, with_avail_extensions(value)) if "root: not looked at" not in text] == []

@@ -82,7 +82,8 @@ class LoadedLock(ABC):
 
     `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
     in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
-    `download` and `installed` are bytes, None where the lock does not tell. `notes` are for the user that checks or builds it.
+    `python` is whether the entry will bring a Python. `download` and `installed` are bytes. All three are None where the lock
+    does not tell. `notes` are for the user that checks or builds it.
     """
 
     backend: Backend
@@ -91,6 +92,7 @@ class LoadedLock(ABC):
     packages: Mapping[str, str]
     licences: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
+    python: bool | None = None
     download: int | None = None
     installed: int | None = None
     notes: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.names import fault_in_part, parse_entry
 from envmgr.catalog.target import CpuLevel
@@ -180,6 +180,7 @@ class Recipe(_Model):
     depends: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     family: str | None = None
+    families: tuple[str, ...] | None = None
     environment: Environment = Environment()
     requires: Requires = Requires()
     tests: tuple[SmokeTest, ...] = ()
@@ -209,9 +210,20 @@ class Recipe(_Model):
     @field_validator("family")
     @classmethod
     def _family(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
-            raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
-        return value
+        return None if value is None else _family_name(value)
+
+    @field_validator("families")
+    @classmethod
+    def _families(cls, values: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if values is None:
+            return None
+        if info.data.get("family") is not None:
+            raise ValueError("`family` is the old word for it: keep one of the two")
+        names = [_family_name(value) for value in values]
+        # Lmod keeps the member of a family in a variable, in capitals.
+        if twice := [name for n, name in enumerate(names) if name.upper() in {other.upper() for other in names[:n]}]:
+            raise ValueError(f"{twice[0]} is there twice")
+        return values
 
     @field_validator("tests")
     @classmethod
@@ -221,11 +233,22 @@ class Recipe(_Model):
             raise ValueError(f"two tests are called {min(twice)}")
         return values
 
+    @property
+    def named_families(self) -> tuple[str, ...] | None:
+        """By either word; None where the recipe leaves it to what its install brings."""
+        return self.families if self.family is None else (self.family,)
+
     @model_validator(mode="after")
     def _hidden_default(self) -> Recipe:
         if self.hidden and self.default:
             raise ValueError("an entry cannot be hidden and the default at once")
         return self
+
+
+def _family_name(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
+        raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
+    return value
 
 
 def load_recipe(path: Path) -> Recipe:

@@ -7,12 +7,13 @@ import re
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.backends import get_backend
+from envmgr.backends import LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires
@@ -20,7 +21,9 @@ from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
+from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Result
+from envmgr.store.manifest import read_manifest
 from envmgr.system.files import atomic_write, explain_os_error
 
 
@@ -78,13 +81,18 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     found = [catalog.find(catalog.parse(n)) for n in names] if names else catalog.entries()
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
     recipes: dict[str, Recipe] = {}
+    locks: dict[str, LoadedLock] = {}
     for entry in found:
-        findings += _check_entry(ctx, catalog, entry, recipes)
+        findings += _check_entry(ctx, catalog, entry, recipes, locks)
     findings += _check_together(recipes)
+    findings += _check_families(ctx, catalog, found, recipes, locks)
     return CheckResult(len(found), tuple(findings))
 
 
-def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe]) -> list[Finding]:
+def _check_entry(
+    ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
+) -> list[Finding]:
+    """`recipes` and `locks` get what could be read."""
     where = str(found.recipe_path)
     try:
         recipe = found.recipe()
@@ -127,7 +135,7 @@ def _check_entry(ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: d
             Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
         )
     try:
-        lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+        lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         findings += [Finding("requires", "error", str(found.entry), f"{where}: {f}") for f in lock.faults(recipe)]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
@@ -163,3 +171,52 @@ def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
         if len(names) > 1:
             findings.append(Finding("names", "error", " and ".join(sorted(names)), f"both set {stem}_ROOT"))
     return findings
+
+
+def _check_families(
+    ctx: Context, catalog: Catalog, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe],
+    locks: Mapping[str, LoadedLock],
+) -> list[Finding]:  # fmt: skip
+    """Of the entries `found`, those that load two members of one family, or two versions of one name."""
+    members = {}
+    waiting = list(found)
+    while waiting:
+        each = waiting.pop()
+        name = str(each.entry)
+        if name in members:
+            continue
+        with suppress(EnvmgrError):  # what is wrong with a recipe or a lock is told where that is checked
+            recipe = recipes.get(name) or each.recipe()
+            members[name] = Member(recipe.named_families, False, recipe.depends)
+            waiting += [catalog.find(parse_entry(d)) for d in recipe.depends]
+            backend = get_backend(recipe.backend)
+            lock = locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, ctx.site)
+            members[name] = Member(recipe.named_families, _brings_python(ctx, lock), recipe.depends)
+    places = {str(each.entry): str(each.recipe_path) for each in found}
+    return [_told(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
+
+
+def _brings_python(ctx: Context, lock: LoadedLock) -> bool:
+    """Where the lock does not tell, as the install that is there; before it is built, that cannot be known."""
+    if lock.python is not None:
+        return lock.python
+    install = lock.items(ctx.site, read_target(ctx.site.cpu_level))[-1].install
+    return install.exists() and read_manifest(install.manifest).facts.python is not None
+
+
+def _told(clash: Clash, where: str) -> Finding:
+    others = [each for each in clash.members if each != clash.entry]
+    named, verb = " and ".join(others), "is" if len(others) == 1 else "are"
+    if not clash.certain:
+        text = f"depends: {named} would each be of family {clash.family} by default, and {verb} not, so that both can be loaded"
+        return Finding("families", "warning", clash.entry, f"{where}: {text}", hint="depend on one of them, if it does")
+    if not clash.family:
+        text = f"depends: {' and '.join(clash.members)} have one name, and Lmod keeps one version of a name loaded"
+        hint = "depend on one of them, or give one another name"
+    elif len(others) < len(clash.members):
+        text = f"families: {clash.family}: {named}, which it depends on, {verb} of it too, and Lmod cannot load both"
+        hint = f"take {clash.family} out of it: its module leaves it out, and loading it replaces members of the family all the same"
+    else:
+        text = f"depends: {named} are both of family {clash.family}, and Lmod keeps one module of a family loaded"
+        hint = "depend on one of them, or let one of them say `families: []`"
+    return Finding("families", "error", clash.entry, f"{where}: {text}", hint=hint)

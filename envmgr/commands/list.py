@@ -17,6 +17,8 @@ from envmgr.publish.plan import state_of
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 
+_MODULE_ALONE = "a publish writes its module anew, on the same install"
+
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
@@ -104,7 +106,9 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
     published = [w for name, w in loaded.items() if isinstance(w, Wanted) and current and name in current.entries]
     plan, _ = plan_for(ctx, published)
     outdated = {str(s.candidate.entry) for s in plan.steps if s.publish != "unchanged"}
+    anew = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
+    states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in anew else s for s in states]
     return [replace(s, notes=(*s.notes, *_gone(ctx, s.entry, current))) for s in states]
 
 

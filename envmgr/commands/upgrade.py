@@ -49,11 +49,12 @@ def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[Wanted])
         yield SiteFact(
             _FIELD, "warning",
             f"the next publish writes {modules} anew: templates or policies are others than those of generation {current.number}",
-            "shells that run keep theirs; `envmgr publish` does it now",
+            "installs stay, and shells that run keep their modules; `envmgr publish` does it now",
         )  # fmt: skip
     elif anew := [str(s.candidate.entry) for s in plan.steps if s.publish == "module"]:
         yield SiteFact(
-            _FIELD, "warning", f"a publish would write another module of {', '.join(anew)}", "`envmgr publish` does it now"
+            _FIELD, "warning", f"a publish would write another module of {', '.join(anew)}, on the same install",
+            "`envmgr publish` does it now",
         )  # fmt: skip
 
 

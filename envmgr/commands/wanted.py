@@ -12,6 +12,7 @@ from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
+from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import NewModule
@@ -70,6 +71,10 @@ class Wanted:
             facts=facts,
         )
         return NewModule(spec, facts, self.lock.sha256)
+
+    def member(self) -> Member:
+        """What decides its families, as far as that is known before its install is there."""
+        return Member(self.recipe.named_families, bool(self.lock.python), self.recipe.depends)
 
 
 def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
@@ -158,16 +163,22 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, Generat
             return published_spec(raw).facts
         return read_manifest(item.install.manifest).facts if item.install.exists() else None
 
+    known = {str(item.entry): facts_of(item) for item in wanted}
+    modules = {str(w.entry): w.module(facts).spec for w in wanted if (facts := known[str(w.entry)]) is not None}
+    members = {name: member_of(published_spec(raw).spec) for name, raw in specs.items() if name not in modules}
+    members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
+    families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
     candidates = []
     for item in wanted:
-        facts = facts_of(item)
+        name = str(item.entry)
+        spec = modules.get(name)
         candidates.append(
             Candidate(
                 entry=item.entry,
                 digest=item.install.digest,
                 path=item.install.relative,
                 missing=tuple(each.install.relative for each in item.missing),
-                fingerprint=None if facts is None else fingerprint(item.module(facts).spec, policies, digest),
+                fingerprint=None if spec is None else fingerprint(spec, policies, digest, families[name]),
                 packages=item.lock.packages,
                 download=item.lock.download,
                 installed=item.lock.installed,

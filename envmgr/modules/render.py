@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
+from envmgr.modules.families import NO_FAMILIES, Families, find_families, member_of
 from envmgr.modules.lua import lua_quote
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import AtLoad, ModulePolicies, operations
@@ -24,7 +25,9 @@ def templates_digest(templates: Path) -> str:
     return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
 
 
-def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: str) -> str:
+def fingerprint(
+    spec: ModuleSpec, policies: ModulePolicies, templates_digest: str, families: Families = NO_FAMILIES
+) -> str:
     """sha256 over all that decides what a generation holds of the entry, less its number and its install.
 
     That is its text, as the statements themselves, its part of `.modulerc.lua`, and its smoke tests, which `envmgr test`
@@ -37,7 +40,7 @@ def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: st
         "default": spec.default,
         "hidden": spec.hidden,
         "tests": [[t.name, t.run, list(t.needs), float(t.timeout)] for t in spec.tests],
-        "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies)],
+        "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))
 
@@ -45,20 +48,21 @@ def fingerprint(spec: ModuleSpec, policies: ModulePolicies, templates_digest: st
 def render_tree(
     specs: Iterable[ModuleSpec], *, generation: int, policies: ModulePolicies, templates: Path
 ) -> dict[str, str]:
-    """The whole module tree: relative path -> Lua text, sorted by path.
+    """The whole module tree: relative path -> Lua text, sorted by path. The families follow from all specs together.
 
     Raises:
         EnvmgrError: `two-defaults`, `two-modules` (two specs of one entry) or `template-invalid`.
     """
     ordered = sorted(specs, key=lambda s: (s.name, s.version))
     defaults = _defaults(ordered)
+    families = find_families({spec.entry: member_of(spec) for spec in ordered})
     templating = _Templates(templates)
     tree: dict[str, str] = {}
     for spec in ordered:
         path = f"{spec.entry}.lua"
         if path in tree:
             raise EnvmgrError("two-modules", f"there are two modules for {spec.entry}")
-        statements = operations(spec, policies)
+        statements = operations(spec, policies, families[spec.entry])
         gated = any(s.kind == "driver-gate" for s in statements)
         tree[path] = templating.render(
             MODULE,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 
@@ -50,7 +50,8 @@ class UnloadCommand(_Model):
 class ModuleSpec(_Model):
     """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version build`.
 
-    `environment` is in load order. `python` says that the install has a Python of its own.
+    `environment` is in load order. `python` says that the install has a Python of its own. `families` are those that the recipe
+    names, None where it names none: which they are then follows from all entries of a generation (families.py).
     """
 
     name: str
@@ -62,7 +63,7 @@ class ModuleSpec(_Model):
     licence: str = ""
     category: str = ""
     help: str = ""
-    family: str | None = None
+    families: tuple[str, ...] | None = None
     conflicts: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
     environment: tuple[EnvOp, ...] = ()
@@ -76,6 +77,15 @@ class ModuleSpec(_Model):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_word(cls, data: Any) -> Any:
+        """Generations of an earlier envmgr have `family`, one or none."""
+        if isinstance(data, dict) and "family" in data:
+            named = None if data["family"] is None else (data["family"],)
+            return {"families": named} | {key: value for key, value in data.items() if key != "family"}
+        return data
 
     @property
     def entry(self) -> str:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
+from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.spec import EnvOp, ModuleSpec
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
@@ -75,15 +76,16 @@ class Statement:
         return tuple(dict.fromkeys(text for text, is_variable in pieces if is_variable))
 
 
-def operations(spec: ModuleSpec, policies: ModulePolicies) -> list[Statement]:
-    """What the module of `spec` does, in the order in which the modulefile does it.
+def operations(spec: ModuleSpec, policies: ModulePolicies, families: Families = NO_FAMILIES) -> list[Statement]:
+    """What the module of `spec` does, in the order in which the modulefile does it. `families` are those in its generation.
 
     Raises:
         EnvmgrError: `module-value`, for a change of the environment that Lmod cannot hand to a shell.
     """
     for op in spec.environment:
         _refuse_what_no_shell_gets(op, spec.entry)
-    return [*_metadata(spec), *_gates(spec, policies), *_relations(spec), *_environment(spec, policies), *_shell(spec)]
+    told = [*_metadata(spec, families), *_gates(spec, policies), *_relations(spec, families)]
+    return [*told, *_environment(spec, policies), *_shell(spec)]
 
 
 def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
@@ -101,8 +103,8 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
     raise EnvmgrError("module-value", f"the module of {entry} cannot change {op.name!r}", context=fault)
 
 
-def _metadata(spec: ModuleSpec) -> Iterator[Statement]:
-    yield _call("help", _help_text(spec))
+def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
+    yield _call("help", _help_text(spec, families))
     facts = {
         "Name": spec.name,
         "Version": spec.version,
@@ -127,9 +129,8 @@ def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
         yield Statement("deprecated", "LmodMessage", (_deprecation(spec),))
 
 
-def _relations(spec: ModuleSpec) -> Iterator[Statement]:
-    if spec.family:
-        yield _call("family", spec.family)
+def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
+    yield from (_call("family", family) for family in families.own)
     if spec.conflicts:
         yield _call("conflict", *spec.conflicts)
     if spec.depends:
@@ -235,13 +236,23 @@ def _deprecation(spec: ModuleSpec) -> str:
     return f"{spec.entry} is deprecated and goes away on {spec.deprecated.date.isoformat()}: {message}"
 
 
-def _help_text(spec: ModuleSpec) -> str:
+def _replaces(families: Families) -> str:
+    """By what it loads, too."""
+    names = families.replaces
+    if not names:
+        return ""
+    which = f"family {names[0]}" if len(names) == 1 else f"the families {', '.join(names[:-1])} and {names[-1]}"
+    return f"Loading it replaces any other loaded module of {which}."
+
+
+def _help_text(spec: ModuleSpec, families: Families) -> str:
     requires = "\n".join(f"  {line}" for line in _requirements(spec))
     paragraphs = [
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
         f"Needs:\n{requires}" if requires else "",
+        _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",
         f"Installed in {spec.root}",
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from envmgr.catalog.names import variable_name
 from envmgr.errors import EnvmgrError
+from envmgr.modules.families import find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
@@ -58,6 +59,7 @@ def published_entries(
 ) -> dict[str, PublishedEntry]:
     """The record's rows for `merged`; what was not changed keeps the lock it was published with."""
     digest = templates_digest(templates)
+    families = find_families({name: member_of(item.spec) for name, item in merged.items()})
     entries = {}
     for name, item in merged.items():
         spec = item.spec
@@ -66,7 +68,7 @@ def published_entries(
             digest=spec.digest,
             path="/".join(Path(spec.root).parts[-3:]),
             lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
-            fingerprint=fingerprint(spec, policies, digest),
+            fingerprint=fingerprint(spec, policies, digest, families[name]),
             needs=item.facts.needs,
         )
     return entries

@@ -36,7 +36,7 @@ def compose_module(
         licence=software.licence,
         category=software.category,
         help=recipe.help.strip(),
-        family=recipe.family,
+        families=recipe.named_families,
         conflicts=recipe.conflicts,
         depends=recipe.depends,
         environment=(*facts.environment, *_extra(recipe, entry, root)),

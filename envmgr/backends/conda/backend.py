@@ -107,6 +107,7 @@ class CondaBackend(Backend):
             packages=describe(found.packages),
             licences=_licences(recipe, site),
             extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
+            python="python" in found.versions,
             download=download,
             installed=None if download is None else download * UNPACKED,
             content=found,

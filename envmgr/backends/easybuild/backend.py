@@ -15,7 +15,15 @@ from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import closure_of, items_of, module_names
 from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
-from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
+from envmgr.backends.easybuild.lock import (
+    LOCK_NAME,
+    EasyBuildLock,
+    LockedItem,
+    brings_python,
+    describe,
+    lock_text,
+    read_lock,
+)
 from envmgr.backends.easybuild.settings import EasyBuildSettings, explain_settings, own_easyconfigs
 from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.locks import stale_lock
@@ -170,6 +178,7 @@ class EasyBuildBackend(Backend):
             packages=describe(found),
             licences=words_of(found),
             extensions=found.items[-1].extensions,
+            python=brings_python(found),
             notes=() if found.easybuild_sha256 else (_UNSUMMED.format(entry=entry),),
             content=found,
         )

@@ -42,7 +42,7 @@ def show_one_entry(result: ShowResult) -> None:
         ("backend", recipe["backend"]),
         *((key, _words(value)) for key, value in recipe["input"].items()),
         ("depends", ", ".join(recipe["depends"])),
-        ("family", recipe["family"] or ""),
+        ("families", _families(recipe)),
         (
             "requires",
             ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items()),
@@ -87,6 +87,12 @@ def show_init(result: InitResult) -> None:
 def show_site_check(result: SiteCheckResult) -> None:
     out(f"site: {result.source or 'embedded (no site.yaml found): this machine alone'}")
     table([f.status, f.field, f.text + (f"  ({f.hint})" if f.hint else "")] for f in result.facts)
+
+
+def _families(recipe: dict[str, Any]) -> str:
+    """As the recipe names them; by default they follow from what is installed."""
+    named = recipe["families"] if recipe["family"] is None else [recipe["family"]]
+    return "none: it stacks" if named == [] else ", ".join(named or [])
 
 
 def _words(value: Any) -> str:

@@ -52,6 +52,7 @@ def test_recipe_of_two_fields_has_defaults(tmp_path: Path) -> None:
         depends=(),
         conflicts=(),
         family=None,
+        families=None,
         environment=Environment(),
         requires=Requires(),
         tests=(),
@@ -70,7 +71,7 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
         "input: {channels: [conda-forge], specs: [python 3.12]}\n"
         "depends: [gcc/13.2]\n"
         "conflicts: [other, third/1.0]\n"
-        "family: python_like\n"
+        "families: [python_like, tools]\n"
         "environment:\n"
         "  set: {A: '${root}/x', EMPTY: ''}\n"
         "  prepend: {PATH: ['${root}/a', '${root}/b']}\n"
@@ -100,8 +101,26 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
     )
     assert recipe.tests == (SmokeTest(name="imports", run="python -c 1", needs=("gpu", "mpi"), timeout=5),)
     assert recipe.help == "Two\nlines.\n"
+    assert recipe.named_families == ("python_like", "tools")
     assert recipe.deprecated is not None
     assert recipe.deprecated.date == datetime.date(2027, 1, 31)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({}, None),
+        ({"family": "mpi"}, ("mpi",)),
+        ({"families": ["mpi"]}, ("mpi",)),
+        ({"families": []}, ()),
+        ({"families": None, "family": "mpi"}, ("mpi",)),
+        ({"family": None, "families": ["mpi", "compiler"]}, ("mpi", "compiler")),
+    ],
+)
+def test_families_are_named_by_either_word(
+    tmp_path: Path, fields: dict[str, Any], named: tuple[str, ...] | None
+) -> None:
+    assert load_recipe(write(tmp_path, **fields)).named_families == named
 
 
 FORBIDDEN = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"]
@@ -124,6 +143,15 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "family-newline": (
         {"family": "mpi\n"},
         ["family: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
+    ),
+    "families": (
+        {"families": ["mpi", "my family"]},
+        ["families: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
+    ),
+    "families-twice": ({"families": ["mpi", "python", "MPI"]}, ["families: MPI is there twice"]),
+    "families-text": ({"families": "mpi"}, ["families: must be a list"]),
+    "both-words": (
+        {"family": "mpi", "families": ["mpi"]}, ["families: `family` is the old word for it: keep one of the two"]
     ),
     "two-tests-of-a-name": (
         {"tests": [{"name": "a", "run": "x"}, {"name": "a", "run": "y"}]},

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
+from envmgr.modules.families import Families, find_families, member_of
 from envmgr.modules.lua import lua_quote
 from envmgr.modules.render import DRIVER_GATE, MODULE, MODULERC, fingerprint, render_tree, templates_digest
 from envmgr.modules.spec import ModuleSpec, ShellFunction, UnloadCommand
@@ -84,7 +85,6 @@ def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
             "torch/1",
             op("prepend", "PATH", "/b"),
             op("set", "A", "1"),
-            family="ai",
             conflicts=("tf",),
             depends=("python/3",),
             extensions=("numpy/1", "six/2"),
@@ -92,11 +92,13 @@ def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
             requires=Requires(nvidia_driver="450.1"),
         ),
         WARN,
+        Families(("ai", "py"), ("ai", "py", "tools")),
     )
     assert [s for s in done if s.name not in ("help", "whatis")] == [
         Statement("call", "extensions", ("numpy/1, six/2",)),
         Statement("driver-gate", "driver_gate", ("450.1", "torch/1", "warn")),
         Statement("call", "family", ("ai",)),
+        Statement("call", "family", ("py",)),
         Statement("call", "conflict", ("tf",)),
         Statement("call", "depends_on", ("python/3",)),
         Statement("call", "pushenv", ("TORCH_ROOT", "/store/torch/1-01234567")),
@@ -250,7 +252,7 @@ OTHER = {
     "licence": ("MIT", True),
     "category": ("tools", True),
     "help": ("read this", True),
-    "family": ("mpi", True),
+    "families": (("mpi",), True),
     "conflicts": (("b",), True),
     "depends": (("b/1",), True),
     "environment": ((op("set", "A", "2"),), True),
@@ -276,7 +278,8 @@ def test_fingerprint_changes_when_the_text_does_or_the_tests(field: str) -> None
     value, shown = OTHER[field]
     changed = BASE.model_copy(update={field: value})
     assert (render(changed) != render(BASE)) is shown
-    assert (fingerprint(changed, WARN, "t") != fingerprint(BASE, WARN, "t")) is (shown or field == "tests")
+    families = find_families({changed.entry: member_of(changed)})[changed.entry]
+    assert (fingerprint(changed, WARN, "t", families) != fingerprint(BASE, WARN, "t")) is (shown or field == "tests")
 
 
 @pytest.mark.parametrize("kind", ["set", "set-default", "unset", "prepend", "append"])

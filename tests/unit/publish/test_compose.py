@@ -50,7 +50,7 @@ def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> 
         software=Software(description=" A\n  tool \n", homepage="https://example.org", licence="MIT", category="ai"),
         depends=("gcc/13",),
         conflicts=("other", "third/1"),
-        family="tools",
+        families=("tools",),
         requires=requires,
         tests=(test,),
         help="\nHow to use it.\n\n",
@@ -67,7 +67,7 @@ def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> 
         licence="MIT",
         category="ai",
         help="How to use it.",
-        family="tools",
+        families=("tools",),
         conflicts=("other", "third/1"),
         depends=("gcc/13",),
         extensions=("zlib/1.3",),
@@ -79,6 +79,11 @@ def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> 
     )
     assert spec.entry == "tool/1.2"
     assert compose(default=True).default
+
+
+def test_compose_module_takes_the_old_word_for_a_family() -> None:
+    assert compose(family="tools") == compose(families=("tools",))
+    assert (compose(families=()).families, compose().families) == ((), None)
 
 
 def test_compose_module_has_python_when_the_install_has() -> None:

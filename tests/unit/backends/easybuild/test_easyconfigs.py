@@ -108,7 +108,7 @@ def test_recipe_names_a_shipped_easyconfig_of_its_version(entry: str) -> None:
     assert re.match(rf"{re.escape(version)}[.-]", said["version"])
     assert wanted.rpath is False
     assert wanted.unhashed == {}
-    assert recipe.family == FAMILIES.get(name)
+    assert recipe.named_families == ((FAMILIES[name],) if name in FAMILIES else None)
 
 
 def test_every_shipped_easyconfig_is_some_recipes() -> None:

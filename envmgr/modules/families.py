@@ -1,0 +1,131 @@
+"""Families: of each Lmod keeps one module loaded, and the next one replaces it. Which modules are of which. Pure.
+
+Lmod 8.6.19 cannot load a module together with another one of its family that it depends on: it keeps both, or loads them in turn
+until its stack overflows, as the order of the lines is. It also fails at a module that depends on two of one family. So what
+a load brings has one member of each family, however the recipes are put together.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from envmgr.modules.spec import ModuleSpec
+
+PYTHON = "python"  # what an entry with a `bin/python` is of by default
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What decides the families of an entry: those that its recipe names (None where it names none), whether it brings a
+    Python, and the entries that it depends on.
+    """
+
+    named: tuple[str, ...] | None
+    python: bool
+    depends: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """`own` are those that the module says; `replaces` are also those of all that it loads."""
+
+    own: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+NO_FAMILIES = Families()
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A load of `entry` brings `members`, two or more of one `family`, or of one name, where that is empty.
+
+    `certain` where recipes say so: then Lmod cannot keep them all. Else each brings a Python, and is of no family for it.
+    """
+
+    entry: str
+    family: str
+    members: tuple[str, ...]
+    certain: bool
+
+
+def member_of(spec: ModuleSpec) -> Member:
+    return Member(spec.families, spec.python, spec.depends)
+
+
+def find_families(members: Mapping[str, Member]) -> dict[str, Families]:
+    """Entry -> its families, among all that can be loaded beside it.
+
+    A family that a dependency has, too, is left to the dependency. By default an entry that brings a Python is of family
+    python, where nothing that it depends on brings one, and no other entry is loaded with it and another Python.
+    """
+    below = _below(members)
+    own = _candidates(members, below)
+    for entry in members:
+        holders = [e for e in _loaded(entry, below) if PYTHON in own[e]]
+        if len(holders) > 1:
+            own |= {e: () for e in holders if members[e].named is None}
+    return {entry: Families(own[entry], _joined(own[e] for e in _loaded(entry, below))) for entry in members}
+
+
+def find_clashes(members: Mapping[str, Member]) -> list[Clash]:
+    """What of the recipes cannot hold. Where several entries load the same members, those that do not do it through another."""
+    below = _below(members)
+    own = _candidates(members, below)
+    found = []
+    for entry in sorted(members):
+        by_name: dict[str, list[str]] = defaultdict(list)
+        by_family: dict[str, list[str]] = defaultdict(list)
+        for each in _loaded(entry, below):
+            by_name[each.partition("/")[0]].append(each)
+            for family in dict.fromkeys((*own[each], *(members[each].named or ()))):
+                by_family[family].append(each)
+        through = [{*_loaded(d, below)} for d in members[entry].depends if d in members]
+        kinds = [("", holders) for holders in by_name.values()]
+        kinds += [pair for pair in sorted(by_family.items()) if pair[1] not in by_name.values()]
+        for family, holders in kinds:
+            if len(holders) > 1 and not any(set(holders) <= others for others in through):
+                named = len([e for e in holders if family in (members[e].named or ())])
+                certain = not family or named > 1 or entry in holders
+                found.append(Clash(entry, family, tuple(sorted(holders)), certain))
+    return found
+
+
+def _candidates(members: Mapping[str, Member], below: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Entry -> its families, looking at what it depends on alone."""
+    named = {entry: {f for e in below[entry] for f in members[e].named or ()} for entry in members}
+    by_default = {
+        entry for entry, member in members.items()
+        if member.named is None and member.python and PYTHON not in named[entry]
+        and not any(members[e].python for e in below[entry])
+    }  # fmt: skip
+    own = {}
+    for entry, member in members.items():
+        taken = named[entry] | ({PYTHON} if by_default.intersection(below[entry]) else set())
+        own[entry] = tuple(family for family in member.named or () if family not in taken)
+    return own | dict.fromkeys(by_default, (PYTHON,))
+
+
+def _below(members: Mapping[str, Member]) -> dict[str, tuple[str, ...]]:
+    """Entry -> all that it depends on, directly or not; what is not among `members` is passed over."""
+
+    def reach(entry: str) -> Iterator[str]:
+        waiting, seen = list(members[entry].depends), {entry}
+        while waiting:
+            each = waiting.pop(0)
+            if each in members and each not in seen:
+                seen.add(each)
+                waiting += members[each].depends
+                yield each
+
+    return {entry: tuple(reach(entry)) for entry in members}
+
+
+def _loaded(entry: str, below: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return (entry, *below[entry])
+
+
+def _joined(families: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted({family for each in families for family in each}))

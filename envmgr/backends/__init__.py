@@ -82,7 +82,7 @@ class LoadedLock(ABC):
 
     `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
     in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
-    `python` is whether the entry will bring a Python. `download` and `installed` are bytes. All three are None where the lock
+    `python` is whether the entry's own install will have a Python. `download` and `installed` are bytes. All three are None where the lock
     does not tell. `notes` are for the user that checks or builds it.
     """
 

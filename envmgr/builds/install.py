@@ -72,13 +72,12 @@ def ensure_install(
         verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
-        facts = _with_python(built.facts, install)
         try:
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(
                     install.path,
                     install.digest,
-                    facts,
+                    built.facts,
                     provenance(install, recipe, lock, built.tools, site),
                     mask=site.policies.mask,
                     workers=max(2, jobs),
@@ -93,13 +92,7 @@ def ensure_install(
                     path.unlink(missing_ok=True)
             raise
         verified.made(install.relative)
-    return Ensured(install, True, facts, manifest.tree, time.monotonic() - start)
-
-
-def _with_python(facts: InstallFacts, install: Install) -> InstallFacts:
-    """A Python that the backend did not tell of shadows another one all the same; its version is not known then."""
-    there = facts.python is None and any((install.path / "bin" / name).exists() for name in ("python", "python3"))
-    return facts.model_copy(update={"python": ""}) if there else facts
+    return Ensured(install, True, built.facts, manifest.tree, time.monotonic() - start)
 
 
 def provenance(

@@ -23,7 +23,6 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Result
-from envmgr.store.manifest import read_manifest
 from envmgr.system.files import atomic_write, explain_os_error
 
 
@@ -201,7 +200,7 @@ def _brings_python(ctx: Context, lock: LoadedLock) -> bool:
     if lock.python is not None:
         return lock.python
     install = lock.items(ctx.site, read_target(ctx.site.cpu_level))[-1].install
-    return install.exists() and read_manifest(install.manifest).facts.python is not None
+    return install.exists() and install.has_python()
 
 
 def _told(clash: Clash, where: str) -> Finding:

@@ -19,7 +19,7 @@ from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
 from envmgr.publish.generations import render_digest
 from envmgr.publish.plan import BuildPlan, Candidate, make_plan
-from envmgr.publish.record import GenerationRecord, published_spec, read_current, read_specs
+from envmgr.publish.record import GenerationRecord, published_spec, read_current, read_specs, with_own_pythons
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.system.resources import shipped
@@ -69,6 +69,7 @@ class Wanted:
             packages=self.lock.packages,
             extensions=self.lock.extensions,
             facts=facts,
+            own_python=self.install.has_python(),
         )
         return NewModule(spec, facts, self.lock.sha256)
 
@@ -165,7 +166,8 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, Generat
 
     known = {str(item.entry): facts_of(item) for item in wanted}
     modules = {str(w.entry): w.module(facts).spec for w in wanted if (facts := known[str(w.entry)]) is not None}
-    members = {name: member_of(published_spec(raw).spec) for name, raw in specs.items() if name not in modules}
+    kept = {name: published_spec(raw) for name, raw in specs.items() if name not in modules}
+    members = {name: member_of(item.spec) for name, item in with_own_pythons(kept, ctx.prefix).items()}
     members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
     families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
     candidates = []

@@ -18,8 +18,8 @@ PYTHON = "python"  # what an entry with a `bin/python` is of by default
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What decides the families of an entry: those that its recipe names (None where it names none), whether it brings a
-    Python, and the entries that it depends on.
+    """What decides the families of an entry: those that its recipe names (None where it names none), whether its
+    install brings a Python, and the entries that it depends on.
     """
 
     named: tuple[str, ...] | None
@@ -52,7 +52,7 @@ class Clash:
 
 
 def member_of(spec: ModuleSpec) -> Member:
-    return Member(spec.families, spec.python, spec.depends)
+    return Member(spec.families, bool(spec.own_python), spec.depends)
 
 
 def find_families(members: Mapping[str, Member]) -> dict[str, Families]:

@@ -50,8 +50,9 @@ class UnloadCommand(_Model):
 class ModuleSpec(_Model):
     """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version build`.
 
-    `environment` is in load order. `python` says that the install has a Python of its own. `families` are those that the recipe
-    names, None where it names none: which they are then follows from all entries of a generation (families.py).
+    `environment` is in load order. `python` says that the module puts a Python into PATH, `own_python` that it is the install's
+    own, None where an earlier envmgr did not record it. `families` are those that the recipe names, None where it names none:
+    which they are then follows from all entries of a generation (families.py).
     """
 
     name: str
@@ -72,6 +73,7 @@ class ModuleSpec(_Model):
     extensions: tuple[str, ...] = ()
     packages: dict[str, str] = {}
     python: bool = False
+    own_python: bool | None = None
     requires: Requires = Requires()
     tests: tuple[SmokeTest, ...] = ()
     default: bool = False

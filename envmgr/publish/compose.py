@@ -24,8 +24,9 @@ def compose_module(
     packages: Mapping[str, str],
     extensions: tuple[str, ...],
     facts: InstallFacts,
+    own_python: bool = False,
 ) -> ModuleSpec:
-    """`root` is the install's final path. The recipe's own variables come last, so that they win over captured ones."""
+    """`root` is the install's final path; `own_python` is whether it has a `bin/python`. The recipe's own variables come last, so that they win over captured ones."""
     return ModuleSpec(
         name=entry.name,
         version=entry.version,
@@ -47,6 +48,7 @@ def compose_module(
         extensions=extensions,
         packages=dict(packages),
         python=facts.python is not None,
+        own_python=own_python,
         requires=recipe.requires,
         tests=recipe.tests,
         default=recipe.default,

@@ -38,6 +38,7 @@ from envmgr.publish.record import (
     generation_numbers,
     read_record,
     read_specs,
+    with_own_pythons,
 )  # fmt: skip
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -99,7 +100,7 @@ def publish(
         parent = current_number(prefix)
         record = None if parent is None else read_record(prefix, parent)
         old = {} if parent is None else read_specs(prefix, parent)
-        merged = apply_change(old, change)
+        merged = with_own_pythons(apply_change(old, change), prefix)
         entries = published_entries(merged, old, record, change, policies, templates)
         changed = changed_entries(entries, record)
         if record is not None and not changed and record.render == render:

@@ -126,6 +126,21 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
     return PublishedSpec.model_validate(raw)
 
 
+def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
+    """The same, with what an earlier envmgr did not record: whether the install itself has a Python."""
+    return {
+        name: item
+        if item.spec.own_python is not None
+        else item.model_copy(update={"spec": _looked_at(item.spec, prefix)})
+        for name, item in specs.items()
+    }
+
+
+def _looked_at(spec: ModuleSpec, prefix: Prefix) -> ModuleSpec:
+    install = prefix.install_at("/".join(Path(spec.root).parts[-3:]))
+    return spec.model_copy(update={"own_python": install.has_python()})
+
+
 def generation_numbers(prefix: Prefix) -> list[int]:
     """Every number ever taken (complete, under way or abandoned), ascending."""
     if not prefix.generations.is_dir():

@@ -131,6 +131,10 @@ class Install:
         """An install exists only once its manifest is written."""
         return self.manifest.is_file() and self.path.is_dir()
 
+    def has_python(self) -> bool:
+        """Whether it brings a `python` (or a `python3` alone) that loading it puts first."""
+        return any((self.path / "bin" / name).is_file() for name in ("python", "python3"))
+
     def check_length(self) -> None:
         """Raises EnvmgrError `prefix-too-long`: packages have room for 255 characters where their prefix goes."""
         if (length := len(str(self.path))) > MAX_PREFIX:

@@ -35,7 +35,7 @@ def random_entries(rng: random.Random, count: int) -> list[ModuleSpec]:
         entries.append(
             spec(
                 name, op("prepend", "PATH", f"/store/{name}/bin"), depends=tuple(below), families=rng.choice(NAMED),
-                python=rng.random() < 0.6, root=f"/store/{name}",
+                own_python=rng.random() < 0.6, root=f"/store/{name}",
             )
         )  # fmt: skip
     return entries

@@ -19,7 +19,6 @@ from envmgr.backends.easybuild.lock import (
     LOCK_NAME,
     EasyBuildLock,
     LockedItem,
-    brings_python,
     describe,
     lock_text,
     read_lock,
@@ -178,7 +177,7 @@ class EasyBuildBackend(Backend):
             packages=describe(found),
             licences=words_of(found),
             extensions=found.items[-1].extensions,
-            python=brings_python(found),
+            python=True if found.items[-1].name == "Python" else None,  # an installer may bring one, too
             notes=() if found.easybuild_sha256 else (_UNSUMMED.format(entry=entry),),
             content=found,
         )

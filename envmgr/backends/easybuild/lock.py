@@ -156,21 +156,6 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
     return read_lock_file(folder / LOCK_NAME, EasyBuildLock, of="EasyBuild")
 
 
-def brings_python(lock: EasyBuildLock) -> bool | None:
-    """Whether the entry's module has a Python. True where one is among what it runs with; else only the finished install tells:
-    an installer or a bundle may bring one, whatever its name.
-    """
-    items = {item.key: item for item in lock.items}
-    waiting, seen = [lock.items[-1].key], set[str]()
-    while waiting:
-        key = waiting.pop()
-        if items[key].name == "Python":
-            return True
-        waiting += [each for each in items[key].depends if each not in seen]
-        seen.update(items[key].depends)
-    return None
-
-
 def describe(lock: EasyBuildLock) -> Mapping[str, str]:
     """name -> what diffs, generations and plans show of it: the version, and the first digits of the easyconfig's sha256.
 

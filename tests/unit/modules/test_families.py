@@ -100,10 +100,10 @@ def test_clashes_of_recipes(members: dict[str, Member], clashes: list[Clash]) ->
 
 def test_generation_of_an_earlier_envmgr_is_read() -> None:
     """It had `family`, one or none; where it had none, the next generation has what entries have by default."""
-    old = json.loads(spec("sci/1", python=True).model_dump_json())
+    old = json.loads(spec("sci/1", own_python=True).model_dump_json())
     del old["families"]
     assert ModuleSpec.model_validate(old | {"family": "mpi"}).families == ("mpi",)
-    assert ModuleSpec.model_validate(old | {"family": None}) == spec("sci/1", python=True)
+    assert ModuleSpec.model_validate(old | {"family": None}) == spec("sci/1", own_python=True)
     assert find_families({"sci/1": member_of(ModuleSpec.model_validate(old | {"family": None}))})["sci/1"].own == (
         "python",
     )
@@ -114,7 +114,9 @@ def test_generation_of_an_earlier_envmgr_is_read() -> None:
 
 def environment(entry: str, *depends: str, families: tuple[str, ...] | None = None) -> ModuleSpec:
     """An entry with a Python of its own."""
-    return spec(entry, op("prepend", "PATH", f"/store/{entry}/bin"), python=True, depends=depends, families=families)
+    return spec(
+        entry, op("prepend", "PATH", f"/store/{entry}/bin"), own_python=True, depends=depends, families=families
+    )
 
 
 def pythons(tree: Tree, script: str) -> tuple[list[str], str, list[str]]:

@@ -261,6 +261,7 @@ OTHER = {
     "extensions": (("numpy/2",), True),
     "packages": ({"numpy": "1 py311"}, False),
     "python": (True, True),
+    "own_python": (True, True),
     "requires": (Requires(glibc="2.17"), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),
     "default": (True, True),

@@ -39,6 +39,7 @@ def test_compose_module_of_a_bare_recipe() -> None:
         description="A tool",
         extensions=("zlib/1.3",),
         packages={"zlib": "1.3 0"},
+        own_python=False,
     )
 
 
@@ -72,6 +73,7 @@ def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> 
         depends=("gcc/13",),
         extensions=("zlib/1.3",),
         packages={"zlib": "1.3 0"},
+        own_python=False,
         requires=requires,
         tests=(test,),
         hidden=True,

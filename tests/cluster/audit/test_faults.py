@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -279,6 +280,21 @@ def test_node_without_node_setup(audited: Audited) -> None:
         ),
         ("error", "contexts", "c2", "bash-ssh, csh (root, alice)", "no `module` command"),
     ]
+
+
+def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: Audited) -> None:
+    """It sets no LMOD_AVAIL_EXTENSIONS: `module avail` lists each package there."""
+    do(audited.cluster, "c2", "sed -i '/AVAIL_EXTENSIONS/d' /etc/envmgr/node/pin")
+    try:
+        (finding,) = audited.audit(code=0)["findings"]
+        said = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
+        told = tuple(finding[key] for key in ("severity", "check", "nodes", "where", "found", "hint"))
+        hint = "`envmgr node-setup --apply --nodes c2`"
+        assert told == ("note", "contexts", "c2", "bash-login, bash-ssh, csh (root, alice)", said, hint)
+        audited.envmgr(*shlex.split(hint.strip("`"))[1:])
+        assert audited.findings(code=0) == []
+    finally:
+        audited.set_up("c2")
 
 
 def test_user_that_a_node_does_not_know(audited: Audited) -> None:

@@ -235,12 +235,23 @@ def _deprecation(spec: ModuleSpec) -> str:
     return f"{spec.entry} is deprecated and goes away on {spec.deprecated.date.isoformat()}: {message}"
 
 
+def _own_packages(spec: ModuleSpec) -> str:
+    """What pip's refusal refers to (store/pythons.py). Both lines are the same in every shell, csh too."""
+    folder = f"~/venvs/{spec.name}-{spec.version}"
+    return (
+        "Python packages of your own go into a virtual environment on top of this module. While it is loaded:\n"
+        f"  python -m venv --system-site-packages {folder}\n"
+        f"  {folder}/bin/python -m pip install PACKAGE"
+    )
+
+
 def _help_text(spec: ModuleSpec) -> str:
     requires = "\n".join(f"  {line}" for line in _requirements(spec))
     paragraphs = [
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
+        _own_packages(spec) if spec.python else "",
         f"Needs:\n{requires}" if requires else "",
         f"More: {spec.homepage}" if spec.homepage else "",
         f"Installed in {spec.root}",

@@ -17,7 +17,6 @@ from envmgr.publish.plan import state_of
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 
-
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 

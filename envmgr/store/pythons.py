@@ -25,12 +25,12 @@ def standard_libraries(root: Path) -> list[Path]:
     None of a virtual environment, whose standard library is another install's; pip may write there.
     """
     inside = root.resolve()
-    found = {}
-    for program in sorted(root.glob("lib*/*/os.py")):  # lib64 may be a link to lib
-        folder = program.parent.resolve()
-        if folder.is_relative_to(inside) and (folder / "site.py").is_file():
-            found.setdefault(folder, folder)
-    return [root / folder.relative_to(inside) for folder in found]
+    folders = {program.parent.resolve() for program in root.glob("lib*/*/os.py")}  # lib64 may be a link to lib
+    return [
+        root / folder.relative_to(inside)
+        for folder in sorted(folders)
+        if folder.is_relative_to(inside) and (folder / "site.py").is_file()
+    ]
 
 
 def mark_pythons(root: Path) -> None:

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.folders import package_cache
-from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.layout import MARKED, PYTHON
+from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
 from envmgr.backends.conda.solve import SOLVERS, CondaInput, solve

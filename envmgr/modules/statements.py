@@ -239,7 +239,7 @@ def _own_packages(spec: ModuleSpec) -> str:
     """What pip's refusal refers to (store/pythons.py). Both lines are the same in every shell, csh too."""
     folder = f"~/venvs/{spec.name}-{spec.version}"
     return (
-        "Python packages of your own go into a virtual environment on top of this module. While it is loaded:\n"
+        "For Python packages of your own, while this module is loaded:\n"
         f"  python -m venv --system-site-packages {folder}\n"
         f"  {folder}/bin/python -m pip install PACKAGE"
     )

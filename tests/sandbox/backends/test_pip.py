@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_own_packages_are_refused_with_the_way_out(box: Sandbox, command: str) -
 @pytest.mark.parametrize("shell", ["bash", "csh"])
 def test_two_lines_of_module_help_make_a_place_for_them(box: Sandbox, shell: str) -> None:
     said = box.shell(f"module help {ENTRY}").stderr.splitlines()
-    first = next(number for number, line in enumerate(said) if line.endswith("While it is loaded:"))
+    first = said.index("For Python packages of your own, while this module is loaded:")
     lines = [line.strip().replace("PACKAGE", "tabulate") for line in said[first + 1 : first + 3]]
     assert lines[0] == "python -m venv --system-site-packages ~/venvs/sci-1.0"
     own = box.root / "venvs/sci-1.0"
@@ -115,6 +116,15 @@ def test_packages_go_elsewhere_as_before(box: Sandbox, program: str, option: str
     assert len([*(box.root / "elsewhere").rglob("tabulate/__init__.py")]) == 1
 
 
+# conda's own answer to what `conda create --clone` copies; conda-lock brings this part of conda along, without what it draws bars with.
+UNTRACKED = """\
+import sys, types
+sys.modules["tqdm"] = types.SimpleNamespace(tqdm=None)
+from conda_lock._vendor.conda.misc import untracked
+print(*(path for path in untracked(sys.argv[1]) if not path.endswith(".pyc")))
+"""
+
+
 def test_no_package_has_the_mark_and_no_clone_gets_it(box: Sandbox, channel: Channel, tmp_path: Path) -> None:
     """A user's own conda environment: made of the same packages, or by `conda create --clone`, which copies what no record names."""
     install = root(box)
@@ -122,6 +132,8 @@ def test_no_package_has_the_mark_and_no_clone_gets_it(box: Sandbox, channel: Cha
     records = [json.loads(path.read_bytes()) for path in (install / "conda-meta").glob("*.json")]
     assert [r["name"] for r in records if MARK in r["files"]] == ["python"]
     assert [r["name"] for r in records if MARK in {p["_path"] for p in r["paths_data"]["paths"]}] == []
+    done = subprocess.run([sys.executable, "-c", UNTRACKED, install], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
     own = tmp_path / "own"
     rattle(channel.url, SPECS, tmp_path / "cache", stage=own, final=own)
     assert (own / MARK).parent.is_dir()

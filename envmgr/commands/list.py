@@ -129,7 +129,7 @@ def _state(
     if isinstance(loaded, Wanted):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
-        notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.outdated else [])]
+        notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else [])]
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:

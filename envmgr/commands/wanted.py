@@ -58,9 +58,9 @@ class Wanted:
         return tuple(item for item in self.items if there.get(item.install.relative) is False)
 
     @property
-    def outdated(self) -> bool:
+    def of_older_layout(self) -> bool:
         """Some install that it uses is there as an older layout has it, and stays so until the lock changes."""
-        return any(item.install.outdated and item.install.exists() for item in self.items)
+        return any(item.install.of_older_layout and item.install.exists() for item in self.items)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""

@@ -103,7 +103,7 @@ class Install:
     newest: int | None = field(default=None, compare=False)
 
     @property
-    def outdated(self) -> bool:
+    def of_older_layout(self) -> bool:
         """Of an older layout: it stays in use until its lock changes."""
         return self.layout is not None and self.newest is not None and self.layout < self.newest
 

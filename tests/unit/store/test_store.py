@@ -110,8 +110,8 @@ def test_install_knows_that_its_layout_is_an_older_one(tmp_path: Path) -> None:
         return find_install(prefix, ENTRY, "conda", IDENTITY, TARGET, layout=layout)
 
     put(find(1))
-    assert [(find(n).layout, find(n).outdated) for n in (1, 2)] == [(1, False), (1, True)]
-    assert not next(iter(installs(prefix))).outdated  # a folder does not tell
+    assert [(find(n).layout, find(n).of_older_layout) for n in (1, 2)] == [(1, False), (1, True)]
+    assert not next(iter(installs(prefix))).of_older_layout  # a folder does not tell
 
 
 JSON = st.recursive(

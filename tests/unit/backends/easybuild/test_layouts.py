@@ -58,8 +58,8 @@ def paths(items: dict[str, Item]) -> list[Install]:
     return [item.install for item in items.values()]
 
 
-def outdated(items: dict[str, Item]) -> list[str]:
-    return [name for name, item in items.items() if item.install.outdated]
+def of_older_layout(items: dict[str, Item]) -> list[str]:
+    return [name for name, item in items.items() if item.install.of_older_layout]
 
 
 APP = (locked(ZLIB), locked(PYTHON, depends=(ZLIB,)), locked("app/1.0", depends=(PYTHON, ZLIB)))
@@ -76,7 +76,7 @@ def test_fresh_prefix_has_the_new_layout_of_pythons_and_of_nothing_else(site: Si
     assert now[ZLIB].install == old[ZLIB].install
     assert now[python].install != old[python].install
     assert now["app/1.0"].install != old["app/1.0"].install  # its files name the Python below it
-    assert outdated(now) == []
+    assert of_older_layout(now) == []
 
 
 def test_what_is_there_stays_with_all_that_stands_on_it(site: Site) -> None:
@@ -85,7 +85,7 @@ def test_what_is_there_stays_with_all_that_stands_on_it(site: Site) -> None:
     now = chain(site, *APP)
     assert paths(now) == paths(old)
     assert [item.needs for item in now.values()] == [item.needs for item in old.values()]
-    assert outdated(now) == [PYTHON]
+    assert of_older_layout(now) == [PYTHON]
 
 
 def test_old_python_that_only_a_build_needed_may_be_gone(site: Site) -> None:
@@ -113,7 +113,7 @@ def test_another_entry_is_built_on_the_python_that_is_there(site: Site) -> None:
     other = (*APP[:2], locked("other/1.0", depends=(PYTHON,)))
     now = chain(site, *other)
     assert now[PYTHON].install == old[PYTHON].install
-    assert outdated(now) == [PYTHON]
+    assert of_older_layout(now) == [PYTHON]
     assert paths(now) == paths(before(site, *other))
 
 
@@ -122,7 +122,7 @@ def test_changed_lock_gets_the_new_layout(site: Site) -> None:
     items = (APP[0], locked(PYTHON, depends=(ZLIB,), text="b"), APP[2])
     now = chain(site, *items)
     assert now[PYTHON].install.layout == 2
-    assert outdated(now) == []
+    assert of_older_layout(now) == []
 
 
 def test_install_of_the_new_layout_stays_when_an_old_python_comes_back(site: Site) -> None:
@@ -130,4 +130,4 @@ def test_install_of_the_new_layout_stays_when_an_old_python_comes_back(site: Sit
     put(*now.values())
     put(before(site, *APP)[PYTHON])
     assert paths(chain(site, *APP)) == paths(now)
-    assert outdated(chain(site, *APP)) == []
+    assert of_older_layout(chain(site, *APP)) == []

@@ -33,12 +33,21 @@ def standard_libraries(root: Path) -> list[Path]:
     ]
 
 
-def mark_pythons(root: Path) -> None:
-    """Write the mark into each standard library of an install that is done otherwise, and may still be written. Raises OSError."""
-    for folder in standard_libraries(root):
-        (folder / MARK).write_text(MARK_TEXT, encoding="utf-8")
-        for record in _owners(root, folder):
-            _add_file(record, str((folder / MARK).relative_to(root)))
+def mark_pythons(root: Path) -> list[str]:
+    """Write the mark into each standard library of an install that is done otherwise, and may still be written; their paths in it.
+
+    A mark that a package brings (conda-pypi) says what does not hold in a module: ours takes its place, and the package's own
+    copy, which may be the same file, stays.
+
+    Raises:
+        EnvmgrError: `disk-full`, `not-writable`; OSError.
+    """
+    marks = [folder / MARK for folder in standard_libraries(root)]
+    for mark in marks:
+        atomic_write(mark, MARK_TEXT)
+        for record in _owners(root, mark.parent):
+            _add_file(record, str(mark.relative_to(root)))
+    return [str(mark.relative_to(root)) for mark in marks]
 
 
 def _owners(root: Path, folder: Path) -> Iterator[Path]:
@@ -56,7 +65,7 @@ def _add_file(record: Path, path: str) -> None:
     A clone links what records name from the packages, which do not have it. Source: conda/misc.py, `clone_env`, `untracked`.
     """
     data = json.loads(record.read_bytes())
-    data["files"] = [*_files(data), path]
+    data["files"] = list(dict.fromkeys([*_files(data), path]))
     atomic_write(record, pretty_json(data))
 
 

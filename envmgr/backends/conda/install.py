@@ -57,7 +57,8 @@ def install_lock(
             _run_worker(lock, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
             if PYTHON in lock.versions and (install.layout or 0) >= MARKED:
-                mark_pythons(install.staging)
+                for mark in mark_pythons(install.staging):
+                    expected.pop(mark, None)  # a package's own
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
             install.staging.rename(install.path)
             sync_folder(install.path.parent)

@@ -77,3 +77,14 @@ def test_conda_takes_the_mark_for_a_file_of_the_package_whose_python_it_is(tmp_p
     assert (changed, sorted(after)) == (["python-3.11.7-0.json"], sorted(before))
     owner, was = json.loads(after["python-3.11.7-0.json"]), json.loads(before["python-3.11.7-0.json"])
     assert owner == was | {"files": [*was["files"], f"lib/python3.11/{MARK}"]}
+
+
+def test_mark_of_a_package_gives_way_and_the_package_keeps_its_own(tmp_path: Path) -> None:
+    """An installer links its packages' files into the environment."""
+    own, mark = tmp_path / "pkgs/conda-pypi/mark", library(tmp_path / "lib/python3.11") / MARK
+    own.parent.mkdir(parents=True)
+    own.write_text("[externally-managed]\nError=conda pypi install\n")
+    own.chmod(0o444)
+    mark.hardlink_to(own)
+    assert mark_pythons(tmp_path) == [f"lib/python3.11/{MARK}"]
+    assert (mark.read_text(), "conda pypi" in own.read_text()) == (MARK_TEXT, True)

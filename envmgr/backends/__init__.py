@@ -153,8 +153,8 @@ class Backend(ABC):
     """What envmgr asks of a backend. It has no state: all effects are on the paths given, through the runner given.
 
     `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
-    makes something else of the same lock; installs of an older layout stay in use until their lock changes. `input` is what a
-    recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the
+    makes something else of the same lock; installs of an older layout stay in use until their lock changes. Installs that a
+    new layout does not change keep their number: see `install`. `input` is what a recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the
     top of the site file to the settings that they are now. `solvers` are the words of `--solver`, the first one by default.
     """
 
@@ -214,11 +214,17 @@ class Backend(ABC):
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
         """Remove from its own folders what runs that were killed left; what belongs to a lock that is held stays."""
 
-    def install(self, entry: Entry, identity: object, site: Site, target: Target) -> Install:
-        """Where the install of `entry` lies whose bytes are decided by `identity` (JSON), whether or not it is there."""
+    def install(
+        self, entry: Entry, identity: object, site: Site, target: Target, *, newest: int | None = None
+    ) -> Install:
+        """Where the install of `entry` lies whose bytes are decided by `identity` (JSON), whether or not it is there.
+
+        `newest` is the last layout that changed such an install; None is the backend's own.
+        """
         from envmgr.store.prefix import Prefix, find_install
 
-        return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=self.layout)
+        newest = self.layout if newest is None else newest
+        return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=newest)
 
 
 def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:

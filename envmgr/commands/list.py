@@ -18,11 +18,14 @@ from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 
 _MODULE_ALONE = "a publish writes its module anew, on the same install"
+OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated, broken."""
+    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated, broken, of
+    an older layout.
+    """
 
     entry: str
     state: str
@@ -129,7 +132,8 @@ def _state(
     if isinstance(loaded, Wanted):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
-        return EntryState(name, state, description, tuple(_notes(loaded.recipe)), found.shipped)
+        notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else [])]
+        return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:
         notes = _notes(found.recipe())

@@ -62,7 +62,7 @@ def _layouts(entries: Sequence[Wanted]) -> Iterator[SiteFact]:
     for backend in {item.lock.backend.name: item.lock.backend for item in entries}.values():
         older = [
             str(item.entry) for item in entries if item.lock.backend.name == backend.name
-            and any(each.install.layout is not None and each.install.layout < backend.layout for each in item.items)
+            and item.of_older_layout
         ]  # fmt: skip
         if older:
             yield SiteFact(

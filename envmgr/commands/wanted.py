@@ -58,6 +58,11 @@ class Wanted:
                 waiting += [each.relative for each in below]
         return tuple(item for item in self.items if there.get(item.install.relative) is False)
 
+    @property
+    def of_older_layout(self) -> bool:
+        """Some install that it uses is there as an older layout has it, and stays so until the lock changes."""
+        return any(item.install.of_older_layout and item.install.exists() for item in self.items)
+
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""
         spec = compose_module(

@@ -245,12 +245,23 @@ def _replaces(families: Families) -> str:
     return f"Loading it replaces any other loaded module of {which}."
 
 
+def _own_packages(spec: ModuleSpec) -> str:
+    """What pip's refusal refers to (store/pythons.py). Both lines are the same in every shell, csh too."""
+    folder = f"~/venvs/{spec.name}-{spec.version}"
+    return (
+        "For Python packages of your own, while this module is loaded:\n"
+        f"  python -m venv --system-site-packages {folder}\n"
+        f"  {folder}/bin/python -m pip install PACKAGE"
+    )
+
+
 def _help_text(spec: ModuleSpec, families: Families) -> str:
     requires = "\n".join(f"  {line}" for line in _requirements(spec))
     paragraphs = [
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
+        _own_packages(spec) if spec.python else "",
         f"Needs:\n{requires}" if requires else "",
         _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",

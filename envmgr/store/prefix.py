@@ -93,13 +93,19 @@ class Install:
     """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
 
     `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds. `layout` is
-    the backend's that its digest has, where that is known.
+    the backend's that its digest has, and `newest` the one that it would have if it were built on a fresh prefix, where that is known.
     """
 
     prefix: Prefix
     entry: Entry
     digest: str
     layout: int | None = field(default=None, compare=False)
+    newest: int | None = field(default=None, compare=False)
+
+    @property
+    def of_older_layout(self) -> bool:
+        """Of an older layout: it stays in use until its lock changes."""
+        return self.layout is not None and self.newest is not None and self.layout < self.newest
 
     @property
     def label(self) -> str:
@@ -192,10 +198,17 @@ def find_install(
     """
 
     def of(number: int) -> Install:
-        digest = install_digest(entry, backend, identity, target, prefix.root, layout=number)
-        return Install(prefix, entry, digest, number)
+        return install_of(prefix, entry, backend, identity, target, layout=number, newest=layout)
 
     return next((older for older in map(of, range(1, layout)) if older.exists()), of(layout))
+
+
+def install_of(
+    prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int, newest: int
+) -> Install:
+    """Where an install of just this layout lies, whether or not it is there."""
+    digest = install_digest(entry, backend, identity, target, prefix.root, layout=layout)
+    return Install(prefix, entry, digest, layout, newest)
 
 
 def recorded_digest(manifest: Path) -> str:

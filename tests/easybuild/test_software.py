@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,9 +12,12 @@ import yaml
 from envmgr.system.files import sha256_file
 from envmgr.system.resources import shipped
 from tests.helpers.eb_installers import add_standins
-from tests.helpers.eb_scene import Workshop, ordinary_python, real_sources
+from tests.helpers.eb_scene import Workshop, real_sources
 from tests.helpers.eb_tar import write_tar
 from tests.helpers.places import TESTS
+from tests.helpers.sandbox import PYTHON
+from tests.helpers.standin.channel import Channel
+from tests.helpers.standin.rattle import rattle
 
 TWINS = TESTS / "easyconfigs"
 
@@ -125,6 +128,11 @@ def test_anaconda_by_its_easyblock_with_environments_of_users_own(workshop: Work
     assert said.stdout.splitlines()[:2] == ["1", str(workshop.root / ".conda/envs/mine")], said.stderr
     assert "as before" in said.stdout, said.stdout + said.stderr
     assert workshop.ok("verify", entry, "--format", "json").data["findings"] == []
+    # Users' environments are made of `pkgs`, and of what no record names: `conda create --clone` copies that.
+    root = Path(workshop.ok("show", entry, "--format", "json").data["install"])
+    mark = "lib/python3.11/EXTERNALLY-MANAGED"
+    assert [str(path.relative_to(root)) for path in root.rglob("EXTERNALLY-MANAGED")] == [mark]
+    assert mark in json.loads((root / "conda-meta/python-3.11.5-0.json").read_text())["files"]
 
 
 # Builds a wheel of `tiny.py` with nothing but Python's own library.
@@ -148,16 +156,14 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 """
 
 
-def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop) -> None:
-    """PythonBundle, with an extension's source from the mirror; the Python is a virtual environment, which takes a second."""
-    python = ordinary_python().resolve()
-    said = subprocess.run(
-        [python, "-c", "import sys; print(*sys.version_info[:2], sep='.')"], capture_output=True, text=True, check=True
-    )
-    version = f"{said.stdout.strip()}.0"
+def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop, channel: Channel) -> None:
+    """PythonBundle, with an extension's source from the mirror; the Python is the stand-in's, which pip must not write into."""
+    version = f"{PYTHON}.0"
+    made = workshop.root / "python"
+    rattle(channel.url, ["python", "pip"], workshop.root / "cache", stage=made, final=made)
     workshop.easyconfig(
-        "Python", version, easyblock="Bundle", postinstallcmds=[f"{python} -m venv %(installdir)s"],
-        sanity_check_paths={"files": ["bin/python", "bin/pip"], "dirs": []},
+        "Python", version, easyblock="Bundle", postinstallcmds=[f"cp -R {made}/bin {made}/lib %(installdir)s"],
+        sanity_check_paths={"files": ["bin/python", f"lib/python{PYTHON}/os.py"], "dirs": []},
     )  # fmt: skip
     pyproject = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     files = {"pyproject.toml": pyproject, "backend.py": BACKEND, "tiny.py": "answer = 42\n", "PKG-INFO": "Name: tiny\n"}
@@ -178,3 +184,8 @@ def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop) ->
     text = (workshop.prefix / "current/modules/pylib/1.0.lua").read_text()
     assert 'extensions("tiny/1.0")' in text
     assert 'pushenv("PYTHONNOUSERSITE", "1")' in text
+    assert "python -m venv --system-site-packages ~/venvs/pylib-1.0" in text
+    (mark,) = workshop.prefix.glob("store/*/*/lib/*/EXTERNALLY-MANAGED")
+    assert mark.relative_to(workshop.prefix).parts[1] == "Python"
+    said = workshop.shell("module load pylib; python -m pip install --no-index tiny")
+    assert "This Python belongs to a module. For your own packages see `module help`" in said.stderr

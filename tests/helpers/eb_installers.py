@@ -163,7 +163,13 @@ while [ $# -gt 0 ]; do
 done
 [ "${batch:-}" = yes ] || { echo "Do you accept the license terms? [yes|no]" >&2; exit 1; }
 mkdir -p "$root/bin" "$root/condabin" "$root/conda-meta" "$root/envs" "$root/etc/profile.d" "$root/lib/standin/numpy" \
-    "$root/pkgs" "$root/shell"
+    "$root/lib/python3.11" "$root/pkgs/python-3.11.5-0/lib/python3.11" "$root/shell"
+for module in os site; do
+    echo "# stand-in" >"$root/lib/python3.11/$module.py"
+    cp "$root/lib/python3.11/$module.py" "$root/pkgs/python-3.11.5-0/lib/python3.11/"
+done
+printf '{"name": "python", "version": "3.11.5", "files": ["bin/python", "lib/python3.11/os.py", "lib/python3.11/site.py"]}\n' \
+    >"$root/conda-meta/python-3.11.5-0.json"
 printf '==> @VERSION@ <==\n' >"$root/conda-meta/history"
 : >"$root/pkgs/urls"
 cat >"$root/lib/standin/numpy/__init__.py" <<'END'

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.folders import package_cache
+from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
@@ -41,7 +42,8 @@ class LoadedCondaLock(LoadedLock):
     folder: Path
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        return (Item(self.backend.install(self.entry, self.content.identity(), site, target)),)
+        newest = None if PYTHON in self.content.versions else 1
+        return (Item(self.backend.install(self.entry, self.content.identity(), site, target, newest=newest)),)
 
     def faults(self, recipe: Recipe) -> list[str]:
         if edited := edited_by_hand(self.folder):
@@ -67,6 +69,7 @@ class CondaBackend(Backend):
     """conda environments. Packages are fetched where they are installed, or beforehand for hosts that may have no network."""
 
     name = "conda"
+    layout = MARKED
     input = CondaInput
     settings = CondaSettings
     old_keys: ClassVar = {"channels": "channels", "conda": "program"}

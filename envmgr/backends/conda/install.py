@@ -1,4 +1,4 @@
-"""From a conda lock to an install: download, check, link into a sibling, compile, make read-only, rename, capture activation."""
+"""From a conda lock to an install: download, check, link into a sibling, compile, mark, make read-only, rename, capture activation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_rattler
 from envmgr.backends.conda.failures import failure
 from envmgr.backends.conda.folders import package_cache
+from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.meta import promised_files
 from envmgr.backends.conda.settings import Channel, channels_of
@@ -20,6 +21,7 @@ from envmgr.modules.spec import EnvOp
 from envmgr.report import Reporter, Stage
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Prefix
+from envmgr.store.pythons import mark_pythons
 from envmgr.store.tree import make_read_only
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.system.run import Runner
@@ -54,6 +56,9 @@ def install_lock(
             site_cache.mkdir(parents=True, exist_ok=True)
             _run_worker(lock, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
+            if PYTHON in lock.versions and (install.layout or 0) >= MARKED:
+                for mark in mark_pythons(install.staging):
+                    expected.pop(mark, None)  # a package's own
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
             install.staging.rename(install.path)
             sync_folder(install.path.parent)
@@ -169,7 +174,7 @@ def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> I
     ]
     if (root / "include").is_dir() or (root / "lib/cmake").is_dir():
         environment.append(EnvOp(kind="prepend", name="CMAKE_PREFIX_PATH", value=str(root)))
-    version = lock.versions.get("python")
+    version = lock.versions.get(PYTHON)
     return InstallFacts(
         environment=(*environment, *capture_activation(root, runner, log=reporter.log)),
         python=".".join(version.split(".")[:2]) if version else None,

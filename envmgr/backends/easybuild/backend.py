@@ -12,7 +12,7 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.backends.easybuild.items import closure_of, items_of, module_names
+from envmgr.backends.easybuild.items import MARKED, brings_python, closure_of, items_of, module_names
 from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import (
@@ -34,7 +34,7 @@ from envmgr.catalog.target import Target, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.prefix import Install, Item, Prefix
+from envmgr.store.prefix import Install, Item, Prefix, install_of
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
@@ -52,10 +52,25 @@ class LoadedEasyBuildLock(LoadedLock):
     content: EasyBuildLock
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        def find(entry: Entry, identity: object) -> Install:
-            return self.backend.install(entry, identity, site, target)
+        """Where the entry's install is there on a chain of one layout, that chain, the oldest first; else each item for itself.
 
-        return items_of(self.content, target.cpu_level, find)
+        Of a finished install, what only its build needed may be gone, an old Python for one: it is not built anew for that.
+        """
+
+        def chain(layout: int | None) -> tuple[Item, ...]:
+            def find(entry: Entry, identity: object, python: bool) -> Install:
+                newest = self.backend.layout if python else 1
+                if layout is None:
+                    return self.backend.install(entry, identity, site, target, newest=newest)
+                return install_of(
+                    prefix, entry, self.backend.name, identity, target, layout=min(layout, newest), newest=newest
+                )
+
+            return items_of(self.content, target.cpu_level, find)
+
+        prefix = Prefix(site.prefix)
+        chains = map(chain, range(1, self.backend.layout + 1)) if any(map(brings_python, self.content.items)) else ()
+        return next((items for items in chains if items[-1].install.exists()), None) or chain(None)
 
     def faults(self, recipe: Recipe) -> list[str]:
         cuda = next((item.version for item in self.content.items if item.name == "CUDA"), None)
@@ -137,6 +152,7 @@ class EasyBuildBackend(Backend):
     """EasyBuild, in just the version of each lock, as a process of its own."""
 
     name = "easybuild"
+    layout = MARKED
     input = EasyBuildInput
     settings = EasyBuildSettings
     old_keys: ClassVar = {"easyconfigs": "easyconfigs"}

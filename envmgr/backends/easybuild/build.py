@@ -12,11 +12,13 @@ from envmgr.backends.easybuild.events import Events
 from envmgr.backends.easybuild.failures import explain
 from envmgr.backends.easybuild.flat import flat_facts
 from envmgr.backends.easybuild.folders import locks_folder, module_file
+from envmgr.backends.easybuild.items import MARKED, brings_python
 from envmgr.backends.easybuild.layout import Order, lay_out
 from envmgr.backends.easybuild.leftovers import clear, end_daemons, remove_half, remove_lock
 from envmgr.report import Reporter
 from envmgr.store.jobtable import recorded
 from envmgr.store.manifest import InstallFacts
+from envmgr.store.pythons import mark_pythons
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import private_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_file_system
@@ -128,6 +130,8 @@ def _finish(order: Order) -> None:
         if text is not None:
             notes.mkdir()
             keep.write_bytes(text)
+    if brings_python(order.locked) and (install.layout or 0) >= MARKED:
+        mark_pythons(install.path)
     group = group_id(order.site.policies.group)
     make_read_only(install.path, group=group, mask=order.site.policies.mask)
     if group is not None:

@@ -12,7 +12,22 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.target import CpuLevel
 from envmgr.store.prefix import Install, Item
 
-Find = Callable[[Entry, object], Install]  # an entry of the store and its identity -> its install
+Find = Callable[[Entry, object, bool], Install]  # an entry of the store, its identity, `brings_python` -> its install
+
+# 1: what EasyBuild installs, less its logs, read-only. 2: a Python has the mark of `store/pythons.py`; installs without one are
+# as before.
+MARKED = 2
+
+# Easyconfigs whose install brings `bin/python` with its standard library. Source: EasyBuild 5.4.1, the names in its easyconfigs
+# of the easyblocks EB_Python, EB_Anaconda and EB_Mamba, and PyPy.
+_PYTHONS = frozenset(
+    {"Python", "PyPy", "Anaconda2", "Anaconda3", "Miniconda2", "Miniconda3", "Miniforge3", "Mamba", "Mambaforge"}
+)
+
+
+def brings_python(item: LockedItem) -> bool:
+    """Told before it is built, as the digest must be."""
+    return item.name in _PYTHONS
 
 
 def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item, ...]:
@@ -25,7 +40,7 @@ def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item
             lock, item, settings, {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
         )
         entry = Entry(item.name, item.version)
-        installs[item.key] = install = find(entry, identity)
+        installs[item.key] = install = find(entry, identity, brings_python(item))
         found.append(
             Item(install, tuple(installs[d] for d in item.depends), tuple(installs[d] for d in item.build_depends))
         )

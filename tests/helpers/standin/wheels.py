@@ -60,6 +60,7 @@ def pins() -> tuple[Pin, ...]:
         Pin("numpy", old, ("__glibc >=2.17,<3.0.a0",)),
         Pin("numpy", new, ("__glibc >=2.17,<3.0.a0",), EPOCH + _DAY),
         Pin("packaging", "24.2"),
+        Pin("pip", "24.3.1"),
         Pin("pyyaml", "6.0.3", ("__glibc >=2.17,<3.0.a0",)),
         Pin("six", "1.17.0"),
         Pin("tabulate", "0.9.0"),

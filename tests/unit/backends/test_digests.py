@@ -23,6 +23,12 @@ GOLDEN = TESTS / "golden" / "digests"
 EXPECTED: dict[str, dict[str, dict[str, str]]] = json.loads((GOLDEN / "expected.json").read_text())
 TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9", glibc="2.34")
 
+# Their installs bring `bin/python`: layout 2 marks it, see store/pythons.py.
+PYTHONS = {
+    "anaconda/2023.09", "anaconda/2025.06", "python/3.10", "python/3.11", "python/3.12", "python/3.13",
+    "pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9", "tensorflow/2.15-cuda11.8",
+}  # fmt: skip
+
 
 def digests(folder: Path, *, twins: bool = False) -> dict[str, dict[str, str]]:
     """entry -> `name/version` of each of its items -> digest, for a fixed prefix and target."""
@@ -50,12 +56,21 @@ def test_twins_have_the_digests_that_they_always_had(tmp_path: Path) -> None:
 def test_layout_of_one_backend_renames_its_own_installs_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: type[CondaBackend | EasyBuildBackend]
 ) -> None:
-    assert [backend.layout for backend in all_backends()] == [1, 1]
-    monkeypatch.setattr(changed, "layout", 2)
+    assert [backend.layout for backend in all_backends()] == [2, 2]
+    monkeypatch.setattr(changed, "layout", 3)
     (tmp_path / "new").mkdir()
     found, before = digests(tmp_path / "new"), EXPECTED["shipped"]
     of = {str(e.entry): e.recipe().backend for e in open_catalog(load_site(None, {"HOME": "/nowhere"})).entries()}
     assert {of[name] for name in found if found[name] != before[name]} == {changed.name}
-    assert {of[name] for name in found if found[name] == before[name]} == {b.name for b in all_backends()} - {
-        changed.name
+    assert {name for name in found if found[name] != before[name]} == {
+        name for name in PYTHONS if of[name] == changed.name
     }
+
+
+def test_entries_without_python_have_the_digests_of_the_first_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for backend in (CondaBackend, EasyBuildBackend):
+        monkeypatch.setattr(backend, "layout", 1)
+    before = digests(tmp_path)
+    assert {name for name, found in before.items() if found != EXPECTED["shipped"][name]} == PYTHONS

@@ -103,6 +103,17 @@ def test_install_of_an_older_layout_is_used_as_long_as_it_is_there(tmp_path: Pat
     assert find(3) == of(2)
 
 
+def test_install_knows_that_its_layout_is_an_older_one(tmp_path: Path) -> None:
+    prefix = Prefix(tmp_path)
+
+    def find(layout: int) -> Install:
+        return find_install(prefix, ENTRY, "conda", IDENTITY, TARGET, layout=layout)
+
+    put(find(1))
+    assert [(find(n).layout, find(n).of_older_layout) for n in (1, 2)] == [(1, False), (1, True)]
+    assert not next(iter(installs(prefix))).of_older_layout  # a folder does not tell
+
+
 JSON = st.recursive(
     st.none() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

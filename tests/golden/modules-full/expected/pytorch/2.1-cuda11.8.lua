@@ -54,7 +54,7 @@ local function driver_gate(required, entry, policy)
   end
 end
 
-help("pytorch/2.1-cuda11.8: Tensors and neural networks\010on GPUs\010\010Start with:\010\010  python -c 'import torch'\010\010Needs:\010  NVIDIA driver 450.80.02 or newer\010  GPU of compute capability 7.5 or 8.0\010  glibc 2.17 or newer\010  CPU of level x86-64-v3 or higher\010\010Loading it replaces any other loaded module of family framework.\010\010More: https://pytorch.org\010\010Installed in /cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17\010")
+help("pytorch/2.1-cuda11.8: Tensors and neural networks\010on GPUs\010\010Start with:\010\010  python -c 'import torch'\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/pytorch-2.1-cuda11.8\010  ~/venvs/pytorch-2.1-cuda11.8/bin/python -m pip install PACKAGE\010\010Needs:\010  NVIDIA driver 450.80.02 or newer\010  GPU of compute capability 7.5 or 8.0\010  glibc 2.17 or newer\010  CPU of level x86-64-v3 or higher\010\010Loading it replaces any other loaded module of family framework.\010\010More: https://pytorch.org\010\010Installed in /cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17\010")
 whatis("Name: pytorch")
 whatis("Version: 2.1-cuda11.8")
 whatis("Description: Tensors and neural networks on GPUs")

@@ -1,6 +1,6 @@
 -- Written by envmgr, generation 42. Do not edit: change the recipe and build again.
 
-help("cmake/3.29: Makes build files\010\010Loading it replaces any other loaded module of family python.\010\010Installed in /cluster/envmgr/store/cmake/3.29-9f86d081\010")
+help("cmake/3.29: Makes build files\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/cmake-3.29\010  ~/venvs/cmake-3.29/bin/python -m pip install PACKAGE\010\010Loading it replaces any other loaded module of family python.\010\010Installed in /cluster/envmgr/store/cmake/3.29-9f86d081\010")
 whatis("Name: cmake")
 whatis("Version: 3.29")
 whatis("Description: Makes build files")

@@ -1,0 +1,73 @@
+"""The Pythons of an install, and the mark that keeps pip and uv from writing into them.
+
+Source: PEP 668, and packaging.python.org, "Externally Managed Environments".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from envmgr.system.files import atomic_write, pretty_json
+
+MARK = "EXTERNALLY-MANAGED"
+# The same for every install: it changes no tree digest but by being there.
+MARK_TEXT = """\
+[externally-managed]
+Error=This Python belongs to a module. For your own packages see `module help`
+"""
+
+
+def standard_libraries(root: Path) -> list[Path]:
+    """Where the Pythons of an install have their standard library: `lib/python3.11`, `lib/python3.13t`, `lib/pypy3.10`.
+
+    None of a virtual environment, whose standard library is another install's; pip may write there.
+    """
+    inside = root.resolve()
+    folders = {program.parent.resolve() for program in root.glob("lib*/*/os.py")}  # lib64 may be a link to lib
+    return [
+        root / folder.relative_to(inside)
+        for folder in sorted(folders)
+        if folder.is_relative_to(inside) and (folder / "site.py").is_file()
+    ]
+
+
+def mark_pythons(root: Path) -> list[str]:
+    """Write the mark into each standard library of an install that is done otherwise, and may still be written; their paths in it.
+
+    A mark that a package brings (conda-pypi) says what does not hold in a module: ours takes its place, and the package's own
+    copy, which may be the same file, stays.
+
+    Raises:
+        EnvmgrError: `disk-full`, `not-writable`; OSError.
+    """
+    marks = [folder / MARK for folder in standard_libraries(root)]
+    for mark in marks:
+        atomic_write(mark, MARK_TEXT)
+        for record in _owners(root, mark.parent):
+            _add_file(record, str(mark.relative_to(root)))
+    return [str(mark.relative_to(root)) for mark in marks]
+
+
+def _owners(root: Path, folder: Path) -> Iterator[Path]:
+    """conda's record of the package that a standard library is of; none outside of a conda environment."""
+    library = str((folder / "os.py").relative_to(root))
+    for record in sorted((root / "conda-meta").glob("*.json")):
+        data = record.read_bytes()
+        if library.encode() in data and library in _files(json.loads(data)):
+            yield record
+
+
+def _add_file(record: Path, path: str) -> None:
+    """`conda create --clone` copies what no record names, and the mark is not for a user's own environment.
+
+    A clone links what records name from the packages, which do not have it. Source: conda/misc.py, `clone_env`, `untracked`.
+    """
+    data = json.loads(record.read_bytes())
+    data["files"] = list(dict.fromkeys([*_files(data), path]))
+    atomic_write(record, pretty_json(data))
+
+
+def _files(record: dict[str, list[str]]) -> list[str]:
+    return record.get("files") or []

@@ -1,0 +1,93 @@
+"""A Python that an envmgr before the mark of PEP 668 built: it stays in use until its lock changes, and `list` says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.contributing import copy_with
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.scenes import locked
+from tests.helpers.standin.channel import Channel
+
+ENTRY, OTHER = "py/1.0", "hello/1.0"
+SPECS = [f"python {PYTHON}.*"]
+MARK = f"lib/python{PYTHON}/EXTERNALLY-MANAGED"
+NOTE = "of an older layout, in use until its lock changes"
+
+
+@dataclass
+class Upgraded(Sandbox):
+    """A sandbox whose envmgr is `older`, as long as that is set."""
+
+    older: Path | None = None
+
+    def environ(self, **extra: str) -> dict[str, str]:
+        return super().environ(**({"PYTHONPATH": str(self.older)} if self.older else {}), **extra)
+
+
+@pytest.fixture
+def box(tmp_path: Path, channel: Channel) -> Iterator[Upgraded]:
+    """Two entries, with Python and without, built by an envmgr whose conda backend has the first layout."""
+    made = Upgraded(tmp_path / "box", str(channel.folder), older=tmp_path / "older")
+    made.root.mkdir()
+    made.policies |= {"keep_days": 0, "keep_generations": 1}
+    made.write_site()
+    copy_with(tmp_path / "older", "nothing/")
+    backend = tmp_path / "older/envmgr/backends/conda/backend.py"
+    text = backend.read_text()
+    assert text.count("    layout = MARKED\n") == 1
+    backend.write_text(text.replace("    layout = MARKED\n", "    layout = 1\n"))
+    locked(made, ENTRY, SPECS)
+    locked(made, OTHER, ["hello-prefix"])
+    made.ok("build", ENTRY, OTHER)
+    made.older = None
+    yield made
+    made.clear()
+
+
+def installs(box: Sandbox) -> set[str]:
+    return {str(p.relative_to(box.prefix)) for p in box.prefix.glob("store/*/*") if p.is_dir()}
+
+
+def notes(box: Sandbox) -> dict[str, list[str]]:
+    entries = box.ok("list", "--format", "json").data["entries"]
+    return {e["entry"]: [n for n in e["notes"] if n == NOTE] for e in entries if not e["shipped"]}
+
+
+def upgrade(box: Sandbox) -> list[tuple[str, str]]:
+    facts = box.ok("site", "check", "--format", "json").data["facts"]
+    return [(f["status"], f["text"]) for f in facts if f["field"] == "upgrade"]
+
+
+def test_it_stays_in_use_until_its_lock_changes(box: Upgraded) -> None:
+    before = installs(box)
+    assert [path for path in before if (box.prefix / path / MARK).exists()] == []
+    assert notes(box) == {ENTRY: [NOTE], OTHER: []}
+    assert NOTE in box.ok("show", ENTRY).stdout
+    assert upgrade(box) == [
+        ("ok", f"{ENTRY}: installs of an older layout of conda stay in use until their lock changes")
+    ]
+    plan = box.ok("build", "--dry-run", ENTRY, OTHER, "--format", "json").data
+    assert [(s["build"], s["publish"]) for s in plan["steps"]] == [("reuse", "unchanged")] * 2
+    assert "nothing to do" in box.ok("build", ENTRY, OTHER).stdout
+    assert box.ok("gc", "--format", "json").data["installs"] == []
+    assert box.ok("verify").stdout == "2 installs verified, 0 differ from their manifest\n"
+    assert installs(box) == before
+
+    locked(box, ENTRY, [*SPECS, "six"])
+    box.ok("build", ENTRY)
+    (new,) = installs(box) - before
+    assert (box.prefix / new / MARK).is_file()
+    rows = json.loads((box.prefix / f"{new}.manifest.json").read_text())["paths"]
+    assert [row[1:3] for row in rows if row[0] == MARK] == [["file", "0444"]]
+    assert notes(box) == {ENTRY: [], OTHER: []}
+    assert upgrade(box) == [("ok", "generation 2 (envmgr 0.1.0) is as this envmgr makes it")]
+    assert box.ok("gc", "--format", "json").data["installs"] == [
+        path for path in before if path.startswith("store/py/")
+    ]
+    assert box.ok("verify").stdout == "2 installs verified, 0 differ from their manifest\n"

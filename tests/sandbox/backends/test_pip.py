@@ -1,0 +1,147 @@
+"""pip and uv at a loaded module: they refuse and say what to do, and all that is a user's own works as it did."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+from envmgr.system.files import remove_tree
+from tests.helpers.places import CACHE
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.scenes import locked
+from tests.helpers.standin.channel import Channel
+from tests.helpers.standin.rattle import rattle
+from tests.helpers.waiting import HANGS
+
+ENTRY, SPECS = "sci/1.0", [f"python {PYTHON}.*", "pip", "six"]
+SENTENCE = "This Python belongs to a module. For your own packages see `module help`"
+UV = f"{shlex.quote(find_uv_bin())} --quiet --no-config --offline"
+MARK = f"lib/python{PYTHON}/EXTERNALLY-MANAGED"
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[Sandbox]:
+    """One entry with Python, pip and six; pip and uv take wheels of the stand-in's cache, and ask no network.
+
+    At the end the install is what its manifest says, for root, too, whom its modes do not keep from writing.
+    """
+    made = Sandbox(tmp_path_factory.mktemp("pip"), str(channel.folder))
+    made.write_site()
+    locked(made, ENTRY, SPECS)
+    made.ok("build", ENTRY)
+    settings = made.root / ".config/pip/pip.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(
+        f"[global]\nno-index = true\nfind-links = {CACHE / 'wheels'}\ndisable-pip-version-check = true\n"
+    )
+    yield made
+    verified = made.run("verify").stdout
+    made.clear()
+    assert verified == "1 install verified, 0 differ from their manifest\n"
+
+
+def root(box: Sandbox) -> Path:
+    return Path(box.ok("show", ENTRY, "--format", "json").data["install"])
+
+
+def loaded(box: Sandbox, script: str) -> subprocess.CompletedProcess[str]:
+    setting = f"export UV_FIND_LINKS={shlex.quote(str(CACHE / 'wheels'))} UV_NO_INDEX=1 UV_CACHE_DIR=$HOME/uv"
+    return box.shell(f"module load {ENTRY}; {setting}; cd; {script}", timeout=HANGS)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pip install tabulate", "pip install --user tabulate", "pip uninstall --yes six", f"{UV} pip install --system tabulate",
+        "python -m ensurepip",
+    ],
+    ids=["install", "user", "uninstall", "uv", "ensurepip"],
+)  # fmt: skip
+def test_own_packages_are_refused_with_the_way_out(box: Sandbox, command: str) -> None:
+    done = loaded(box, command)
+    assert done.returncode != 0
+    assert SENTENCE in " ".join(done.stderr.split())
+    assert "ermission denied" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "csh"])
+def test_two_lines_of_module_help_make_a_place_for_them(box: Sandbox, shell: str) -> None:
+    said = box.shell(f"module help {ENTRY}").stderr.splitlines()
+    first = said.index("For Python packages of your own, while this module is loaded:")
+    lines = [line.strip().replace("PACKAGE", "tabulate") for line in said[first + 1 : first + 3]]
+    assert lines[0] == "python -m venv --system-site-packages ~/venvs/sci-1.0"
+    own = box.root / "venvs/sci-1.0"
+    remove_tree(own)
+    show = "import sys, six, tabulate; print(six.__file__, tabulate.__file__)"
+    script = "\n".join([f"module load {ENTRY}", *lines, f"~/venvs/sci-1.0/bin/python -c '{show}'"])
+    done = box.shell(script, shell, timeout=HANGS)
+    assert done.returncode == 0, done.stderr
+    site = f"lib/python{PYTHON}/site-packages"
+    assert done.stdout.splitlines()[-1] == f"{root(box)}/{site}/six.py {own}/{site}/tabulate/__init__.py"
+
+
+OWN = "import sys, tabulate; print(sys.prefix)"
+
+
+@pytest.mark.parametrize(
+    ("make", "put", "program"),
+    [
+        ("python -m venv own", "own/bin/pip install tabulate", f"own/bin/python -c '{OWN}'"),
+        (f"{UV} venv own", f"VIRTUAL_ENV=own {UV} pip install tabulate", f"own/bin/python -c '{OWN}'"),
+        (f"{UV} venv --system-site-packages own", f"VIRTUAL_ENV=own {UV} pip install tabulate",
+         f"own/bin/python -c '{OWN}; import six'"),
+    ],
+    ids=["venv", "uv", "uv-system"],
+)  # fmt: skip
+def test_virtual_environment_on_top_takes_packages(box: Sandbox, make: str, put: str, program: str) -> None:
+    """Plain ones, too; `python -m venv` has ensurepip put pip there."""
+    remove_tree(box.root / "own")
+    done = loaded(box, f"set -e; {make} >/dev/null; {put} >/dev/null; {program}")
+    assert (done.returncode, done.stdout) == (0, f"{box.root}/own\n"), done.stderr
+
+
+@pytest.mark.parametrize("program", ["pip install", f"{UV} pip install --system"], ids=["pip", "uv"])
+@pytest.mark.parametrize("option", ["--target", "--prefix"])
+def test_packages_go_elsewhere_as_before(box: Sandbox, program: str, option: str) -> None:
+    remove_tree(box.root / "elsewhere")
+    done = loaded(box, f"{program} {option} elsewhere tabulate")
+    assert done.returncode == 0, done.stderr
+    assert len([*(box.root / "elsewhere").rglob("tabulate/__init__.py")]) == 1
+
+
+# conda's own answer to what `conda create --clone` copies; conda-lock brings this part of conda along, without what it draws bars with.
+UNTRACKED = """\
+import sys, types
+sys.modules["tqdm"] = types.SimpleNamespace(tqdm=None)
+from conda_lock._vendor.conda.misc import untracked
+print(*(path for path in untracked(sys.argv[1]) if not path.endswith(".pyc")))
+"""
+
+
+def test_no_package_has_the_mark_and_no_clone_gets_it(box: Sandbox, channel: Channel, tmp_path: Path) -> None:
+    """A user's own conda environment: made of the same packages, or by `conda create --clone`, which copies what no record names."""
+    install = root(box)
+    assert (install / MARK).is_file()
+    records = [json.loads(path.read_bytes()) for path in (install / "conda-meta").glob("*.json")]
+    assert [r["name"] for r in records if MARK in r["files"]] == ["python"]
+    assert [r["name"] for r in records if MARK in {p["_path"] for p in r["paths_data"]["paths"]}] == []
+    done = subprocess.run([sys.executable, "-c", UNTRACKED, install], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+    own = tmp_path / "own"
+    rattle(channel.url, SPECS, tmp_path / "cache", stage=own, final=own)
+    assert (own / MARK).parent.is_dir()
+    assert [*tmp_path.rglob("EXTERNALLY-MANAGED")] == []
+    link = tmp_path / "wheels"
+    link.symlink_to(CACHE / "wheels")
+    done = subprocess.run(
+        [own / "bin/python", "-m", "pip", "install", "--no-index", "--find-links", link, "tabulate"],
+        capture_output=True, text=True, check=False, timeout=HANGS, env={"HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

@@ -68,7 +68,7 @@ if type(restore) == "function" then
     end)
     if ok and refused then -- a login without its default collection: Lmod goes on with the system's
       return false
-    elseif not ok or not text then if not ok then io.stderr:write("DEBUG ", tostring(text), "\n") end
+    elseif not ok or not text then
       return restore(self, tt, ...)
     end
     local open = io.open

@@ -30,8 +30,7 @@ local function prefix_of_node()
   if file then
     file:close()
   end
-  local value = text:match("\nprefix='(.-)'\n") or text:match("\nprefix=(%S+)\n")
-  return value and (value:gsub("'\\''", "'"))
+  return text:match("\nprefix='([^'\n]*)'\n") or text:match("\nprefix=([^'\n]+)\n")
 end
 
 -- The prefix, and the modules of this shell's generation; or why there are none.

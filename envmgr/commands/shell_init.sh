@@ -10,13 +10,13 @@ esac
 [ -n "$ENVMGR_PIN" ] || ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/current" || :)
 if [ -d "$ENVMGR_PIN/modules" ]; then
   # The hook that lets a collection restore in another generation, last in two lists: Lmod reads the first, from 9.2.8 both.
-  envmgr_path=:${LMOD_PACKAGE_PATH:-}:
+  envmgr_path=${LMOD_PACKAGE_PATH:+:$LMOD_PACKAGE_PATH}:
   while case $envmgr_path in *":$envmgr_hook:"*) ;; *) false ;; esac; do
     envmgr_path=${envmgr_path%%":$envmgr_hook:"*}:${envmgr_path#*":$envmgr_hook:"}
   done
   envmgr_path=${envmgr_path#:}
   export LMOD_PACKAGE_PATH="$envmgr_path$envmgr_hook"
-  envmgr_path=:${LMOD_SITEPACKAGE_PREPEND:-}:
+  envmgr_path=${LMOD_SITEPACKAGE_PREPEND:+:$LMOD_SITEPACKAGE_PREPEND}:
   while case $envmgr_path in *":$envmgr_hook/prepend.lua:"*) ;; *) false ;; esac; do
     envmgr_path=${envmgr_path%%":$envmgr_hook/prepend.lua:"*}:${envmgr_path#*":$envmgr_hook/prepend.lua:"}
   done

@@ -19,12 +19,12 @@ local function parts()
   return assert(loadfile(folder .. "restore.lua"))(folder)
 end
 
--- The lines of Lmod's function that the hook builds on. Tried with Lmod 8.6.19 and 9.2.9.
+-- The lines of Lmod's function that the hook builds on. Tried with Lmod 8.3, 8.6.19 and 9.2.9.
 local NEEDED = {
   'function M.getMTfromFile(self,tt)',
   'io.open(tt.fn,"r")',
   'f:read("*all")',
-  'l_new(self, s, restoreFn)',
+  'new(self, s, restoreFn)',
   'l_mt:getHash(sn)',
   'self.systemBaseMPATH ~= savedBaseMPATH',
 }

@@ -1,0 +1,166 @@
+"""What users do on a cluster while generations come and go: collections in every shell and set-up, open shells, jobs, a venv.
+
+For the short form in tests/cluster and the campaign in tests/soak.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.audit_scene import ENTRIES, Audited, make
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.cluster import Share
+from tests.helpers.waiting import DEADLINE
+
+LOGIN = {"bash": ["bash", "-lc"], "zsh": ["zsh", "-lc"], "csh": ["tcsh", "-c"]}
+BARE = {"bash": ["bash", "--norc", "--noprofile"], "zsh": ["zsh", "-f"], "csh": ["tcsh", "-f"]}
+STATUS = {"bash": "$?", "zsh": "$?", "csh": "$status"}
+HOME = "/home/alice"
+
+
+def make_scene(folder: Path, share: Share) -> Audited:
+    """A cluster with node-setup, on which `app/1.0` depends on `lib/1.0`, and `publish` changes that. `gc` keeps few generations."""
+    policies = {"min_free": 0, "stall_timeout": 60.0, "download_retries": 1, "keep_generations": 3, "keep_days": 0}
+    scene = make(folder, share, policies=policies)
+    for entry in ("lib/1.0", "lib/1.1"):
+        scene.cluster.recipe(entry, ["hello-prefix"])
+    scene.cluster.recipe("app/1.0", ["hello-activate"], depends=["lib/1.0"])
+    scene.envmgr("lock", "lib/1.0", "lib/1.1", "app/1.0")
+    scene.envmgr("build", "lib/1.0", "lib/1.1", "app/1.0")
+    return scene
+
+
+def publish(scene: Audited) -> None:
+    """A new generation, in which the dependency of `app/1.0` is the other one."""
+    now = (scene.cluster.host_prefix / "current/modules/app/1.0.lua").read_text()
+    other = "lib/1.1" if "lib/1.0" in now else "lib/1.0"
+    scene.cluster.recipe("app/1.0", ["hello-activate"], depends=[other], help=f"after generation {scene.generation}")
+    before = scene.generation
+    scene.envmgr("publish", "app/1.0")
+    assert scene.generation > before
+
+
+@dataclass
+class Conversation:
+    """A shell or job that is told a command at a time."""
+
+    name: str
+    shell: str
+    process: Any
+    pin: str = ""
+    _text: bytes = b""
+
+    def ask(self, command: str) -> tuple[str, str]:
+        """The command's exit status and output; the status is `gone` where the shell is."""
+        try:
+            self.process.stdin.write(f"{command}; echo END {STATUS[self.shell]}\n")
+            self.process.stdin.flush()
+        except OSError:
+            return "gone", ""
+        end = time.monotonic() + DEADLINE
+        while b"END " not in self._text or not self._text.endswith(b"\n"):
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
+            part = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            if not part:
+                return "gone", self._text.decode(errors="replace")
+            self._text += part
+        text, _, status = self._text.decode(errors="replace").rpartition("END ")
+        self._text = b""
+        return status.strip(), text
+
+
+@dataclass
+class Users:
+    """alice, who has two homes: on one machine her start-up file is shell-init's alone."""
+
+    scene: Audited
+    talks: list[Conversation] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.scene.cluster
+
+    def begin(self) -> None:
+        """Save the collections, open the shells, start the jobs, make the venv: all in the generation that is current."""
+        for setup in ("node-setup", "shell-init"):
+            self.cluster.exec("login", ["mkdir", "-p", f"{HOME}/{setup}"], user="alice", check=True)
+            for shell in LOGIN:
+                lines = self.scene.envmgr("shell-init", shell).stdout
+                self.cluster.write("login", f"{HOME}/init.{shell}", lines)
+                script = f"module load app {ENTRIES[0]}; module save {shell}; module save"
+                done = self._run("login", setup, shell, script)
+                assert done.returncode == 0, (setup, shell, done.stdout, done.stderr)
+        venv = f"module load {ENTRIES[0]} && python -m venv --system-site-packages {HOME}/venv"
+        self.cluster.exec("login", ["bash", "-lc", venv], user="alice", check=True)
+        self.start()
+
+    def start(self) -> None:
+        """Open shells on the login node, and jobs on two nodes."""
+        for name, shell, argv in (
+            ("open bash", "bash", "exec bash -l"),
+            ("open zsh", "zsh", "exec zsh -l"),
+            ("open csh", "csh", "exec tcsh"),
+            ("job on c1", "bash", "exec bash -lc 'exec srun -Q -w c1 /bin/bash'"),
+            ("job on c2", "csh", "exec bash -lc 'exec srun -Q -w c2 --export=NONE /bin/csh'"),
+        ):
+            process = self.cluster.start("login", ["sh", "-c", f"{argv} 2>&1"], user="alice")
+            talk = Conversation(name, shell, process)
+            talk.pin = talk.ask("echo $ENVMGR_PIN")[1].split()[-1]
+            self.talks.append(talk)
+
+    def check(self, *, lacking: Sequence[str] = ()) -> list[str]:
+        """What failed, a line each. A collection may lack only the entries `lacking`, which were removed."""
+        pairs = [(setup, shell) for setup in ("node-setup", "shell-init") for shell in LOGIN]
+        with ThreadPoolExecutor(2) as pool:
+            failed = [line for lines in pool.map(lambda p: list(self._restored(*p, lacking)), pairs) for line in lines]
+        for talk in self.talks:
+            command = (
+                f"module load {ENTRIES[0]} && python -c 'print(6 * 7)' && module unload {ENTRIES[0]} && module load app"
+            )
+            status, text = talk.ask(f"{command} && module unload app")
+            there = (self.cluster.host_prefix / "generations" / Path(talk.pin).name / "modules").is_dir()
+            if there and (status, "42" in text) != ("0", True):
+                failed.append(f"{talk.name}: {status} {text[-500:]}")
+        venv = self.cluster.exec("c3", [f"{HOME}/venv/bin/python", "-c", "print(6 * 7)"], user="alice")
+        if venv.stdout != "42\n":
+            failed.append(f"venv: {venv.stderr[-500:]}")
+        return failed
+
+    def _restored(self, setup: str, shell: str, lacking: Sequence[str]) -> Iterator[str]:
+        node = self.cluster.compute[sorted(LOGIN).index(shell) % len(self.cluster.compute)]
+        lib = "lib/1.0" if "lib/1.0" in self._depends() else "lib/1.1"
+        wanted = ({lib, "app/1.0", ENTRIES[0]} if "app/1.0" not in lacking else {ENTRIES[0]}) - set(lacking)
+        for collection in (shell, ""):
+            script = f'module restore {collection}; echo "{STATUS[shell]} $LOADEDMODULES"; echo "$ENVMGR_GENERATION $MODULEPATH"'
+            done = self._run(node, setup, shell, script)
+            lines = done.stdout.splitlines()[-2:]
+            status, _, loaded = lines[0].partition(" ") if len(lines) == 2 else ("", "", "")
+            number, _, path = lines[-1].partition(" ") if lines else ("", "", "")
+            ours = [part for part in path.split(":") if "/generations/" in part]
+            current = f"{self.cluster.prefix}/generations/{self.scene.generation:04d}/modules"
+            found = (status, set(loaded.split(":")), number, ours)
+            if found != ("1" if lacking else "0", wanted, str(self.scene.generation), [current]):
+                yield f"{setup} {shell} {collection or 'default'} on {node}: {done.stdout[-300:]}{done.stderr[-500:]}"
+
+    def _depends(self) -> str:
+        """The module of app in the current generation."""
+        module = self.cluster.host_prefix / "current/modules/app/1.0.lua"
+        return module.read_text() if module.exists() else ""
+
+    def _run(self, node: str, setup: str, shell: str, script: str) -> Any:
+        home = {"HOME": f"{HOME}/{setup}", "LMOD_TERM_WIDTH": "400"}
+        if setup == "node-setup":
+            return self.cluster.exec(node, [*LOGIN[shell], script], user="alice", env=home)
+        argv = ["env", "-i", *(f"{k}={v}" for k, v in home.items()), "PATH=/usr/bin:/bin", *BARE[shell], "-c",
+                f"source {HOME}/init.{shell}; {script}"]  # fmt: skip
+        return self.cluster.exec(node, argv, user="alice")
+
+
+__all__ = ["Users", "make_scene", "publish"]

@@ -88,11 +88,11 @@ local function resolve(modules, word)
   end
 end
 
--- What `depends_on` of an entry names, as envmgr writes it: one line of quoted words.
-local function depends(modules, entry)
+-- What a statement of an entry's module names, as envmgr writes it: one line of quoted words.
+local function stated(statement, modules, entry)
   local found = {}
   for _, line in ipairs(lines(modules .. "/" .. entry .. ".lua")) do
-    local words = line:match("^depends_on%((.*)%)$")
+    local words = line:match("^" .. statement .. "%((.*)%)$")
     for _, word in ipairs(words and M.run("words = {" .. words .. "}", "words") or {}) do
       found[#found + 1] = word
     end
@@ -156,29 +156,13 @@ local function changes(items, order, mT, ours, is_something_gone)
   return found
 end
 
--- Changes the table `mT` of a collection to what its modules are in the folder `modules`, nil where the shell has none.
--- `ours` gives the entry of a path, or nil for a module of others: those stay as they are.
--- Returns the changes of dependencies (texts), what is gone (name, other versions of it), how many modules were and are there.
-function M.follow(mT, modules, ours)
-  local items = by_order(mT)
-  local follows_defaults = os.getenv("LMOD_PIN_VERSIONS") ~= "yes"
+-- The entries of a collection in their order, each with its dependencies before it; those in `excluded` (by sn) are left out.
+-- Writes them into `mT`. Returns their sn in order, and as a set.
+local function arrange(mT, items, modules, excluded)
   local asked = {} -- sn -> the entry that the user's word means now, until it has its place
-  local others = {} -- the files of modules that are not ours: one of them may have asked for a dependency of ours
   for _, item in ipairs(items) do
-    item.ours = ours(item.entry.fn)
-    others[#others + 1] = not item.ours and item.entry.fn or nil
+    asked[item.sn] = item.asked and not excluded[item.sn] and item.now or nil
   end
-  for _, item in ipairs(items) do
-    if item.ours then
-      item.dependency = (item.entry.stackDepth or 0) > 0
-      item.before = item.entry.fullName
-      item.now = resolve(modules, follows_defaults and item.entry.userName or item.entry.fullName)
-      if not item.dependency or count_of(others, item.sn) > 0 then
-        item.asked, asked[item.sn] = true, item.now
-      end
-    end
-  end
-
   local order, placed = {}, {}
   local function put(sn, full, word)
     local entry = mT[sn] or { status = "active", propT = {}, wV = false, stackDepth = 1 }
@@ -190,11 +174,12 @@ function M.follow(mT, modules, ours)
     end
   end
   local function put_dependencies(full, path)
-    for _, word in ipairs(depends(modules, full)) do
+    for _, word in ipairs(stated("depends_on", modules, full)) do
       local now = resolve(modules, word)
       local sn = now and now:match("^(.-)/")
       -- What the user asked for later has its own place, and the last word.
-      if now and not path[sn] and (not placed[sn] and not asked[sn] or placed[sn] and mT[sn].fullName ~= now) then
+      local is_missing = sn and (placed[sn] and mT[sn].fullName ~= now or not placed[sn] and not asked[sn])
+      if is_missing and not path[sn] and not excluded[sn] then
         path[sn] = true
         put_dependencies(now, path)
         path[sn] = nil
@@ -203,30 +188,37 @@ function M.follow(mT, modules, ours)
     end
   end
   for _, item in ipairs(items) do
-    if not item.ours then
-      if not placed[item.sn] then
-        placed[item.sn], order[#order + 1] = true, item.sn
-      end
-    elseif item.asked and item.now then
+    if item.ours and asked[item.sn] then
       asked[item.sn] = nil
       put_dependencies(item.now, { [item.sn] = true })
-      put(item.sn, item.now, item.entry.userName)
+      put(item.sn, item.now, item.word)
+    elseif not item.ours and not placed[item.sn] then
+      placed[item.sn], order[#order + 1] = true, item.sn
     end
   end
+  return order, placed
+end
 
-  local gone = {}
-  for _, item in ipairs(items) do
-    if not placed[item.sn] then
-      mT[item.sn] = nil
-      if item.asked then
-        gone[#gone + 1] = { name = item.before, others = siblings(modules, item.sn) }
+-- The first entry that a later one of its family replaces: sn, the other's full name, the family. Lmod would lose both.
+local function replaced(mT, order, modules, ours)
+  local owners = {}
+  for _, sn in ipairs(order) do
+    local full = mT[sn].fullName
+    for _, family in ipairs(ours(mT[sn].fn) and stated("family", modules, full) or {}) do
+      if owners[family] then
+        return owners[family], full, family
       end
+      owners[family] = sn
     end
   end
+end
+
+-- How many modules depend on those that came with others; and the order, as Lmod keeps it.
+local function number(mT, order, modules, ours, others)
   local counts = {}
-  for number, sn in ipairs(order) do
-    mT[sn].loadOrder = number
-    for _, word in ipairs(ours(mT[sn].fn) and depends(modules, mT[sn].fullName) or {}) do
+  for position, sn in ipairs(order) do
+    mT[sn].loadOrder = position
+    for _, word in ipairs(ours(mT[sn].fn) and stated("depends_on", modules, mT[sn].fullName) or {}) do
       local name = word:match("^[^/]+")
       counts[name] = (counts[name] or 0) + 1
     end
@@ -236,7 +228,58 @@ function M.follow(mT, modules, ours)
       mT[sn].ref_count = (counts[sn] or 0) + count_of(others, sn)
     end
   end
-  return { changes = changes(items, order, mT, ours, #gone > 0), gone = gone, were = #items, left = #order }
+end
+
+-- Changes the table `mT` of a collection to what its modules are in the folder `modules`, nil where the shell has none.
+-- `ours` gives the entry of a path, or nil for a module of others: those stay as they are.
+-- Returns the changes of dependencies (texts); what is gone (name, other versions of it); what another replaces (name, by,
+-- family); how many modules were and are there.
+function M.follow(mT, modules, ours)
+  local items = by_order(mT)
+  local follows_defaults = os.getenv("LMOD_PIN_VERSIONS") ~= "yes"
+  local others = {} -- the files of modules that are not ours: one of them may have asked for a dependency of ours
+  for _, item in ipairs(items) do
+    item.ours = ours(item.entry.fn)
+    others[#others + 1] = not item.ours and item.entry.fn or nil
+  end
+  for _, item in ipairs(items) do
+    if item.ours then
+      item.before, item.word = item.entry.fullName, item.entry.userName
+      item.now = resolve(modules, follows_defaults and item.word or item.before)
+      item.asked = (item.entry.stackDepth or 0) == 0 or count_of(others, item.sn) > 0
+    end
+  end
+
+  local excluded, in_family = {}, {}
+  local order, placed = arrange(mT, items, modules, excluded)
+  local sn, by, family = replaced(mT, order, modules, ours)
+  while sn do
+    in_family[#in_family + 1] = { name = mT[sn].fullName, by = by, family = family }
+    excluded[sn] = true
+    order, placed = arrange(mT, items, modules, excluded)
+    sn, by, family = replaced(mT, order, modules, ours)
+  end
+
+  local gone = {}
+  for _, item in ipairs(items) do
+    if item.asked and not item.now then
+      gone[#gone + 1] = { name = item.before, others = siblings(modules, item.sn) }
+    end
+  end
+  for name, entry in pairs(mT) do
+    if entry.status == "active" and not placed[name] then
+      mT[name] = nil
+    end
+  end
+  number(mT, order, modules, ours, others)
+  local is_less = #gone + #in_family > 0
+  return {
+    changes = changes(items, order, mT, ours, is_less),
+    gone = gone,
+    in_family = in_family,
+    were = #items,
+    left = #order,
+  }
 end
 
 return M

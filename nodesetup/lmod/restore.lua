@@ -166,6 +166,9 @@ local function tell(here, collection, result)
       gone[#gone + 1] = each.name
     end
   end
+  for _, each in ipairs(result.in_family) do
+    say(each.name, " of `", collection, "` is left out: ", each.by, " is of the family ", each.family, ", too")
+  end
   if #gone > 0 then
     say(here.away, ": ", table.concat(gone, ", "), " of `", collection, "` cannot be loaded")
   end
@@ -204,7 +207,7 @@ function M.prepare(self, tt)
     say("nothing of `", tt.name, "` can be loaded: what was loaded stays as it is")
     return refuse(tt.name)
   end
-  if #result.gone > 0 then
+  if #result.gone + #result.in_family > 0 then
     setWarningFlag() -- `module` returns 1, as with Lmod's own warnings
   end
   return "_ModuleTable_ = " .. written(saved) .. "\n"

@@ -55,6 +55,8 @@ class Collections(Scene):
     def shell(self, setup: str, shell: str, script: str, **env: str) -> Said:
         """Run `script` in a new shell of this kind. `status` and `show` print the exit code and what is loaded."""
         env = {"LMOD_TERM_WIDTH": "400", **env}
+        if "MODULEPATH" in env:  # Debian's start-up file then adds nothing to it
+            env["MODULEPATH_ROOT"] = "/"
         if (setup == "node-setup") != self.is_set_up:
             self.is_set_up = setup == "node-setup"
             self.do("apply" if self.is_set_up else "undo")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.audit_scene import ENTRIES, Audited, make
+from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.cluster import Share
 from tests.helpers.waiting import DEADLINE
@@ -23,17 +23,25 @@ LOGIN = {"bash": ["bash", "-lc"], "zsh": ["zsh", "-lc"], "csh": ["tcsh", "-c"]}
 BARE = {"bash": ["bash", "--norc", "--noprofile"], "zsh": ["zsh", "-f"], "csh": ["tcsh", "-f"]}
 STATUS = {"bash": "$?", "zsh": "$?", "csh": "$status"}
 HOME = "/home/alice"
+PYTHON = "hello/1.0"  # an entry with a Python
 
 
 def make_scene(folder: Path, share: Share) -> Audited:
     """A cluster with node-setup, on which `app/1.0` depends on `lib/1.0`, and `publish` changes that. `gc` keeps few generations."""
+    cluster = Cluster(folder, share=share)
+    cluster.up()
+    scene = Audited(cluster)
     policies = {"min_free": 0, "stall_timeout": 60.0, "download_retries": 1, "keep_generations": 3, "keep_days": 0}
-    scene = make(folder, share, policies=policies)
+    cluster.write_site(policies=policies)
+    cluster.recipe(PYTHON, ["python"])
     for entry in ("lib/1.0", "lib/1.1"):
-        scene.cluster.recipe(entry, ["hello-prefix"])
-    scene.cluster.recipe("app/1.0", ["hello-activate"], depends=["lib/1.0"])
-    scene.envmgr("lock", "lib/1.0", "lib/1.1", "app/1.0")
-    scene.envmgr("build", "lib/1.0", "lib/1.1", "app/1.0")
+        cluster.recipe(entry, ["hello-prefix"])
+    cluster.recipe("app/1.0", ["hello-activate"], depends=["lib/1.0"])
+    entries = (PYTHON, "lib/1.0", "lib/1.1", "app/1.0")
+    scene.envmgr("lock", *entries)
+    scene.envmgr("build", *entries)
+    scene.set_up("login,c[1-3]")
+    scene.task_prolog()
     return scene
 
 
@@ -94,10 +102,10 @@ class Users:
             for shell in LOGIN:
                 lines = self.scene.envmgr("shell-init", shell).stdout
                 self.cluster.write("login", f"{HOME}/init.{shell}", lines)
-                script = f"module load app {ENTRIES[0]}; module save {shell}; module save"
+                script = f"module load app {PYTHON}; module save {shell}; module save"
                 done = self._run("login", setup, shell, script)
                 assert done.returncode == 0, (setup, shell, done.stdout, done.stderr)
-        venv = f"module load {ENTRIES[0]} && python -m venv --system-site-packages {HOME}/venv"
+        venv = f"module load {PYTHON} && python -m venv --system-site-packages {HOME}/venv"
         self.cluster.exec("login", ["bash", "-lc", venv], user="alice", check=True)
         self.start()
 
@@ -121,9 +129,7 @@ class Users:
         with ThreadPoolExecutor(2) as pool:
             failed = [line for lines in pool.map(lambda p: list(self._restored(*p, lacking)), pairs) for line in lines]
         for talk in self.talks:
-            command = (
-                f"module load {ENTRIES[0]} && python -c 'print(6 * 7)' && module unload {ENTRIES[0]} && module load app"
-            )
+            command = f"module load {PYTHON} && python -c 'print(6 * 7)' && module unload {PYTHON} && module load app"
             status, text = talk.ask(f"{command} && module unload app")
             there = (self.cluster.host_prefix / "generations" / Path(talk.pin).name / "modules").is_dir()
             if there and (status, "42" in text) != ("0", True):
@@ -136,7 +142,7 @@ class Users:
     def _restored(self, setup: str, shell: str, lacking: Sequence[str]) -> Iterator[str]:
         node = self.cluster.compute[sorted(LOGIN).index(shell) % len(self.cluster.compute)]
         lib = "lib/1.0" if "lib/1.0" in self._depends() else "lib/1.1"
-        wanted = ({lib, "app/1.0", ENTRIES[0]} if "app/1.0" not in lacking else {ENTRIES[0]}) - set(lacking)
+        wanted = ({lib, "app/1.0", PYTHON} if "app/1.0" not in lacking else {PYTHON}) - set(lacking)
         for collection in (shell, ""):
             script = f'module restore {collection}; echo "{STATUS[shell]} $LOADEDMODULES"; echo "$ENVMGR_GENERATION $MODULEPATH"'
             done = self._run(node, setup, shell, script)

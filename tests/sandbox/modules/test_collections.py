@@ -143,6 +143,21 @@ def test_removed_entry_costs_itself_and_what_came_with_it(scene: Collections, se
     assert said.err[0] == "envmgr: app/1.0 of `work` was removed; no other version is there"
 
 
+def test_entries_that_became_one_family_lose_the_earlier_one_alone(scene: Collections) -> None:
+    """By itself Lmod unloads both."""
+    scene.shell("node-setup", "bash", SAVE)
+    scene.publish(2, FIRST)
+    for name in ("app", "tool"):
+        module = scene.prefix / f"generations/0002/modules/{name}/1.0.lua"
+        module.write_text(f'family("python")\n{module.read_text()}')
+    said = scene.shell("node-setup", "bash", "module restore work; status; show")
+    assert said.out[:3] == ["1", "tool/1.0", "2"]
+    assert said.err == [
+        "envmgr: app/1.0 of `work` is left out: tool/1.0 is of the family python, too",
+        "Restoring modules from user's work",
+    ]
+
+
 @pytest.mark.parametrize("setup", BOTH)
 @pytest.mark.parametrize("name", ["work", "default"])
 def test_collection_of_which_nothing_is_there_takes_nothing_away(scene: Collections, setup: str, name: str) -> None:
@@ -186,7 +201,7 @@ def test_modules_of_others_keep_lmods_check_and_what_they_depend_on(scene: Colle
     (mine / "my/1.0.lua").write_text('depends_on("app")\nsetenv("MY", "1")\n')
     said = scene.shell("node-setup", "bash", "module restore work; status", **env)
     assert said.out == ["1"]
-    assert "my" in said.err[-2] + said.err[-1]
+    assert any(line.endswith('have changed: "my".') for line in said.err), said.err
 
 
 def test_collection_from_before_envmgr_restores_and_one_of_another_prefix_is_not_ours(scene: Collections) -> None:
@@ -261,7 +276,7 @@ def test_site_package_of_the_site_comes_after_the_hook(scene: Collections, setup
     said = scene.shell(setup, "bash", "module load my; echo $TOLD; module restore work; status; show", **env)
     assert said.out[:4] == ["as ever", "0", "lib/1.0:app/1.0:tool/1.0", "2"], said.err
     assert said.err[-3:] == ["loaded lib/1.0", "loaded app/1.0", "loaded tool/1.0"]
-    config = scene.shell(setup, "bash", "module --config 2>&1 | grep -i sitepkg", **env)
+    config = scene.shell(setup, "bash", "module --config 2>&1 | grep -i 'site *pkg'", **env)
     assert str(site) in config.out[0]
 
 

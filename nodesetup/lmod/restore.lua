@@ -193,8 +193,7 @@ function M.prepare(self, tt)
   if in_system and not in_paths and not had_ours then -- saved before the system's path had a generation
     paths[#paths + 1] = here.modules
   end
-  self.systemBaseMPATH = joined(system)
-  saved.systemBaseMPATH, saved.mpathA = self.systemBaseMPATH, paths
+  saved.systemBaseMPATH, saved.mpathA = joined(system), paths
   for _, name in ipairs({ "mpathRefCountT", "depthT" }) do
     saved[name] = type(saved[name]) == "table" and renamed(here, saved[name]) or saved[name]
   end
@@ -210,6 +209,7 @@ function M.prepare(self, tt)
   if #result.gone + #result.in_family > 0 then
     setWarningFlag() -- `module` returns 1, as with Lmod's own warnings
   end
+  self.systemBaseMPATH = saved.systemBaseMPATH -- Lmod compares them
   return "_ModuleTable_ = " .. written(saved) .. "\n"
 end
 

@@ -164,9 +164,11 @@ class Users:
         home = {"HOME": f"{HOME}/{setup}", "LMOD_TERM_WIDTH": "400"}
         if setup == "node-setup":
             return self.cluster.exec(node, [*LOGIN[shell], script], user="alice", env=home)
-        argv = ["env", "-i", *(f"{k}={v}" for k, v in home.items()), "PATH=/usr/bin:/bin", *BARE[shell], "-c",
-                f"source {HOME}/init.{shell}; {script}"]  # fmt: skip
-        return self.cluster.exec(node, argv, user="alice")
+        argv = ["env", "-i", *(f"{k}={v}" for k, v in home.items()), "PATH=/usr/bin:/bin", *BARE[shell]]
+        text = (
+            f"source {HOME}/init.{shell}\n" + script.replace("; ", "\n") + "\n"
+        )  # csh knows an alias from the next line on
+        return self.cluster.exec(node, argv, user="alice", stdin=text)
 
 
 __all__ = ["Users", "make_scene", "publish"]

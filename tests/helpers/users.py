@@ -86,7 +86,7 @@ class Conversation:
 
 @dataclass
 class Users:
-    """alice, who has two homes: on one machine her start-up file is shell-init's alone."""
+    """alice, with a home for each shell and set-up: in some, shell-init is her only start-up file."""
 
     scene: Audited
     talks: list[Conversation] = field(default_factory=list)
@@ -98,8 +98,8 @@ class Users:
     def begin(self) -> None:
         """Save the collections, open the shells, start the jobs, make the venv: all in the generation that is current."""
         for setup in ("node-setup", "shell-init"):
-            self.cluster.exec("login", ["mkdir", "-p", f"{HOME}/{setup}"], user="alice", check=True)
             for shell in LOGIN:
+                self.cluster.exec("login", ["mkdir", "-p", f"{HOME}/{setup}/{shell}"], user="alice", check=True)
                 lines = self.scene.envmgr("shell-init", shell).stdout
                 self.cluster.write("login", f"{HOME}/init.{shell}", lines)
                 script = f"module load app {PYTHON}; module save {shell}; module save"
@@ -129,8 +129,9 @@ class Users:
         with ThreadPoolExecutor(2) as pool:
             failed = [line for lines in pool.map(lambda p: list(self._restored(*p, lacking)), pairs) for line in lines]
         for talk in self.talks:
-            command = f"module load {PYTHON} && python -c 'print(6 * 7)' && module unload {PYTHON} && module load app"
-            status, text = talk.ask(f"{command} && module unload app")
+            steps = [f"module load {PYTHON}", "python -c 'print(6 * 7)'", f"module unload {PYTHON}", "module load app"]
+            between = "\n" if talk.shell == "csh" else " && "
+            status, text = talk.ask(between.join([*steps, "module unload app"]))
             there = (self.cluster.host_prefix / "generations" / Path(talk.pin).name / "modules").is_dir()
             if there and (status, "42" in text) != ("0", True):
                 failed.append(f"{talk.name}: {status} {text[-500:]}")
@@ -161,7 +162,7 @@ class Users:
         return module.read_text() if module.exists() else ""
 
     def _run(self, node: str, setup: str, shell: str, script: str) -> Any:
-        home = {"HOME": f"{HOME}/{setup}", "LMOD_TERM_WIDTH": "400"}
+        home = {"HOME": f"{HOME}/{setup}/{shell}", "LMOD_TERM_WIDTH": "400"}
         if setup == "node-setup":
             return self.cluster.exec(node, [*LOGIN[shell], script], user="alice", env=home)
         argv = ["env", "-i", *(f"{k}={v}" for k, v in home.items()), "PATH=/usr/bin:/bin", *BARE[shell]]

@@ -158,8 +158,7 @@ def test_entries_that_became_one_family_lose_the_earlier_one_alone(scene: Collec
     ]
 
 
-@pytest.mark.parametrize("setup", BOTH)
-@pytest.mark.parametrize("name", ["work", "default"])
+@pytest.mark.parametrize(("setup", "name"), [("node-setup", "work"), ("shell-init", "default")])
 def test_collection_of_which_nothing_is_there_takes_nothing_away(scene: Collections, setup: str, name: str) -> None:
     scene.shell(setup, "bash", SAVE)
     scene.publish(2, {"other/1.0": []})
@@ -280,7 +279,7 @@ def test_site_package_of_the_site_comes_after_the_hook(scene: Collections, setup
     assert str(site) in config.out[0]
 
 
-@pytest.mark.parametrize("text", ["error('no')", "require('no-such-file')", "return {", ""])
+@pytest.mark.parametrize("text", ["require('no-such-file')", "return {", ""])
 def test_fault_of_the_sites_own_file_is_told_as_without_us(scene: Collections, text: str) -> None:
     site = site_package(scene.folder / "site", text)
     script = '. /usr/share/lmod/lmod/init/bash; module load tool; echo "$LOADEDMODULES"'
@@ -294,7 +293,7 @@ def test_fault_of_the_sites_own_file_is_told_as_without_us(scene: Collections, t
     assert ("tool/1.0" in texts[0][0]) == (text == "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "sh", "zsh", "csh"])
+@pytest.mark.parametrize("shell", ["zsh", "csh"])  # one text for bash, zsh and sh; another for csh
 @pytest.mark.parametrize("setup", BOTH)
 def test_hook_is_named_once_and_last_however_often_a_shell_starts(scene: Collections, setup: str, shell: str) -> None:
     """Lmod takes the last folder of LMOD_PACKAGE_PATH first: what the environment names behind ours would hide it."""

@@ -116,7 +116,7 @@ class Users:
             ("open zsh", "zsh", "exec zsh -l"),
             ("open csh", "csh", "exec tcsh"),
             ("job on c1", "bash", "exec bash -lc 'exec srun -Q -w c1 /bin/bash'"),
-            ("job on c2", "csh", "exec bash -lc 'exec srun -Q -w c2 --export=NONE /bin/csh'"),
+            ("job on c2", "csh", "exec bash -lc 'exec srun -Q -w c2 --export=HOME /bin/csh'"),
         ):
             self.talks.append(self._talk(name, shell, argv))
 

@@ -8,6 +8,12 @@ if ( -d "$ENVMGR_PIN/modules" ) then
   setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua"
   setenv LMOD_CACHED_LOADS yes
   if ( ! $?LMOD_AVAIL_EXTENSIONS ) setenv LMOD_AVAIL_EXTENSIONS no
+  if ( ! $?LMOD_PACKAGE_PATH ) setenv LMOD_PACKAGE_PATH ""
+  set envmgr_path = "`echo ${LMOD_PACKAGE_PATH:q} | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q} | tr '\n' :`"
+  setenv LMOD_PACKAGE_PATH "${envmgr_path}$envmgr_hook"
+  if ( ! $?LMOD_SITEPACKAGE_PREPEND ) setenv LMOD_SITEPACKAGE_PREPEND ""
+  set envmgr_path = "`echo ${LMOD_SITEPACKAGE_PREPEND:q} | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q}/prepend.lua | tr '\n' :`"
+  setenv LMOD_SITEPACKAGE_PREPEND "${envmgr_path}$envmgr_hook/prepend.lua"
   if ( ! $?LMOD_CMD ) source "$envmgr_init"
   if ( "`alias module`" == "" ) source "$envmgr_init"
   if ( ! $?MODULEPATH ) setenv MODULEPATH ""
@@ -24,3 +30,5 @@ else
 endif
 unset envmgr_prefix
 unset envmgr_init
+unset envmgr_hook
+unset envmgr_path

@@ -9,6 +9,7 @@ from envmgr.commands import Context
 from envmgr.errors import InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result
+from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, quote, script_text
 
 SHELLS = ("bash", "zsh", "sh", "csh", "tcsh")
@@ -26,14 +27,14 @@ def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
     if shell not in SHELLS:
         raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
-    prefix = str(ctx.site.prefix)
+    prefix, hook = str(ctx.site.prefix), str(shipped("nodesetup") / "lmod")
     head = f"# envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts\n"
     if shell in ("csh", "tcsh"):
         init = quote(str(lmod.init_script("csh")))
-        given = f"set envmgr_prefix = {quote(prefix)}\nset envmgr_init = {init}\n"
+        given = f"set envmgr_prefix = {quote(prefix)}\nset envmgr_init = {init}\nset envmgr_hook = {quote(hook)}\n"
         return ShellInitResult(shell, head + given + script_text(__file__, "csh"))
     given = assign(
-        envmgr_prefix=prefix, envmgr_init=str(lmod.init_script(shell)),
+        envmgr_prefix=prefix, envmgr_hook=hook, envmgr_init=str(lmod.init_script(shell)),
         envmgr_init_bash=str(lmod.init_script("bash")), envmgr_init_zsh=str(lmod.init_script("zsh")),
     )  # fmt: skip
     return ShellInitResult(shell, head + given + script_text(__file__, "sh"))

@@ -2,13 +2,26 @@
 # A shell that inherits a pin of this prefix keeps it while that generation is there: a job runs with what it was submitted with.
 # MODULEPATH names the generation and not `current`: Lmod reads a modulefile again to unload it.
 
-: "${envmgr_prefix?}" "${envmgr_init?}" "${envmgr_init_bash?}" "${envmgr_init_zsh?}"
+: "${envmgr_prefix?}" "${envmgr_init?}" "${envmgr_init_bash?}" "${envmgr_init_zsh?}" "${envmgr_hook?}"
 case "${ENVMGR_PIN:-}" in
   "$envmgr_prefix"/generations/*) [ -d "$ENVMGR_PIN/modules" ] || ENVMGR_PIN= ;;
   *) ENVMGR_PIN= ;;
 esac
 [ -n "$ENVMGR_PIN" ] || ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/current" || :)
 if [ -d "$ENVMGR_PIN/modules" ]; then
+  # The hook that lets a collection restore in another generation, last in two lists: Lmod reads the first, from 9.2.8 both.
+  envmgr_path=${LMOD_PACKAGE_PATH:+:$LMOD_PACKAGE_PATH}:
+  while case $envmgr_path in *":$envmgr_hook:"*) ;; *) false ;; esac; do
+    envmgr_path=${envmgr_path%%":$envmgr_hook:"*}:${envmgr_path#*":$envmgr_hook:"}
+  done
+  envmgr_path=${envmgr_path#:}
+  export LMOD_PACKAGE_PATH="$envmgr_path$envmgr_hook"
+  envmgr_path=${LMOD_SITEPACKAGE_PREPEND:+:$LMOD_SITEPACKAGE_PREPEND}:
+  while case $envmgr_path in *":$envmgr_hook/prepend.lua:"*) ;; *) false ;; esac; do
+    envmgr_path=${envmgr_path%%":$envmgr_hook/prepend.lua:"*}:${envmgr_path#*":$envmgr_hook/prepend.lua:"}
+  done
+  envmgr_path=${envmgr_path#:}
+  export LMOD_SITEPACKAGE_PREPEND="$envmgr_path$envmgr_hook/prepend.lua"
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
   export LMOD_AVAIL_EXTENSIONS="${LMOD_AVAIL_EXTENSIONS-no}" # else `module avail` lists each package of each entry
   if ! type module >/dev/null 2>&1; then
@@ -30,4 +43,4 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
 else
   unset ENVMGR_PIN
 fi
-unset envmgr_prefix envmgr_init envmgr_init_bash envmgr_init_zsh
+unset envmgr_prefix envmgr_init envmgr_init_bash envmgr_init_zsh envmgr_hook

@@ -12,6 +12,7 @@ from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, quote
 
 HOME = "/etc/envmgr/node"
+HOOK = f"{HOME}/lmod"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
 CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
 TASK_PROLOG = f"{HOME}/task-prolog"
@@ -20,6 +21,13 @@ BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in
 
 Action = Literal["apply", "check", "undo", "undo-check"]
 
+_HOOK_FILES = {
+    "SitePackage.lua": "puts the hook into Lmod; the site's own SitePackage.lua comes after it",
+    "prepend.lua": "the same for Lmod 9.2.8 and later",
+    "collections.lua": "the hook: saved collections restore after a publish",
+    "restore.lua": "reads a collection as one of the shell's generation",
+    "closure.lua": "finds the dependencies that its entries have there",
+}
 _SOURCE = f"[ ! -r {PROFILE} ] || . {PROFILE}"
 _CSH_SOURCE = f"if ( -r {CSH_PROFILE} ) source {CSH_PROFILE}"
 _END_OF_FILE = "END_OF_FILE_OF_ENVMGR"
@@ -68,6 +76,7 @@ def node_files(site: Site) -> NodeFiles:
         files=(
             NodeFile(f"{HOME}/settings", "644", _settings(site), "the prefix, and where Lmod may lie"),
             NodeFile(f"{HOME}/pin", "755", _text("pin"), "finds the generation of a shell or job, in bounded time"),
+            *(NodeFile(f"{HOOK}/{name}", "644", _text(f"lmod/{name}"), why) for name, why in _HOOK_FILES.items()),
             NodeFile(TASK_PROLOG, "755", _text("task-prolog"), f"for Slurm jobs, with `{SLURM_LINE}` in slurm.conf"),
             NodeFile(PROFILE, "644", _text("profile.sh"), "login shells: sh, bash, ksh, zsh"),
             NodeFile(CSH_PROFILE, "644", _text("profile.csh"), "login shells: csh, tcsh"),
@@ -98,7 +107,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     calls = [f"look_at_slurm {TASK_PROLOG}"]
     calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
-    calls += [f"folders {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
+    calls += [f"folders {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
 
@@ -130,7 +139,7 @@ def _ansible(files: NodeFiles) -> str:
         "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` puts there.",
         "- name: envmgr's folders",
         "  ansible.builtin.file: {path: '{{ item }}', state: directory, owner: root, group: root, mode: '0755'}",
-        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, /etc/profile.d]",
+        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, /etc/profile.d]",
     ]
     for file in files.files:
         tasks += [

@@ -18,7 +18,11 @@ if [ -n "${LMOD_CMD-}" ]; then
   else
     put lmod.broken "$(printf '%s\n' "${lmod_said?}" | grep . | head -n 2 | cut -c1-300)"
   fi
-  awk 'BEGIN { for (name in ENVIRON) if (name ~ /^LMOD_/) print name "=" ENVIRON[name] }' | LC_ALL=C sort | grep -v -E \
+  # Our hook in a list is looked at by the check saved-collections.
+  awk 'BEGIN { for (name in ENVIRON) if (name ~ /^LMOD_/) {
+    value = ENVIRON[name]
+    if (!sub(/:?\/etc\/envmgr\/node\/lmod(\/prepend\.lua)?$/, "", value) || value != "") print name "=" value
+  } }' | LC_ALL=C sort | grep -v -E \
     '^LMOD_(CMD|DIR|PKG|ROOT|RC|VERSION|CACHED_LOADS|IGNORE_CACHE|MODULERCFILE|MODULERC|sys|arch|FAMILY_.*|SETTARG_.*|FULL_SETTARG.*)=|^LMOD_AVAIL_EXTENSIONS=no$' |
     lines lmod.variables
 fi

@@ -12,7 +12,8 @@ from envmgr.modules.nodesetup import BEGIN, END, install_script
 from tests.helpers.node_scene import Scene
 
 OURS = {"/etc/envmgr/node/settings", "/etc/envmgr/node/pin", "/etc/envmgr/node/task-prolog",
-        "/etc/profile.d/zz-envmgr.sh", "/etc/profile.d/zz-envmgr.csh"}  # fmt: skip
+        "/etc/profile.d/zz-envmgr.sh", "/etc/profile.d/zz-envmgr.csh",
+        *(f"/etc/envmgr/node/lmod/{part}.lua" for part in ("SitePackage", "prepend", "collections", "restore", "closure"))}  # fmt: skip
 LINE = "[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh"
 BLOCK = f"# {BEGIN}\n{LINE}\n# {END}\n"
 
@@ -182,7 +183,7 @@ def test_every_shell_parses_what_it_will_read(scene: Scene) -> None:
     texts = {file.path: file.text for file in scene.files.files}
     script = install_script(scene.files)
     for shell in ("sh", "dash", "bash", "zsh"):
-        for text in [script, *(text for path, text in texts.items() if not path.endswith(".csh"))]:
+        for text in [script, *(text for path, text in texts.items() if not path.endswith((".csh", ".lua")))]:
             done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr) == (0, ""), shell
     done = subprocess.run(

@@ -1,0 +1,61 @@
+"""Saved collections: in every context, Lmod loads the hook that lets them restore after a publish, and the hook knows this Lmod.
+
+Lmod itself is asked, in each shell and job that has a generation. Where another SitePackage.lua hides the hook, or it is not
+there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the hook
+was made for, it leaves collections to Lmod: that is a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.folding import joined, short
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.finding import Finding
+from envmgr.modules.nodesetup import HOOK
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.shell import context_key
+from envmgr.system.shelltext import assign, script_text
+
+_KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
+_NOT_THERE = "\n"  # no path
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"context": assign(hook=HOOK) + script_text(__file__, "context.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    yield from joined(_all(evidence))
+
+
+def _all(evidence: Evidence) -> Iterator[Finding]:
+    for context, account, fleet in evidence.contexts():
+        key = context_key(context, account)
+        where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
+        yield from _missing(key, where, fleet)
+        for said, nodes in fleet.by_value(f"{key}hook").items():
+            if said not in (_KNOWN, _NOT_LOADED):
+                yield Finding(
+                    "saved-collections", "note", where, f"the hook leaves them to this Lmod: {short(said)}",
+                    "an Lmod that the hook knows", "after a publish, users save them again; a newer envmgr may know this Lmod",
+                    fold(nodes),
+                )  # fmt: skip
+
+
+def _missing(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
+    for named, nodes in fleet.by(lambda facts: _named(facts, key)).items():
+        if named == _NOT_THERE:
+            found, hint = "envmgr's hook is not installed", f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
+        else:
+            found = f"Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is {short(named) or 'not set'}"
+            hint = f"a start-up file sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
+        yield Finding("saved-collections", "warning", where, found, f"Lmod loads {HOOK}", hint, fold(nodes))
+
+
+def _named(facts: Facts, key: str) -> str | None:
+    """LMOD_PACKAGE_PATH where the hook is installed and not loaded."""
+    if facts.get(f"{key}hook") != _NOT_LOADED:
+        return None
+    return facts.get(f"{key}hook.named", "") if f"{key}hook.there" in facts else _NOT_THERE

@@ -1,0 +1,49 @@
+"""The short form of the campaign `collections`: users on nodes go on while generations come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.users import Users, make_scene, publish
+
+
+def test_users_go_on_through_publish_rollback_gc_and_lose_only_what_was_removed(
+    cluster_possible: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    scene = make_scene(tmp_path_factory.mktemp("collections") / "lab", "bind")
+    try:
+        users = Users(scene)
+        users.begin()
+        first = scene.generation
+        publish(scene)
+        assert "\n".join(users.check()) == ""
+        scene.envmgr("rollback")
+        for _ in range(3):
+            publish(scene)
+        scene.envmgr("gc")
+        assert not (scene.cluster.host_prefix / f"generations/{first:04d}/modules").exists()
+        assert "\n".join(users.check()) == ""
+        scene.envmgr("remove", "app/1.0")
+        assert "\n".join(users.check(lacking=["app/1.0"])) == ""
+        _audit(users)
+    finally:
+        scene.cluster.down()
+
+
+def _audit(users: Users) -> None:
+    """The hook is looked at on each node, in each context."""
+    scene = users.scene
+    ours = "/etc/envmgr/node/lmod"
+    scene.cluster.sh("c1", f"rm {ours}/*", check=True)
+    scene.cluster.write("c2", "/etc/profile.d/zz-site.sh", "export LMOD_PACKAGE_PATH=/site/lmod\n")
+    found = [f for f in scene.findings("--via", "ssh", code=1) if f[1] == "saved-collections"]
+    assert found == [
+        ("warning", "saved-collections", "c1", "bash-login, bash-ssh, csh (root, alice)", "envmgr's hook is not installed"),
+        (
+            "warning", "saved-collections", "c2", "bash-login (root, alice)",
+            "Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod",
+        ),
+    ]  # fmt: skip
+    scene.cluster.exec("c2", ["rm", "/etc/profile.d/zz-site.sh"], check=True)
+    scene.set_up("c1")
+    assert scene.findings("--via", "ssh", code=0) == []

@@ -1,0 +1,46 @@
+"""The hook for saved collections: judged by what Lmod says of it in each context."""
+
+from __future__ import annotations
+
+from envmgr.audit.checks import get_check
+from envmgr.probe.contexts import CONTEXTS
+from tests.helpers.evidence import evidence as hand_made
+from tests.helpers.evidence import told
+
+CHECK = get_check("saved-collections")
+HOOK = "/etc/envmgr/node/lmod"
+LOADS = f"Lmod loads {HOOK}"
+ASKED = tuple((context, account, context.way) for context in CONTEXTS[:2] for account in ("root", "user"))
+
+
+def facts(**said: str) -> dict[str, str]:
+    """The same in each context of both accounts."""
+    keys = [f"ctx.{context.name}.{account}." for context, account, _ in ASKED]
+    return {f"{key}{name.replace('_', '.')}": value for key in keys for name, value in said.items()}
+
+
+def findings(**nodes: dict[str, str]) -> list[str]:
+    return told(CHECK, hand_made(nodes, asked=ASKED))
+
+
+def test_hook_that_knows_its_lmod_and_shells_without_a_generation_are_no_finding() -> None:
+    assert findings(c1=facts(hook="known"), c2={}) == []
+
+
+def test_hook_that_lmod_does_not_load_is_told_with_its_cause() -> None:
+    hidden = facts(hook="not loaded", hook_named="/site/lmod", hook_there="yes")
+    where = "bash-login, bash-ssh (root, alice)"
+    late = f"a start-up file sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
+    assert findings(c1=facts(hook="known"), c2=facts(hook="not loaded", hook_named=HOOK), c3=hidden) == [
+        f"warning c2: {where}: envmgr's hook is not installed | {LOADS} | `envmgr node-setup --apply --nodes c2`",
+        f"warning c3: {where}: Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod | {LOADS} | {late}",
+    ]
+
+
+def test_lmod_that_the_hook_does_not_know_is_a_note() -> None:
+    assert findings(c1=facts(hook="Lmod has no MT.getMTfromFile")) == [
+        (
+            "note c1: bash-login, bash-ssh (root, alice): the hook leaves them to this Lmod: Lmod has no MT.getMTfromFile | "
+            "an Lmod that the hook knows | after a publish, users save them again; a newer envmgr may know this Lmod"
+        )
+    ]

@@ -7,12 +7,16 @@ every use.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from envmgr.errors import InputError
+
+_SHA256 = r"[0-9a-f]{64}"
 
 Given = Mapping[str, Path]  # sha256 -> a file that the administrator named; its own name does not matter
 
@@ -91,12 +95,14 @@ def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
 def read_given(path: Path) -> dict[str, Path]:
     """sha256 -> file, of a file that an administrator names, or of the files that lie in a folder.
 
+    The folder may be a cache, or hold caches: one that was carried from another machine.
+
     Raises:
         InputError: `file-missing`, `file-unreadable`.
     """
     found: dict[str, Path] = {}
     try:
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        files = [*_files_in(path)] if path.is_dir() else [path]
         for file in files:
             if not file.is_file():  # not there; or a pipe, which would be waited for
                 raise InputError("file-missing", f"{path} is no file and no folder")
@@ -105,6 +111,20 @@ def read_given(path: Path) -> dict[str, Path]:
     except OSError as error:
         raise _unreadable(path, error) from None
     return found
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder, of caches in it, and of a cache that it is itself. Of other folders in it, nothing."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield path
+        elif path.is_dir():
+            below = [path]
+            if not re.fullmatch(_SHA256, path.name):
+                below = []
+                with suppress(PermissionError):  # it may be anything
+                    below = sorted(p for p in path.iterdir() if re.fullmatch(_SHA256, p.name) and p.is_dir())
+            yield from (file for place in below for file in sorted(place.iterdir()) if file.is_file())
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:

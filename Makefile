@@ -1,4 +1,5 @@
-# Two commands on a fresh machine: `make demo` and `make test`. They install what they need; root also gets Lmod.
+# Two commands on a fresh machine: `make demo-cluster` (without root: `make demo`) and `make test`. They install what they need;
+# root also gets Lmod, and on Debian the packages of a cluster.
 
 VENV ?= .venv
 BIN = $(VENV)/bin

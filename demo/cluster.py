@@ -7,7 +7,6 @@ expectation does not hold. At its end the cluster goes, with everything in it (K
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -150,18 +149,24 @@ def boot(session: ClusterSession, *, detached: bool) -> None:
     session.title("A cluster")
     session.note("packages to build from: this machine's python, and real wheels from PyPI, as a conda channel")
     channel = cached_channel(CACHE).folder
-    session.note("a login node, a file server and three compute nodes: sshd, munge, Slurm and NFS, each in namespaces of its own")
+    session.note(
+        "a login node, a file server and three compute nodes: sshd, munge, Slurm and NFS, each in namespaces of its own"
+    )
     cluster = session.cluster
     cluster.up(detached=detached)
     cluster.put_envmgr_on_path()
     cluster.exec("login", ["ln", "-s", channel, CHANNEL], check=True)
     said = session.type("sinfo; ssh c1 mount -t fuse.nfs3")
-    session.expect("idle" in said and "fs1:/export/sw" in said, "Slurm has three idle nodes, and they have the prefix from fs1")
+    session.expect(
+        "idle" in said and "fs1:/export/sw" in said, "Slurm has three idle nodes, and they have the prefix from fs1"
+    )
 
 
 def publish(session: ClusterSession, numpy: str) -> None:
     session.title("The administrator builds and publishes an entry")
-    session.note("site.yaml says where things lie, a recipe what an entry is, and its lock which exact packages it is made of")
+    session.note(
+        "site.yaml says where things lie, a recipe what an entry is, and its lock which exact packages it is made of"
+    )
     session.write("/etc/envmgr/site.yaml", SITE)
     session.write(f"{CATALOG}/pydata/software.yaml", SOFTWARE)
     session.write(f"{CATALOG}/{ENTRY}/recipe.yaml", RECIPE.format(python=PYTHON, numpy=minor(numpy)))
@@ -196,7 +201,7 @@ def green(session: ClusterSession, title: str) -> None:
     session.title(title)
     said = session.type("envmgr audit")
     held = "error[" not in said and "all 3 nodes resolve the same modules" in said
-    session.expect(held, "no finding: every context of root and of alice resolves this generation")
+    session.expect(held, "no error: every context of root and of alice resolves this generation")
 
 
 def broken(session: ClusterSession) -> str:
@@ -209,17 +214,18 @@ def broken(session: ClusterSession) -> str:
     shown = session.type("envmgr audit", status=1)
     finding = named(session.cluster, shown)
     session.expect(finding["nodes"] == "c2", f"the audit names c2, and no other node: {finding['check']}")
-    (command,) = re.findall("`(.+?)`", finding["hint"])
-    return str(command)
+    commands = re.findall("`(.+?)`", finding["hint"])
+    session.expect(len(commands) == 1, f"its hint is a command: {finding['hint']}")
+    return str(commands[0])
 
 
 def named(cluster: Cluster, shown: str) -> dict[str, Any]:
     """The audit's first error, as its JSON has it; `shown` is what the audit said before, as text."""
     done = cluster.envmgr(["audit", "--via", "ssh", "--format", "json"])
-    (first, *_) = [f for f in done.data["findings"] if f["severity"] == "error"]
-    if first["hint"] not in shown:
-        raise DemoError(f"text and JSON of the audit have other hints: {first['hint']}")
-    return dict(first)
+    errors = [f for f in done.data["findings"] if f["severity"] == "error"]
+    if not errors or errors[0]["hint"] not in shown:
+        raise DemoError(f"text and JSON of the audit do not say the same: {done.stdout}")
+    return dict(errors[0])
 
 
 def mended(session: ClusterSession, hint: str) -> None:

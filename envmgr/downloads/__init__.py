@@ -9,14 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from envmgr.errors import InputError
-
-_SHA256 = r"[0-9a-f]{64}"
 
 Given = Mapping[str, Path]  # sha256 -> a file that the administrator named; its own name does not matter
 
@@ -114,17 +111,25 @@ def read_given(path: Path) -> dict[str, Path]:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """The files of a folder, of caches in it, and of a cache that it is itself. Of other folders in it, nothing."""
+    """The files of a folder, of a cache that it is, and of caches in it. Of other folders in it, nothing."""
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
         elif path.is_dir():
-            below = [path]
-            if not re.fullmatch(_SHA256, path.name):
-                below = []
-                with suppress(PermissionError):  # it may be anything
-                    below = sorted(p for p in path.iterdir() if re.fullmatch(_SHA256, p.name) and p.is_dir())
-            yield from (file for place in below for file in sorted(place.iterdir()) if file.is_file())
+            for place in [path] if _is_place(path) else _places_in(path):
+                yield from sorted(file for file in place.iterdir() if file.is_file())
+
+
+def _places_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if _is_place(path))
+    except PermissionError:  # a folder of any kind
+        return []
+
+
+def _is_place(path: Path) -> bool:
+    """Whether a cache keeps a file there: `<sha256>/<file name>`."""
+    return re.fullmatch(r"[0-9a-f]{64}", path.name) is not None and path.is_dir()
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:

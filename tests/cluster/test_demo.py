@@ -7,14 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.places import ROOT
 from tests.helpers.transcript import blocks, missing_lines
-from tests.helpers.waiting import DEADLINE, wait_for
+from tests.helpers.waiting import DEADLINE
 
 PAGES = [ROOT / "README.md", ROOT / "docs/tour.md"]
 NOBODY = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]

@@ -100,9 +100,7 @@ def scene(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="module")
 def derived(scene: Audited) -> Derived:
     """The mirror is where the nodes have MIRROR."""
-    return derive_lock(
-        SHIPPED, scene.cluster.folder / "home" / MIRROR.name, wheels=CACHE / "wheels", modules=MODULES
-    )
+    return derive_lock(SHIPPED, scene.cluster.folder / "home" / MIRROR.name, wheels=CACHE / "wheels", modules=MODULES)
 
 
 def test_derived_lock_is_the_shipped_one_but_for_hashes(derived: Derived) -> None:
@@ -193,9 +191,7 @@ def catalog(scene: Audited, derived: Derived, refused: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["python", "tzdata", "xz"])
-def test_package_with_one_byte_flipped_is_refused(
-    scene: Audited, derived: Derived, catalog: Path, name: str
-) -> None:
+def test_package_with_one_byte_flipped_is_refused(scene: Audited, derived: Derived, catalog: Path, name: str) -> None:
     """A `.conda` for linux-64, one for noarch, and a `.tar.bz2`: of another content, and the right length."""
     url, record = next((u, r) for u, r in derived.records.items() if r["name"] == name)
     path = derived.mirror / url.removeprefix(f"{CONDA_FORGE}/")

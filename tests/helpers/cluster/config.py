@@ -84,9 +84,7 @@ def addresses(compute: Sequence[str]) -> dict[str, str]:
     return fixed | {name: f"{NETWORK}.{100 + i}" for i, name in enumerate(compute, start=1)}
 
 
-def write_files(
-    folder: Path, compute: Sequence[str], share: str, mount_options: str, local: Sequence[str]
-) -> None:
+def write_files(folder: Path, compute: Sequence[str], share: str, mount_options: str, local: Sequence[str]) -> None:
     """Lay out `folder`: settings, etc/, hostkeys/, home/, roothome/, sbin/, export/sw, and empty pids/, log/, root/."""
     for name in ("pids", "log", "root", "sbin", "etc/ssh/keys", "etc/slurm", "etc/munge", "etc/ganesha"):
         (folder / name).mkdir(parents=True)

@@ -23,7 +23,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import Cluster, ClusterError
-from tests.helpers.cluster.__main__ import FOLDER, is_taken
+from tests.helpers.cluster.__main__ import FOLDER, WAYS_IN, is_taken
 from tests.helpers.cluster.config import PREFIX
 from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.places import CACHE
@@ -122,11 +122,7 @@ def check_machine(*, keep: bool) -> None:
 
 def end(cluster: Cluster, work: Path, *, keep: bool) -> None:
     if keep and cluster.folder.exists() and cluster.running():
-        print(
-            "\nkept: `make cluster-shell` is root on the login node, `make cluster-shell NODE=c1 AS=alice` a user on a compute"
-            " node;\n`make cluster-down` ends it, with everything in it",
-            file=sys.stderr,
-        )
+        print(f"\nkept, as it is now:\n{WAYS_IN}", end="", file=sys.stderr)
     else:
         cluster.down()
     remove_tree(work)

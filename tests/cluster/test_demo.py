@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.__main__ import WAYS_IN
 from tests.helpers.places import ROOT
 from tests.helpers.transcript import blocks, missing_lines
 from tests.helpers.waiting import DEADLINE
@@ -62,12 +64,36 @@ def test_demo_holds_and_the_pages_show_what_it_says(scene: Path) -> None:
         assert missing_lines(page, said) == [], page
 
 
+BAD_SITE = "demo.SITE = demo.SITE.replace('schema: 1', 'schema: 0')"
+FAILED = "\ndemo failed: `envmgr lock pydata/1.0`: exit status 2, expected 0\n"
+
+
 def test_step_that_does_not_do_what_it_says_ends_the_demo_with_1_and_a_clean_scene(scene: Path) -> None:
-    demo = start("demo.SITE = demo.SITE.replace('schema: 1', 'schema: 0')")
+    demo = start(BAD_SITE)
     said, errors = demo.communicate(timeout=5 * DEADLINE)
-    assert demo.returncode == 1
+    assert (demo.returncode, errors) == (1, FAILED)
     assert "error[site-invalid]" in said
-    assert errors == "\ndemo failed: `envmgr lock pydata/1.0`: exit status 2, expected 0\n"
+    nothing_left(scene)
+
+
+def test_keep_leaves_the_cluster_up_and_says_how_to_enter_and_end_it(
+    scene: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEEP", "1")
+    here = f"from pathlib import Path\ndemo.FOLDER = Path({str(scene / 'kept')!r})"
+    demo = start(f"{here}\n{BAD_SITE}")
+    _, errors = demo.communicate(timeout=5 * DEADLINE)
+    assert (demo.returncode, errors) == (1, f"{FAILED}\nkept, as it is now:\n{WAYS_IN}")
+    cluster = Cluster.attach(scene / "kept")
+    try:
+        assert cluster.exec("c1", ["id", "-un"], user="alice").stdout == "alice\n"
+        again = start(here)
+        assert again.communicate(timeout=DEADLINE)[1] == (
+            "\nerror[cluster-up]: a cluster is up already\n\nhint: `make cluster-down` ends it; or leave out KEEP=1\n"
+        )
+        assert again.returncode == 3
+    finally:
+        cluster.down()
     nothing_left(scene)
 
 

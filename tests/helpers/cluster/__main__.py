@@ -13,11 +13,14 @@ from tests.helpers.places import CACHE
 
 FOLDER = CACHE / "cluster"
 
-_WELCOME = """\
-{nodes} are up; {prefix} comes to them by {share}.
-  make cluster-shell                    root on the login node; from there `ssh c1`, `srun -N{count} hostname`
+WAYS_IN = """\
+  make cluster-shell                    root on the login node; from there `ssh c1`, `srun -N3 hostname`
   make cluster-shell NODE=c1 AS=alice   a user on a compute node
   make cluster-down                     ends it, with everything in it
+"""
+_WELCOME = """\
+{nodes} are up; {prefix} comes to them by {share}.
+{ways}\
 On the login node `envmgr` is this checkout's, and its site is {site}.
 """
 
@@ -72,7 +75,7 @@ def _up(nodes: int, share: Share, mount_options: str) -> int:
             nodes=", ".join(cluster.names),
             prefix=cluster.prefix,
             share=share,
-            count=nodes,
+            ways=WAYS_IN.replace("-N3", f"-N{nodes}"),
             site="/etc/envmgr/site.yaml",
         ),
         end="",

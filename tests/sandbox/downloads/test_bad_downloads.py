@@ -387,6 +387,14 @@ def test_fetch_without_network_tells_a_reason_that_files_share_once(sandbox: San
     )
 
 
+def test_fetch_of_several_entries_without_network_gives_one_hint_for_all(box: Sandbox) -> None:
+    locked(box, "left/1.0", ["left"])
+    use(box)
+    done = box.run("fetch", "hello/1.0", "left/1.0")
+    assert done.code == 3
+    assert error_of(done, box).partition("\nhint: ")[2] == WAYS.replace("hello/1.0", "hello/1.0 left/1.0")
+
+
 def test_locking_without_network_says_which_url_and_how_to_mirror(sandbox: Sandbox) -> None:
     use(sandbox)
     sandbox.recipe("hello/1.0", ["hello-prefix"])

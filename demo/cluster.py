@@ -91,7 +91,7 @@ def main() -> int:
     try:
         check_machine(keep=keep)
         work = Path(tempfile.mkdtemp(prefix="envmgr-demo-"))
-        cluster = Cluster(FOLDER if keep else work / "cluster", share="nfs", head=True)
+        cluster = Cluster(FOLDER if keep else work / "cluster")
         session = ClusterSession(cluster)
         play(session, detached=keep)
     except (EnvmgrError, DemoError, ClusterError, StandinError, OSError, subprocess.SubprocessError) as error:
@@ -146,15 +146,15 @@ def boot(session: ClusterSession, *, detached: bool) -> None:
     session.note("packages to build from: this machine's python, and real wheels from PyPI, as a conda channel")
     channel = cached_channel(CACHE).folder
     session.note(
-        "a login node, a file server and three compute nodes: sshd, munge, Slurm and NFS, each in namespaces of its own"
+        "a login node, a file server and three compute nodes, each in namespaces: sshd, munge, Slurm, a shared prefix"
     )
     cluster = session.cluster
     cluster.up(detached=detached)
     cluster.put_envmgr_on_path()
     cluster.exec("login", ["ln", "-s", channel, CHANNEL], check=True)
-    said = session.type("sinfo; ssh c1 mount -t fuse.nfs3")
+    said = session.type(f"sinfo; ssh c1 grep {PREFIX} /proc/mounts")
     session.expect(
-        "idle" in said and "fs1:/export/sw" in said, "Slurm has three idle nodes, and they have the prefix from fs1"
+        "idle" in said and str(PREFIX) in said, "Slurm has three idle nodes, and the prefix is mounted there"
     )
 
 

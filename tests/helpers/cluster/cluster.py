@@ -32,18 +32,14 @@ class Cluster:
 
     `share` is how the prefix reaches the nodes: `bind` has no cache and cannot hang; `sshfs` is read-only (the login node
     has the server's disk); `nfs` is a real NFSv3 server, with attributes cached 3 s. `mount_options` is for the client, as
-    words (`-A 1 -E 1` of nfsfuse.c, `-o dcache_timeout=5` of sshfs), or for the bind mount (`nosuid`). With `head` the login
-    node has the server's disk, whatever the share: as where it is the head node that exports the prefix.
+    words (`-A 1 -E 1` of nfsfuse.c, `-o dcache_timeout=5` of sshfs), or for the bind mount (`nosuid`).
     The cluster lives as long as its owner, the process that called `up`, unless `detached`.
     """
 
-    def __init__(
-        self, folder: Path, *, nodes: int = 3, share: Share = "bind", mount_options: str = "", head: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 3, share: Share = "bind", mount_options: str = "") -> None:
         self.folder = folder
         self.share = share
         self.mount_options = mount_options
-        self.head = head or share == "sshfs"  # sshfs cannot set a link's time, as a build does
         self.compute = tuple(f"c{i}" for i in range(1, nodes + 1))
         self.names = ("login", "fs1", *self.compute)
         self.prefix = config.PREFIX
@@ -55,7 +51,7 @@ class Cluster:
     def attach(cls, folder: Path) -> Cluster:
         """The cluster that another process started, detached, in `folder`."""
         state = json.loads((folder / "state.json").read_text())
-        cluster = cls(folder, **{name: state[name] for name in ("nodes", "share", "mount_options", "head")})
+        cluster = cls(folder, nodes=state["nodes"], share=state["share"], mount_options=state["mount_options"])
         cluster._control = os.fdopen(os.open(folder / "control", os.O_RDWR), "wb", buffering=0)
         return cluster
 
@@ -74,11 +70,7 @@ class Cluster:
 
     def bound(self, node: str) -> bool:
         """Whether the prefix is a bind mount on this node, so that it cannot hang. See node.sh."""
-        return node in self._local
-
-    @property
-    def _local(self) -> tuple[str, ...]:
-        return ("login", *self.compute) if self.share == "bind" else ("login",) if self.head else ()
+        return self.share == "bind" or (self.share == "sshfs" and node == "login")
 
     # -- its life ------------------------------------------------------------------------------------------------------
 
@@ -86,7 +78,7 @@ class Cluster:
         """Boot every node and wait until Slurm can use all; on failure nothing stays."""
         self.folder.mkdir(parents=True)
         try:
-            config.write_files(self.folder, self.compute, self.share, self.mount_options, self._local)
+            config.write_files(self.folder, self.compute, self.share, self.mount_options)
             self._start_holder(detached=detached)
             self._wait((self.folder / "holder").exists, "the holder", timeout)
             self.boot(*self.names, timeout=timeout)
@@ -108,7 +100,7 @@ class Cluster:
             )  # fmt: skip
         self._control = os.fdopen(stdin, "wb", buffering=0) if detached else self._holder.stdin
         state = {"nodes": len(self.compute), "share": self.share, "mount_options": self.mount_options}
-        state |= {"head": self.head, "holder": self._holder.pid}
+        state["holder"] = self._holder.pid
         (self.folder / "state.json").write_text(json.dumps(state))
 
     def boot(self, *nodes: str, timeout: float = DEADLINE) -> None:

@@ -84,13 +84,12 @@ def addresses(compute: Sequence[str]) -> dict[str, str]:
     return fixed | {name: f"{NETWORK}.{100 + i}" for i, name in enumerate(compute, start=1)}
 
 
-def write_files(folder: Path, compute: Sequence[str], share: str, mount_options: str, local: Sequence[str]) -> None:
+def write_files(folder: Path, compute: Sequence[str], share: str, mount_options: str) -> None:
     """Lay out `folder`: settings, etc/, hostkeys/, home/, roothome/, sbin/, export/sw, and empty pids/, log/, root/."""
     for name in ("pids", "log", "root", "sbin", "etc/ssh/keys", "etc/slurm", "etc/munge", "etc/ganesha"):
         (folder / name).mkdir(parents=True)
     address = addresses(compute)
-    words = {"SHARE": share, "LOCAL": " ".join(local), "PREFIX": str(PREFIX), "MOUNT_OPTIONS": mount_options}
-    _settings(folder, address, words)
+    _settings(folder, address, share, mount_options)
     _accounts(folder / "etc")
     _ssh(folder, address)
     _homes(folder)
@@ -112,7 +111,8 @@ def write_files(folder: Path, compute: Sequence[str], share: str, mount_options:
         shutil.copy(nfsfuse(), folder / "sbin/nfsfuse")
 
 
-def _settings(folder: Path, address: Mapping[str, str], words: Mapping[str, str]) -> None:
+def _settings(folder: Path, address: Mapping[str, str], share: str, mount_options: str) -> None:
+    words = {"SHARE": share, "PREFIX": str(PREFIX), "MOUNT_OPTIONS": mount_options}
     plain = "".join(f"{name}={shlex.quote(value)}\n" for name, value in words.items())
     (folder / "etc/cluster-share").write_text(plain)
     measured = [Path(os.environ["ENVMGR_COVERAGE"])] if "ENVMGR_COVERAGE" in os.environ else []  # by tools/coverage

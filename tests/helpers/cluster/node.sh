@@ -7,8 +7,8 @@
 # died in whatever way. With the first process of a PID namespace the kernel kills all others, in nested namespaces too, and
 # with the last process of a network or mount namespace goes what was in it. So nothing is left, and nothing needs clean-up.
 #
-# FOLDER/settings is sourced: ADDRESS (node -> address), SHARE, LOCAL (nodes that have the file server's own disk), BINDS (host
-# paths that nodes see), HIDDEN (and which not), SHARED (those that nodes may write to).
+# FOLDER/settings is sourced: ADDRESS (node -> address), SHARE, BINDS (host paths that nodes see), HIDDEN (and
+# which not), SHARED (those that nodes may write to).
 set -eu
 role=$1 folder=$2
 . "$folder/settings"
@@ -85,9 +85,9 @@ make_root() {
     mkdir -p "$root$PREFIX" "$root/export" "$root/mnt/old"
     if [ "$1" = fs1 ]; then
         mount --bind "$folder/export" "$root/export"
-    elif [[ " $LOCAL " == *" $1 "* ]]; then
+    elif [ "$SHARE" = bind ] || [ "$SHARE-$1" = sshfs-login ]; then # sshfs cannot set a link's time, as a build does
         mount --bind "$folder/export/sw" "$root$PREFIX"
-        [ "$SHARE" != bind ] || [ -z "$MOUNT_OPTIONS" ] || mount -o "remount,bind,$MOUNT_OPTIONS" "$root$PREFIX"
+        [ -z "$MOUNT_OPTIONS" ] || mount -o "remount,bind,$MOUNT_OPTIONS" "$root$PREFIX"
     fi
     cd "$root"
     pivot_root . mnt/old

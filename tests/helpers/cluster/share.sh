@@ -1,6 +1,6 @@
 #!/bin/sh
 # /usr/local/sbin/cluster-share on every node: `serve` the prefix (fs1), `mount` it as this node has it, `remount`.
-# /etc/cluster-share says SHARE, LOCAL, PREFIX, MOUNT_OPTIONS. A FUSE daemon stays in the node, its id in /run/cluster-share.pid.
+# /etc/cluster-share says SHARE, PREFIX, MOUNT_OPTIONS. A FUSE daemon stays in the node, its id in /run/cluster-share.pid.
 set -eu
 . /etc/cluster-share
 
@@ -51,7 +51,9 @@ mount_nfs() {
         -o allow_other,default_permissions,fsname=fs1:/export/sw,subtype=nfs3
 }
 
+# The login node has the server's own disk: see node.sh.
 mount_sshfs() {
+    [ "$(hostname)" != login ] || return 0
     wait_for 60 listens 22
     # shellcheck disable=SC2086
     mount_fuse sshfs alice@fs1:/export/sw "$PREFIX" -f $MOUNT_OPTIONS \
@@ -64,9 +66,6 @@ unmount() {
     kill -9 "$(cat /run/cluster-share.pid)" 2>/dev/null || true
     umount -l "$PREFIX" 2>/dev/null || true
 }
-
-# A node that has the server's own disk has nothing to mount: see node.sh.
-case " $LOCAL " in *" $(hostname) "*) [ "$1" = serve ] || exit 0 ;; esac
 
 [ "$1" != remount ] || { unmount; set -- mount; }
 case $1-$SHARE in

@@ -21,6 +21,7 @@ _MASKS = (
     (r"\bpy3\d+_", "pyN_"),
     (r"\b(numpy|python) \d+\.\d+(\.\d+|\.\*)?", r"\1 V"),
     (r"^\d+\.\d+\.\d+ ", "V "),
+    (r"(?<=\S) {2,}", "  "),  # columns are as wide as the widest line, which a page may leave out
 )
 
 

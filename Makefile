@@ -1,4 +1,5 @@
-# Two commands on a fresh machine: `make demo` and `make test`. They install what they need; root also gets Lmod.
+# Two commands on a fresh machine: `make demo-cluster` (without root: `make demo`) and `make test`. They install what they need;
+# root also gets Lmod, and on Debian the packages of a cluster.
 
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -14,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv lmod demo test test-sandbox test-cluster test-easybuild test-slow soak coverage check golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv lmod demo demo-cluster test test-sandbox test-cluster test-easybuild test-slow soak coverage check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -33,6 +34,13 @@ lmod: venv  ## make sure that Lmod is here
 
 demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away prefix (KEEP=1 keeps it)
 	@$(BIN)/python -m demo
+
+demo-cluster: root venv lmod  ## the mission on a cluster in namespaces: build, job, audit, a broken node mended (KEEP=1 keeps it)
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@$(BIN)/python -m demo.cluster
+
+root:
+	@tools/need-root
 
 # The tiers of tests/README.md. `make test` is the first and the shortest part of the next two; the others leave that part out.
 FIRST = tests/sandbox/test_every_verb.py tests/cluster/audit/test_drift.py

@@ -9,27 +9,38 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-_TIMEOUT = 300.0  # seconds for one command
+TIMEOUT = 1200.0  # seconds for one command: it hangs
 
 
 class DemoError(Exception):
     """An expectation that did not hold, with what was seen."""
 
 
-class LoginShell:
-    """A `bash -l` that stays open, as a user's terminal does. Its environment is what a login starts with: nothing."""
+class Told:
+    """What a demo says beside its commands. Each expectation that holds is counted."""
 
-    def __init__(self, name: str, home: Path) -> None:
+    def __init__(self) -> None:
+        self.checks = 0
+
+    def title(self, text: str) -> None:
+        print(f"\n=== {text}", flush=True)
+
+    def note(self, text: str) -> None:
+        print(f"\n# {text}", flush=True)
+
+    def expect(self, holds: bool, text: str) -> None:
+        if not holds:
+            raise DemoError(f"this does not hold: {text}")
+        self.checks += 1
+        print(f"ok: {text}", flush=True)
+
+
+class LoginShell:
+    """A `bash -l` that stays open, as a user's terminal does; `process` has its stderr on its stdout."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
         self._name = name
-        self._process = subprocess.Popen(
-            ["bash", "-l"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={"HOME": str(home), "USER": name, "TERM": "dumb", "LC_ALL": "C.UTF-8"},
-            cwd=home,
-            text=True,
-        )
+        self._process = process
 
     def type(self, command: str) -> str:
         """Run a command in the shell and show it; DemoError when it fails. Returns its output."""
@@ -37,7 +48,7 @@ class LoginShell:
         assert self._process.stdout is not None
         print(f"\n[{self._name}]$ {command}", flush=True)
         mark = secrets.token_hex(8)
-        watch = threading.Timer(_TIMEOUT, self._process.kill)
+        watch = threading.Timer(TIMEOUT, self._process.kill)
         watch.start()
         lines, status = [], ""
         try:
@@ -67,29 +78,17 @@ class LoginShell:
             self._process.wait()
 
 
-class Session:
+class Session(Told):
     """The administrator's side, in a throw-away folder that is also the home of its users."""
 
     def __init__(self, work: Path) -> None:
+        super().__init__()
         self.work = work
-        self.checks = 0
         self._bin = Path(sys.executable).parent
         self._shells: list[LoginShell] = []
         (work / "home").mkdir()
         line = f'eval "$({self._bin / "envmgr"} shell-init --site {work}/site)"\n'
         (work / "home" / ".bash_profile").write_text(line, encoding="utf-8")
-
-    def title(self, text: str) -> None:
-        print(f"\n=== {text}", flush=True)
-
-    def note(self, text: str) -> None:
-        print(f"\n# {text}", flush=True)
-
-    def expect(self, holds: bool, text: str) -> None:
-        if not holds:
-            raise DemoError(f"this does not hold: {text}")
-        self.checks += 1
-        print(f"ok: {text}", flush=True)
 
     def envmgr(self, *words: str, status: int = 0) -> str:
         """Run `envmgr WORDS…` as the administrator; DemoError for another exit status than `status`."""
@@ -118,7 +117,7 @@ class Session:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=_TIMEOUT,
+            timeout=TIMEOUT,
             check=False,
         )
         said = done.stdout.strip("\n")
@@ -140,7 +139,18 @@ class Session:
     def login(self, name: str) -> LoginShell:
         """Open a login shell, which stays open until the demo's end."""
         print(f"\n[{name}] logs in: a fresh `bash -l`", flush=True)
-        self._shells.append(LoginShell(name, self.work / "home"))
+        home = self.work / "home"
+        process = subprocess.Popen(
+            ["bash", "-l"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # What a login starts with: nothing.
+            env={"HOME": str(home), "USER": name, "TERM": "dumb", "LC_ALL": "C.UTF-8"},
+            cwd=home,
+            text=True,
+        )
+        self._shells.append(LoginShell(name, process))
         return self._shells[-1]
 
     def close(self) -> None:

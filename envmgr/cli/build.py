@@ -47,7 +47,9 @@ def fetch(
     everything: All = False,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", help="A file that you got by other ways, or a folder of such.", resolve_path=True),
+        typer.Option(
+            "--file", help="A file that you got by other ways, or a folder of such: a carried cache.", resolve_path=True
+        ),
     ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,

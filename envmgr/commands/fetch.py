@@ -103,8 +103,16 @@ def _one_error(failed: Mapping[str, EnvmgrError]) -> EnvmgrError:
         message = other.message if other.message.startswith(name) else f"{name}: {other.message}"
         context += ["", message, *(f"  {line}" for line in other.context)]
     error.context = tuple(context)
-    error.hint = "\n".join(dict.fromkeys([error.hint, *(other.hint for _, other in others)]))
+    error.hint = "\n".join(_hints({name: failure.hint for name, failure in failed.items()}))
     return error
+
+
+def _hints(by_entry: Mapping[str, str]) -> list[str]:
+    """Each hint once: of those that say the same of several entries, one that names all of them."""
+    alike: dict[str, list[str]] = {}
+    for entry, hint in by_entry.items():
+        alike.setdefault(hint.replace(entry, "\0"), []).append(entry)
+    return [hint.replace("\0", " ".join(entries)) for hint, entries in alike.items() if hint]
 
 
 def _refuse_unexpected(by_path: Mapping[Path, Given], looked: Mapping[str, Fetched]) -> None:

@@ -7,7 +7,8 @@ every use.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -91,12 +92,14 @@ def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
 def read_given(path: Path) -> dict[str, Path]:
     """sha256 -> file, of a file that an administrator names, or of the files that lie in a folder.
 
+    The folder may be a cache, or hold caches: one that was carried from another machine.
+
     Raises:
         InputError: `file-missing`, `file-unreadable`.
     """
     found: dict[str, Path] = {}
     try:
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        files = [*_files_in(path)] if path.is_dir() else [path]
         for file in files:
             if not file.is_file():  # not there; or a pipe, which would be waited for
                 raise InputError("file-missing", f"{path} is no file and no folder")
@@ -105,6 +108,28 @@ def read_given(path: Path) -> dict[str, Path]:
     except OSError as error:
         raise _unreadable(path, error) from None
     return found
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """The files of a folder, of a cache that it is, and of caches in it. Of other folders in it, nothing."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield path
+        elif path.is_dir():
+            for place in [path] if _is_place(path) else _places_in(path):
+                yield from sorted(file for file in place.iterdir() if file.is_file())
+
+
+def _places_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if _is_place(path))
+    except PermissionError:  # a folder of any kind
+        return []
+
+
+def _is_place(path: Path) -> bool:
+    """Whether a cache keeps a file there: `<sha256>/<file name>`."""
+    return re.fullmatch(r"[0-9a-f]{64}", path.name) is not None and path.is_dir()
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:

@@ -8,7 +8,7 @@ from typing import Any
 
 from envmgr.backends.conda.failures import failure
 from envmgr.downloads import client
-from envmgr.downloads.client import Event
+from envmgr.downloads.client import Event, Failure
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 
@@ -18,6 +18,7 @@ def call_rattler(
     runner: Runner,
     reporter: Reporter,
     *,
+    failure: Failure = failure,
     on_event: Callable[[Event], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
 ) -> Event:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from envmgr.backends.conda.settings import CondaSettings, channels_of
+from envmgr.catalog.settings import backend_settings
+from envmgr.catalog.site import Site
+from envmgr.downloads.client import Failure
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import size_text
@@ -14,6 +19,9 @@ from envmgr.system.files import free_bytes
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
+_WAYS = "without this network, packages can come from a mirror or from a carried cache:"
+_WITHOUT_NETWORK = {"no-network": _WAYS, "download-stalled": f"try again later; {_WAYS}"}
+_NAMED = 3  # files that failed as the first did, and are named
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
 )
@@ -34,6 +42,33 @@ _DOWNLOADS = {
         "the server wants a login, or forbids it: see RATTLER_AUTH_FILE, or use another mirror",
     ),
 }
+
+
+def failure_for(entry: str, site: Site) -> Failure:
+    """`failure`, which also says how this entry's packages come to a site that reaches none of its channels."""
+
+    def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+        error = failure(event, request)
+        if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:
+            own_url = str(event["failed"][0]["reasons"][-1][0])
+            error.hint = "\n  ".join([_WITHOUT_NETWORK[error.reference], *_other_ways(own_url, entry, site)])
+        return error
+
+    return explain
+
+
+def _other_ways(url: str, entry: str, site: Site) -> Iterator[str]:
+    """Lines on a mirror, and on a carried cache. `url` is a package's own, as the lock has it: its channel is two levels above."""
+    channel = url.rsplit("/", 2)[0]
+    name = next((n for n, c in channels_of(site).items() if c.url == channel), channel.rpartition("/")[2])
+    where = str(site.source) if site.source else "a site.yaml (`envmgr init site` writes one)"
+    if name in backend_settings(site, "conda", CondaSettings).channels:
+        yield f"add a mirror that can be reached to backends.conda.channels.{name}.mirrors in {where}: a URL, or a folder"
+    else:
+        yield f"name a mirror in {where}, a URL or a folder that has the files in linux-64/ and noarch/, as"
+        yield f"  `backends: {{conda: {{channels: {{{name}: {{url: {channel}, mirrors: [/path/to/mirror]}}}}}}}}`"
+    yield f"or run `envmgr fetch {entry}` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, and run"
+    yield f"  `envmgr fetch {entry} --file /path/to/cache`: a build needs no network then"
 
 
 def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
@@ -105,19 +140,30 @@ def _specs(request: Mapping[str, Any]) -> list[str]:
 
 def _download_failure(event: Mapping[str, Any]) -> EnvmgrError:
     """Every place that was tried, each with its reason; the headline is the fault that can best be acted on."""
-    first, *others = event["failed"]
+    first, *others = sorted(event["failed"], key=lambda lost: str(lost["name"]))
     reasons = [(str(url), str(kind), str(text)) for url, kind, text in first["reasons"]]
     url, kind, _ = max(reasons, key=_weight)
     reference, hint = _DOWNLOADS.get(kind, ("download-failed", _AGAIN))
     name = url.rpartition("/")[2]
     message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
     context = [f"{place}: {text}" for place, _, text in reasons]
+    alike = [other for other in others if _in_short(other["reasons"]) == _in_short(first["reasons"])]
     for other in others:
-        context += [
-            f"{other['name']} cannot be had either:",
-            *(f"  {url}: {text}" for url, _, text in other["reasons"]),
-        ]
+        if other not in alike:
+            context += [
+                f"{other['name']} cannot be had either:",
+                *(f"  {url}: {text}" for url, _, text in other["reasons"]),
+            ]
+    if alike:
+        names = ", ".join(str(other["name"]) for other in alike[:_NAMED])
+        rest = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+        context.append(f"{names}{rest} cannot be had either, for the same reason")
     return EnvmgrError(reference, message, context=context, hint=hint)
+
+
+def _in_short(reasons: Sequence[Sequence[str]]) -> list[tuple[str, str, str]]:
+    """What two files that failed alike have in common: of each place the host, the kind of fault and its text."""
+    return [(urlsplit(url).netloc, kind, text) for url, kind, text in reasons]
 
 
 def _weight(reason: tuple[str, str, str]) -> int:

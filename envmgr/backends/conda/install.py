@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.failures import failure
+from envmgr.backends.conda.failures import failure_for
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
@@ -93,7 +93,15 @@ def fetch_archives(
     downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages]
     cache = package_cache(Prefix(site.prefix))
     return bring(
-        downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
+        downloads,
+        cache,
+        site.policies,
+        runner,
+        reporter,
+        label=label,
+        failure=failure_for(label, site),
+        given=given,
+        dry_run=dry_run,
     )
 
 
@@ -116,7 +124,8 @@ def _run_worker(
     }
     with ExitStack() as stack:
         bars = _Bars(lock, str(install.entry), reporter, stack)
-        call_rattler(request, runner, reporter, on_event=bars.on_event)
+        explain = failure_for(str(install.entry), site)
+        call_rattler(request, runner, reporter, failure=explain, on_event=bars.on_event)
 
 
 class _Bars:

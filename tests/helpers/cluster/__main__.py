@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import get_args
 
 from tests.helpers.cluster.cluster import Cluster, Share
@@ -12,16 +13,15 @@ from tests.helpers.places import CACHE
 
 FOLDER = CACHE / "cluster"
 
-_WELCOME = """\
-{nodes} are up; {prefix} comes to them by {share}.
-  make cluster-shell                    root on the login node; from there `ssh c1`, `srun -N{count} hostname`
+WAYS_IN = """\
+  make cluster-shell                    root on the login node; from there `ssh c1`, `srun -N3 hostname`
   make cluster-shell NODE=c1 AS=alice   a user on a compute node
   make cluster-down                     ends it, with everything in it
-On the login node `envmgr` is this checkout's, and its site is {site}.
 """
-_ENVMGR = """\
-#!/bin/sh
-exec {python} -m envmgr "$@"
+_WELCOME = """\
+{nodes} are up; {prefix} comes to them by {share}.
+{ways}\
+On the login node `envmgr` is this checkout's, and its site is {site}.
 """
 
 
@@ -63,26 +63,34 @@ def _up(nodes: int, share: Share, mount_options: str) -> int:
     if reason := reason_to_skip():
         print(reason, file=sys.stderr)
         return 3
-    if FOLDER.exists():
-        if Cluster.attach(FOLDER).running():
-            print("a cluster is up already: make cluster-shell, or make cluster-down", file=sys.stderr)
-            return 3
-        Cluster.attach(FOLDER).down()
+    if is_taken(FOLDER):
+        print("a cluster is up already: make cluster-shell, or make cluster-down", file=sys.stderr)
+        return 3
     cluster = Cluster(FOLDER, nodes=nodes, share=share, mount_options=mount_options)
     cluster.up(detached=True)
     cluster.write_site()
-    cluster.write("login", "/usr/local/bin/envmgr", _ENVMGR.format(python=sys.executable), 0o755)
+    cluster.put_envmgr_on_path()
     print(
         _WELCOME.format(
             nodes=", ".join(cluster.names),
             prefix=cluster.prefix,
             share=share,
-            count=nodes,
+            ways=WAYS_IN.replace("-N3", f"-N{nodes}"),
             site="/etc/envmgr/site.yaml",
         ),
         end="",
     )
     return 0
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether a cluster runs in the folder; what a dead one left there is removed."""
+    if not folder.exists():
+        return False
+    if (cluster := Cluster.attach(folder)).running():
+        return True
+    cluster.down()
+    return False
 
 
 if __name__ == "__main__":

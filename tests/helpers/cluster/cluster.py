@@ -287,6 +287,11 @@ class Cluster:
         assert "Traceback" not in done.stderr, done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
 
+    def put_envmgr_on_path(self) -> None:
+        """In shells of the login node, `envmgr` is this checkout's."""
+        text = f'#!/bin/sh\nexec {sys.executable} -m envmgr "$@"\n'
+        self.write("login", "/usr/local/bin/envmgr", text, 0o755)
+
     def write_site(self, **overrides: Any) -> None:
         """Write the site of this cluster on the login node; `overrides` replace whole top-level keys."""
         self.exec("login", ["install", "-d", "-o", "rsw", "-g", "rsw", site.SITE.parent / "recipes"], check=True)

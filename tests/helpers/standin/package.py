@@ -1,7 +1,8 @@
-"""Write one `.conda` file: the same entries always give the same bytes."""
+"""Write one `.conda` file, or a `.tar.bz2`: the same entries always give the same bytes."""
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import io
 import json
@@ -11,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 # What an installer replaces by the prefix. It is as long as conda-build makes it (255 bytes), because an installer pads
 # a shorter prefix inside binary files and refuses a longer one: only a full-length placeholder tests that.
@@ -40,7 +41,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What goes into one `.conda` file. `noarch` is None, "generic" or "python"; `timestamp` is in seconds."""
+    """What goes into one package file. `noarch` is None, "generic" or "python"; `timestamp` is in seconds.
+
+    Without a `build_number` it is the one at the end of `build`.
+    """
 
     name: str
     version: str
@@ -53,6 +57,8 @@ class Package:
     license: str = "BSD-3-Clause"
     timestamp: int = EPOCH
     summary: str = field(default="stand-in package, for tests only")
+    build_number: int | None = None
+    suffix: Literal[".conda", ".tar.bz2"] = ".conda"
 
     @property
     def subdir(self) -> str:
@@ -62,16 +68,17 @@ class Package:
     @property
     def file_name(self) -> str:
         """`name-version-build.conda`."""
-        return f"{self.name}-{self.version}-{self.build}.conda"
+        return f"{self.name}-{self.version}-{self.build}{self.suffix}"
 
     def index(self) -> Record:
         """The fields of `info/index.json`, which are also those of the repodata record without hashes and size."""
-        _, _, number = self.build.rpartition("_")
+        _, _, last = self.build.rpartition("_")
+        number = (int(last) if last.isdigit() else 0) if self.build_number is None else self.build_number
         index: Record = {
             "name": self.name,
             "version": self.version,
             "build": self.build,
-            "build_number": int(number) if number.isdigit() else 0,
+            "build_number": number,
             "depends": sorted(self.depends),
             "constrains": sorted(self.constrains),
             "license": self.license,
@@ -86,7 +93,7 @@ class Package:
 def write_package(package: Package, channel: Path, compress: Compress) -> Record:
     """Write `channel/<subdir>/<file name>` and return its repodata record.
 
-    `compress` makes one zstd frame of a byte string.
+    `compress` makes one zstd frame of a byte string; a `.tar.bz2` is bzip2's.
 
     Raises:
         StandinError: two entries of the package have one path.
@@ -95,13 +102,16 @@ def write_package(package: Package, channel: Path, compress: Compress) -> Record
     entries = sorted(package.entries, key=lambda entry: entry.path)
     if len({entry.path for entry in entries}) != len(entries):
         raise StandinError(f"{package.file_name} has the same path twice")
-    stem = package.file_name.removesuffix(".conda")
-    members = {
-        "metadata.json": _json({"conda_pkg_format_version": 2}),
-        f"pkg-{stem}.tar.zst": compress(_tar(entries)),
-        f"info-{stem}.tar.zst": compress(_tar(_info(package, entries))),
-    }
-    data = _zip(members)
+    stem = package.file_name.removesuffix(package.suffix)
+    if package.suffix == ".conda":
+        members = {
+            "metadata.json": _json({"conda_pkg_format_version": 2}),
+            f"pkg-{stem}.tar.zst": compress(_tar(entries)),
+            f"info-{stem}.tar.zst": compress(_tar(_info(package, entries))),
+        }
+        data = _zip(members)
+    else:
+        data = bz2.compress(_tar([*_info(package, entries), *entries]))
     path = channel / package.subdir / package.file_name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 
@@ -20,6 +22,13 @@ FILE = "hello-prefix-1.0-0.conda"
 OWN = f"http://channel.invalid/standin/noarch/{FILE}"
 AT_MIRROR = f"http://MIRROR/noarch/{FILE}"
 NO_NAME = "Name or service not known"
+WAYS = (
+    "without this network, packages can come from a mirror or from a carried cache:\n"
+    "  add a mirror that can be reached to backends.conda.channels.standin.mirrors in ROOT/site.yaml: a URL, or a folder\n"
+    "  or run `envmgr fetch hello/1.0` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, "
+    "and run\n"
+    "    `envmgr fetch hello/1.0 --file /path/to/cache`: a build needs no network then"
+)
 RETRY = (
     "hint: what was fetched is kept: run the same command again, or use another mirror"
     " (channels.<name>.mirrors in site.yaml)"
@@ -256,7 +265,7 @@ def test_stalled_mirror_is_given_up(box: Sandbox, server: Server, at: int | None
         f"  hello/1.0 was not built\n"
         f"  log: LOG\n"
         f"\n"
-        f"hint: try again later, or use another mirror; {MIRRORS}"
+        f"hint: try again later; {WAYS}"
     )
     box.policies["stall_timeout"] = 60
     box.write_site()
@@ -312,7 +321,7 @@ def closed_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_no_network_says_which_url_and_how_to_mirror(box: Sandbox) -> None:
+def test_no_network_says_which_url_and_the_other_ways(box: Sandbox) -> None:
     use(box)
     assert failed(box) == (
         f"error[no-network]: cannot fetch {OWN}\n"
@@ -320,7 +329,7 @@ def test_no_network_says_which_url_and_how_to_mirror(box: Sandbox) -> None:
         f"  hello/1.0 was not built\n"
         f"  log: LOG\n"
         f"\n"
-        f"hint: on a machine without network, {MIRRORS}"
+        f"hint: {WAYS}"
     )
 
 
@@ -333,10 +342,57 @@ def test_refused_connection(box: Sandbox, server: Server) -> None:
         f"  hello/1.0 was not built\n"
         f"  log: LOG\n"
         f"\n"
-        f"hint: on a machine without network, {MIRRORS}"
+        f"hint: {WAYS}"
     )
     use(box, server.url)
     recovers(box, server)
+
+
+@pytest.mark.parametrize("folder", ["cache", "cache/conda"])
+def test_carried_cache_takes_the_place_of_the_network(
+    box: Sandbox, make_sandbox: Callable[[str, str], Sandbox], server: Server, folder: str
+) -> None:
+    connected = make_sandbox("connected", server.url)
+    locked(connected, "hello/1.0", ["hello-prefix"])
+    connected.ok("fetch", "hello/1.0")
+    shutil.copytree(connected.prefix / "cache", box.root / "stick/cache")
+    use(box)
+    failed(box)
+
+    done = box.ok("fetch", "hello/1.0", "--file", f"stick/{folder}")
+
+    assert done.stdout.startswith("hello/1.0: 1 file, 0 there, 1 fetched (")
+    box.ok("build", "hello/1.0")
+    assert box.current() == 2
+
+
+def test_fetch_without_network_tells_a_reason_that_files_share_once(sandbox: Sandbox) -> None:
+    locked(sandbox, "many/1.0", ["hello-prefix", "hello-activate", "left", "six", "python", "tabulate"])
+    use(sandbox)
+
+    done = sandbox.run("fetch", "many/1.0")
+
+    assert done.code == 3
+    first, *others = sorted(
+        json.loads((sandbox.root / "recipes/many/1.0/conda-lock.records.json").read_bytes())["packages"],
+        key=lambda package: str(package["url"].rpartition("/")[2]),
+    )
+    names = [str(package["url"]).rpartition("/")[2] for package in others]
+    assert error_of(done, sandbox).split("\n\n")[0] == (
+        f"error[no-network]: cannot fetch {first['url']}\n"
+        f"  {first['url']}: {NO_NAME}\n"
+        f"  {', '.join(names[:3])} and {len(names) - 3} more cannot be had either, for the same reason\n"
+        "  many/1.0 was not fetched\n"
+        "  log: LOG"
+    )
+
+
+def test_fetch_of_several_entries_without_network_gives_one_hint_for_all(box: Sandbox) -> None:
+    locked(box, "left/1.0", ["left"])
+    use(box)
+    done = box.run("fetch", "hello/1.0", "left/1.0")
+    assert done.code == 3
+    assert error_of(done, box).partition("\nhint: ")[2] == WAYS.replace("hello/1.0", "hello/1.0 left/1.0")
 
 
 def test_locking_without_network_says_which_url_and_how_to_mirror(sandbox: Sandbox) -> None:

@@ -23,6 +23,7 @@ from envmgr.catalog.site_file import (
     OldKeys,
     Policies,
     SiteFile,
+    SlurmSettings,
     Sources,
     Transport,
     move_old_keys,
@@ -58,6 +59,7 @@ class Site(BaseModel):
     transport: Transport
     mount: Mount
     audit: Audit
+    slurm: SlurmSettings
     backends: dict[str, dict[str, Any]]
     sources: Sources
     cpu_level: CpuLevel

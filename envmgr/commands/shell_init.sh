@@ -10,10 +10,13 @@ esac
 [ -n "$ENVMGR_PIN" ] || ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/current" || :)
 if [ -d "$ENVMGR_PIN/modules" ]; then
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
-  if ! type module >/dev/null 2>&1; then
-    # shellcheck disable=SC1090 # Lmod's
-    if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi
-  fi
+  case $(command -v module 2>/dev/null) in
+    module | alias*) ;; # not a program of that name, which is told with its path
+    *)
+      # shellcheck disable=SC1090 # Lmod's
+      if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi
+      ;;
+  esac
   # another generation that was inherited goes: a shell sees one
   for envmgr_path in $(printf '%s' "${MODULEPATH:-}" | tr : ' '); do
     case "$envmgr_path" in

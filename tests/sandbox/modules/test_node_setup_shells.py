@@ -13,22 +13,10 @@ from pathlib import Path
 import pytest
 
 from envmgr.system.files import remove_tree
-from tests.helpers.node_scene import Scene
+from tests.helpers.node_scene import SHELLS, Scene
 
 PIN = "/etc/envmgr/node/pin"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"
-# Each starts a shell as a node does: (as ssh runs a command), login, login with a prompt.
-SHELLS = {
-    "bash by ssh": ("env", "SSH_CLIENT=1 2 3", "SHLVL=0", "bash", "-c"),
-    "bash login": ("bash", "-lc"),
-    "dash login": ("dash", "-lc"),
-    "zsh": ("zsh", "-c"),
-    "zsh login": ("zsh", "-lc"),
-    "tcsh": ("tcsh", "-c"),
-    "csh": ("csh", "-c"),
-}
-
-
 # The program that finds the generation has one answer for the Bourne family and one for csh.
 DIALECTS = ("bash by ssh", "dash login", "csh")
 
@@ -170,7 +158,7 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
     assert all(re.match(r"export [A-Z_]+=\S+$", line) for line in lines)
     env = dict(line.removeprefix("export ").split("=", 1) for line in lines)
     assert set(env) == {"ENVMGR_PIN", "MODULEPATH", "LMOD_RC", "LMOD_CACHED_LOADS", "LMOD_CMD", "LMOD_DIR", "LMOD_PKG",
-                        "MODULESHOME", "BASH_ENV"}  # fmt: skip
+                        "MODULESHOME", "BASH_ENV", "PATH"}  # fmt: skip
     assert scene.said("dash", "-c", '. "$LMOD_PKG/init/sh"; module load hello; echo $HELLO', env=env) == ["1"]
     assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
 

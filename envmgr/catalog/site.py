@@ -71,6 +71,11 @@ class Site(BaseModel):
     def shipped_catalog(self) -> Path:
         return self.catalogs[-1]
 
+    @property
+    def read_by_verbs(self) -> tuple[Path, ...]:
+        """What the build user must read of it: its file, and its catalogs where they are there."""
+        return (*([self.source] if self.source else []), *(c for c in self.catalogs if c.exists()))
+
     def absolute(self, path: Path) -> Path:
         """A path as it is meant in the site file."""
         return _under(self.source.parent if self.source else Path("/"), path)

@@ -21,7 +21,6 @@ from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
-    from envmgr.catalog.site import Site
     from envmgr.cli.answer import Answer
     from envmgr.commands import Context
     from envmgr.report import Reporter
@@ -66,7 +65,7 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
     runner = Runner()
     if writes_prefix:
         os.umask(found.policies.mask)
-        drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
+        drop_to(found.build_user, found.prefix, reads=found.read_by_verbs)
     _stop_by_signals(runner)
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ))
 
@@ -92,10 +91,6 @@ def _stop_by_signals(runner: Runner) -> None:
     _stop_by(signal.SIGTERM, runner.cancel.set)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
-
-
-def _read_by_verbs(site: Site) -> list[Path]:
-    return [*([site.source] if site.source else []), *(c for c in site.catalogs if c.exists())]
 
 
 def _stop_by(number: int, cancel: Callable[[], None]) -> None:

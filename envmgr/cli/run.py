@@ -46,10 +46,10 @@ def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
     return run
 
 
-def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) -> Context:
+def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True) -> Context:
     """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
 
-    `site` is what --site names. Raises EnvmgrError, see `load_site` and `drop_to`.
+    `site` is what --site names; that there is none is `told` beside text. Raises EnvmgrError, see `load_site` and `drop_to`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
@@ -58,6 +58,8 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
     from envmgr.system.users import drop_to
 
     found = load_site(find_site(site, os.environ, _working_folder()), os.environ, _old_keys)
+    if found.source is None and told and fmt == Format.table:
+        sys.stderr.write(f"no site.yaml found: this is the embedded site, prefix {found.prefix} (`envmgr init` makes one)\n")
     if found.backends:
         from envmgr.backends import require_settings
 

@@ -184,18 +184,24 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
         above = next(parent for parent in prefix.root.parents if os.access(parent, os.F_OK, effective_ids=True))
         if not os.access(above, os.X_OK, effective_ids=True):
             yield EnvmgrError(
-                "not-writable", f"{account.name} cannot reach {prefix.root}: {above} is closed to it", hint=f"chmod o+x {above}"
+                "not-writable",
+                f"{account.name} cannot reach {prefix.root}: {above} is closed to it",
+                hint=f"chmod o+x {above}",
             )
     elif faults := tuple(_unwritable(prefix.root, account.name)):
         yield from faults
     else:
         folders = (*_first_folders(prefix), *(each.path for each in _own_folders(prefix, ())))
         yield from (fault for folder in folders if folder.is_dir() for fault in _unwritable(folder, account.name))
-    if site.build_dir is not None and os.path.isdir(site.build_dir):  # noqa: PTH112 - False where it cannot be reached
-        if not os.access(site.build_dir, os.W_OK | os.X_OK, effective_ids=True):
-            yield EnvmgrError(
-                "not-writable", f"{account.name} cannot write {site.build_dir}", hint=f"chown {account.name} {site.build_dir}"
-            )
+    folder = site.build_dir
+    if (
+        folder is not None
+        and os.access(folder, os.F_OK)
+        and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
+    ):
+        yield EnvmgrError(
+            "not-writable", f"{account.name} cannot write {folder}", hint=f"chown {account.name} {folder}"
+        )
 
 
 def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:

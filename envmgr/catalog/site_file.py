@@ -90,7 +90,8 @@ class Mount(_Model):
 
 class SlurmSettings(_Model):
     """What jobs get. `heal_export`: whether TaskProlog unsets SLURM_EXPORT_ENV, so that `srun` in a job that was submitted
-    with --export=NONE passes on what modules set there; None where the site has not decided."""
+    with --export=NONE passes on what modules set there; None where the site has not decided.
+    """
 
     heal_export: bool | None = None
 

@@ -59,7 +59,9 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
 
     found = load_site(find_site(site, os.environ, _working_folder()), os.environ, _old_keys)
     if found.source is None and told and fmt == Format.table:
-        sys.stderr.write(f"no site.yaml found: this is the embedded site, prefix {found.prefix} (`envmgr init` makes one)\n")
+        sys.stderr.write(
+            f"no site.yaml found: this is the embedded site, prefix {found.prefix} (`envmgr init` makes one)\n"
+        )
     if found.backends:
         from envmgr.backends import require_settings
 

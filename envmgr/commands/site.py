@@ -175,12 +175,18 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
         )
         return
     foreign = site.prefix.exists() and site.prefix.stat().st_uid != account.uid
-    reads = [*site.read_by_verbs, *(path for backend in all_backends() for path in backend.reads(site)), *_in_catalogs(site)]
+    reads = [
+        *site.read_by_verbs,
+        *(path for backend in all_backends() for path in backend.reads(site)),
+        *_in_catalogs(site),
+    ]
     faults = access_faults(account, reads, lambda: () if foreign else write_faults(site, account))
     faults = None if faults is None else (*faults, *group_faults(site, account))
     known = f"{site.build_user} (uid {account.uid})"
     if faults is None:
-        yield SiteFact("build_user", "ok", f"{known}; what it can run, read and write is seen by root and {site.build_user} alone")
+        yield SiteFact(
+            "build_user", "ok", f"{known}; what it can run, read and write is seen by root and {site.build_user} alone"
+        )
     elif not faults:
         yield SiteFact("build_user", "ok", f"{known}: it can run envmgr, read the site and write the prefix")
     for fault in faults or ():

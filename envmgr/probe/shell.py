@@ -96,7 +96,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
         "bash-login": f"/bin/bash -l {file}",
         "sh": (
-            "/bin/sh -c 'envmgr_bare=$(command -v module 2>/dev/null); [ ! -r \"$1\" ] || . \"$1\"; . \"$0\"'"
+            '/bin/sh -c \'envmgr_bare=$(command -v module 2>/dev/null); [ ! -r "$1" ] || . "$1"; . "$0"\''
             f" {file} {quote(f'{plan.init}/sh')}"
         ),
         "csh": f'csh "$tmp/context.csh" {file}',

@@ -35,7 +35,13 @@ def test_embedded_site_is_told_once_beside_text_alone(tmp_path: Path) -> None:
     for argv in (["gc", "--dry-run"], ["build", "none/1.0", "--dry-run"], ["verify"]):
         assert run(tmp_path, *argv) == told, argv
     assert run(tmp_path, "history", terminal=True) == told
-    for quiet in (["history"], ["history", "--format", "json"], ["gc", "--dry-run", "--format", "json"], ["gc", "--help"], ["shell-init", "sh"]):
+    for quiet in (
+        ["history"],
+        ["history", "--format", "json"],
+        ["gc", "--dry-run", "--format", "json"],
+        ["gc", "--help"],
+        ["shell-init", "sh"],
+    ):
         assert run(tmp_path, *quiet) == "", quiet
     (tmp_path / "site.yaml").write_text(f"schema: 1\nprefix: {tmp_path / 'sw'}\n")
     assert run(tmp_path, "gc", "--dry-run") == ""

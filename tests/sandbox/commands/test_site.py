@@ -51,7 +51,10 @@ def facts(folder: Path, executable: str = "/bin/sh", **settings: object) -> dict
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
     found = [f for f in json.loads(done.stdout) if f["field"] == "build_user" or f["status"] == "error"]
-    return {f["field"]: (f["status"], f["text"].replace(str(folder), "FOLDER"), f["hint"].replace(str(folder), "FOLDER")) for f in found}
+    return {
+        f["field"]: (f["status"], f["text"].replace(str(folder), "FOLDER"), f["hint"].replace(str(folder), "FOLDER"))
+        for f in found
+    }
 
 
 KNOWN = ("ok", f"nobody (uid {NOBODY.pw_uid}): it can run envmgr, read the site and write the prefix", "")

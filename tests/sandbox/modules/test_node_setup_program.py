@@ -3,6 +3,7 @@ it for the function. Real shells and real Lmod, on a copy of this machine's /etc
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.helpers.node_scene import SHELLS, Scene
 FOLDER = "/etc/envmgr/node/lmod"
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
 PROLOG = "/etc/envmgr/node/task-prolog"
+PYTHON = Path("/usr/bin/python3").resolve().name
 LOADS = "module load hello; echo $HELLO"
 
 
@@ -57,7 +59,9 @@ def test_shell_that_found_only_the_program_gets_the_function_from_the_profile(sc
     assert scene.said(*shell.split(), *flags, "-c", text, env=env) == ["1", "none"]
 
 
-@pytest.mark.parametrize(("path", "becomes"), [("/a b:/usr/bin", f"/a b:/usr/bin:{FOLDER}"), ("/usr/bin:", f"/usr/bin::{FOLDER}")])
+@pytest.mark.parametrize(
+    ("path", "becomes"), [("/a b:/usr/bin", f"/a b:/usr/bin:{FOLDER}"), ("/usr/bin:", f"/usr/bin::{FOLDER}")]
+)
 def test_path_stays_byte_for_byte_before_it(scene: Scene, path: str, becomes: str) -> None:
     text = '. /etc/profile.d/zz-envmgr.sh; echo "$PATH"'
     assert scene.said("/bin/dash", "-c", text, env={"PATH": path}) == [becomes]
@@ -102,13 +106,13 @@ def test_shell_without_the_function_is_told_what_to_write(scene: Scene, shell: s
     script.write_text("module load hello\necho after\n")
     flags = {"bash": ["--norc"], "csh": ["-f"], "tcsh": ["-f"]}.get(shell, [])
     out, told = said_to(scene, shell, *flags, str(script), env=env)
-    kind = "csh" if shell == "tcsh" else shell
-    init = {"dash": "sh", "tcsh": "csh"}.get(shell, shell)
+    name = Path(shutil.which(shell) or shell).resolve().name  # csh may be tcsh, and sh dash
+    init = {"dash": "sh", "tcsh": "csh", "bsd-csh": "csh"}.get(name, name)
     fact = (
-        "this bash has no function `module`: it read no start-up file" if shell == "bash"
-        else f"this shell ({Path(shell).name}) is not bash, and has no function `module`"
+        "this bash has no function `module`: it read no start-up file" if name == "bash"
+        else f"this shell ({name}) is not bash, and has no function `module`"
     )  # fmt: skip
-    start = "source" if kind == "csh" else "."
+    start = "source" if init == "csh" else "."
     assert out == "after"
     last = f"  this shell:       {start} {LMOD.package}/init/{init}"
     assert told == [f"module: {fact}. Nothing was done.", SCRIPT, WRAP, last]
@@ -138,7 +142,7 @@ def test_program_that_is_no_shell_is_told_so(scene: Scene) -> None:
     out, told = said_to(scene, "/usr/bin/env", "python3", "-c", code, env=env)
     assert out == "127"
     assert told == [
-        "module: `module` is a function of shells, and python3 is none that has it. Nothing was done.",
+        f"module: `module` is a function of shells, and {PYTHON} is none that has it. Nothing was done.",
         SCRIPT,
         WRAP.replace("load hello", "load NAME"),
     ]
@@ -153,7 +157,9 @@ def test_task_prolog_heals_a_batch_script_alone_where_the_site_says_so(scene: Sc
     site.write_text(f"schema: 1\nprefix: {scene.prefix}\nslurm: {{heal_export: {str(decided).lower()}}}\n")
     scene.do("apply")
     batch = ["NONE", "NIL", "HOME,X=1", "ALL", "ALL,X=1", ""]
-    healed = [export for export in batch if "unset SLURM_EXPORT_ENV" in scene.said(PROLOG, env={"SLURM_EXPORT_ENV": export})]
+    healed = [
+        export for export in batch if "unset SLURM_EXPORT_ENV" in scene.said(PROLOG, env={"SLURM_EXPORT_ENV": export})
+    ]
     assert healed == (["NONE", "NIL", "HOME,X=1"] if decided else [])
     said = scene.said(PROLOG, env={"SLURM_EXPORT_ENV": "NONE", "SLURM_STEP_ID": "0"})
     assert "unset SLURM_EXPORT_ENV" not in said, "a task of srun keeps what it was told"

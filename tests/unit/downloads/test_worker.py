@@ -30,7 +30,7 @@ class Scripted(Runner):
         return super().stream(self._argv, **options)
 
 
-def failure(event: Event, request: Mapping[str, Any]) -> EnvmgrError:  # noqa: ARG001
+def failure(event: Event, request: Mapping[str, Any]) -> EnvmgrError:
     return EnvmgrError("told", event["message"])
 
 

@@ -85,11 +85,12 @@ def build_entries(
     requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
     said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
     result = BuildResult(plan.steps, plan.rerender, dry_run, parent=plan.current, gate=said, left_out=left_out)
-    if dry_run or plan.nothing_to_do:
+    idle = plan.nothing_to_do or (not publish and not plan.to_build)
+    if dry_run or idle:
         losses.raise_first(Written())
     if dry_run:
         return replace(result, jobs=() if slurm is None else _planned_jobs(ctx, wanted, slurm))
-    if plan.nothing_to_do or (not publish and not plan.to_build):
+    if idle:
         return result
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after

@@ -19,8 +19,9 @@ def tree(tmp_path: Path) -> Tree:
 
 def note(export: str = "NONE", command: str = "`unset SLURM_EXPORT_ENV` before it, or ") -> str:
     return (
-        f"Note: SLURM_EXPORT_ENV={export} in this job (sbatch --export): srun starts tasks without what modules set here.\n"
-        f"To give it to them, type {command}`srun --export=ALL`.\n"
+        "Note: srun starts tasks without what modules set in this job, as it was\n"
+        f"submitted with --export (SLURM_EXPORT_ENV={export}). To give it to them, type\n"
+        f"{command}`srun --export=ALL`.\n"
     )
 
 
@@ -30,6 +31,11 @@ def test_module_says_once_in_a_job_that_srun_passes_nothing_on(tree: Tree) -> No
     assert (done.stdout, done.stderr.replace("\n\n", "\n")) == ("0\n", note())
     again = tree.shell("module load other", **JOB, ENVMGR_SRUN_NOTE="16")
     assert again.stderr.startswith("Note: "), "another job, which inherited what the first was told"
+
+
+def test_commands_of_the_note_are_not_wrapped(tree: Tree) -> None:
+    done = tree.shell("module load app", **JOB, LMOD_TERM_WIDTH="80")
+    assert done.stderr.replace("\n\n", "\n") == note()
 
 
 def test_note_does_not_end_a_job_under_set_e(tree: Tree) -> None:

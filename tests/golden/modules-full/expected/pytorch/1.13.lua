@@ -13,9 +13,10 @@ local function srun_note()
   setenv("ENVMGR_SRUN_NOTE", job) -- only at load: an unload leaves it
 
   local first = ({ sh = "`unset SLURM_EXPORT_ENV` before it, or ", csh = "`unsetenv SLURM_EXPORT_ENV` before it, or " })[myShellType()]
-  LmodMessage(
-    "Note: SLURM_EXPORT_ENV=" .. export .. " in this job (sbatch --export): srun starts tasks without what modules set here.\n"
-    .. "To give it to them, type " .. (first or "") .. "`srun --export=ALL`.\n"
+  LmodMessage( -- lines that Lmod need not wrap
+    "Note: srun starts tasks without what modules set in this job, as it was\n"
+    .. "submitted with --export (SLURM_EXPORT_ENV=" .. export .. "). To give it to them, type\n"
+    .. (first or "") .. "`srun --export=ALL`.\n"
   )
 end
 srun_note()

@@ -124,6 +124,7 @@ def test_steps_of_a_job_without_environment_and_a_wrapped_module(cluster: Cluste
         assert cluster.envmgr(["node-setup", "--apply", "--nodes", "c[1-3]"]).code == 0
         assert jobs(cluster, "--export=NONE", "steps") == "yes\nstep yes\nasked yes\nrefused nothing\nunset yes\n"
         cluster.sh("login", "rm ~/steps", "alice")
+        cluster.write_site()
 
 
 def test_job_keeps_the_generation_it_was_submitted_with(cluster: Cluster) -> None:

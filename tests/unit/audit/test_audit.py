@@ -246,8 +246,10 @@ def test_sh_job_that_nothing_tells_what_to_write_is_a_note() -> None:
     facts = {**group.facts, "ctx.sbatch-bash.user.bare": "nothing"}
     fleet = replace(made.ways["slurm"], groups=(replace(group, facts=facts),))
     assert told(contexts, replace(made, ways={"slurm": fleet})) == [
-        "note c1: sbatch-bash (alice): a `#!/bin/sh` job that says `module` is told `not found` | what to write instead, by the "
-        "program `module` of node-setup | `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf"
+        (
+            "note c1: sbatch-bash (alice): a `#!/bin/sh` job that says `module` is told `not found` | what to write instead, by the "
+            "program `module` of node-setup | `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf"
+        )
     ]
 
 

@@ -6,9 +6,33 @@ its context and a hint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One of several things that a verb did: `what` is an entry, or the folder of an install."""
+
+    what: str
+    reference: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a verb that failed had written all the same.
+
+    `locks` and `fetched` are entries, with a new lock and with all their files in the cache; `installs` are paths relative to
+    the prefix; `published` are the entries that changed in `generation`, which is current now.
+    """
+
+    locks: tuple[str, ...] = ()
+    fetched: tuple[str, ...] = ()
+    installs: tuple[str, ...] = ()
+    published: tuple[str, ...] = ()
+    generation: int | None = None
 
 
 class EnvmgrError(Exception):
@@ -25,6 +49,8 @@ class EnvmgrError(Exception):
         self.context = (context,) if isinstance(context, str) else tuple(context)
         self.hint = hint
         self.log = log
+        self.failed: tuple[Failed, ...] = ()  # by a verb that does several things: all that failed, this error's first
+        self.written: Written | None = None
 
     def __str__(self) -> str:
         return self.render()
@@ -43,6 +69,11 @@ class EnvmgrError(Exception):
         if self.hint:
             lines += ["", f"hint: {self.hint}"]
         return "\n".join(lines)
+
+
+def failed_ones(failed: Mapping[str, EnvmgrError]) -> tuple[Failed, ...]:
+    """As JSON has them, by what failed."""
+    return tuple(Failed(what, error.reference, error.message) for what, error in failed.items())
 
 
 class InputError(EnvmgrError):

@@ -197,6 +197,10 @@ class Backend(ABC):
         """What the backend's settings mean on this machine, and what is wrong with them; asks no network."""
         return ()
 
+    def reads(self, site: Site) -> Sequence[Path]:  # noqa: ARG002 - most backends have none
+        """Folders of the site that its builds read, besides the catalogs; those that are there."""
+        return ()
+
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:  # noqa: ARG002 - most recipes stand for themselves
         """Files that ship with envmgr and belong to a shipped recipe -> where a copy of it has its own."""
         return {}

@@ -25,7 +25,7 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, sha256_file
 from envmgr.system.run import Runner
-from envmgr.system.users import user_name
+from envmgr.system.users import Account, user_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +164,8 @@ def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
         with explain_os_error(folder):
             new = not folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise EnvmgrError(
-                "not-writable",
-                f"cannot write {folder}",
-                context="it is mounted read-only"
-                if os.statvfs(folder).f_flag & os.ST_RDONLY
-                else f"it belongs to {user_name(folder.stat().st_uid)}, running as {getpass.getuser()}",
-                hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
-            )
+        for fault in _unwritable(folder, getpass.getuser()):
+            raise fault
         if group is not None and (new or folder.stat().st_gid != group):
             _give_to_group(folder, group, site)
         elif group is not None and not _is_of_group(folder, group):
@@ -182,6 +175,53 @@ def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
         for folder in (below for each in own if each.public for below in sorted(each.path.iterdir())):
             if folder.is_dir() and not _is_of_group(folder, group):
                 _give_public(folder, group, site)
+
+
+def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
+    """What would keep `account`, the effective user, from writing where a build writes, as `can_write` or the build would raise it."""
+    prefix = Prefix(site.prefix)
+    if not os.access(prefix.root, os.F_OK, effective_ids=True):  # root makes it, below folders that this user must pass
+        above = next(parent for parent in prefix.root.parents if os.access(parent, os.F_OK, effective_ids=True))
+        if not os.access(above, os.X_OK, effective_ids=True):
+            yield EnvmgrError(
+                "not-writable",
+                f"{account.name} cannot reach {prefix.root}: {above} is closed to it",
+                hint=f"chmod o+x {above}",
+            )
+    elif faults := tuple(_unwritable(prefix.root, account.name)):
+        yield from faults
+    else:
+        folders = (*_first_folders(prefix), *(each.path for each in _own_folders(prefix, ())))
+        yield from (fault for folder in folders if folder.is_dir() for fault in _unwritable(folder, account.name))
+    folder = site.build_dir
+    if (
+        folder is not None
+        and os.access(folder, os.F_OK)
+        and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
+    ):
+        yield EnvmgrError(
+            "not-writable", f"{account.name} cannot write {folder}", hint=f"chown {account.name} {folder}"
+        )
+
+
+def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
+    """What would keep `account` from giving folders to the site's group; one that does not exist is told by itself."""
+    with suppress(EnvmgrError):
+        if site.policies.group is not None and account.uid and group_id(site.policies.group) not in account.groups():
+            yield _group_not_theirs(account.name, site.prefix, site)
+
+
+def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
+    """The error, where the effective user cannot write there."""
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        yield EnvmgrError(
+            "not-writable",
+            f"cannot write {folder}",
+            context="it is mounted read-only"
+            if os.statvfs(folder).f_flag & os.ST_RDONLY
+            else f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}",
+            hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
+        )
 
 
 def _first_folders(prefix: Prefix) -> Iterator[Path]:
@@ -215,9 +255,13 @@ def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> No
         os.chown(folder, -1, group)
         folder.chmod(0o2777 & ~site.policies.mask | also)
     except PermissionError:
-        raise EnvmgrError(
-            "group-not-yours",
-            f"{getpass.getuser()} cannot give {folder} to the group {site.policies.group}",
-            context="policies.group in site.yaml",
-            hint=f"make the build user a member: usermod -aG {site.policies.group} {getpass.getuser()}",
-        ) from None
+        raise _group_not_theirs(getpass.getuser(), folder, site) from None
+
+
+def _group_not_theirs(user: str, folder: Path, site: Site) -> EnvmgrError:
+    return EnvmgrError(
+        "group-not-yours",
+        f"{user} cannot give {folder} to the group {site.policies.group}",
+        context="policies.group in site.yaml",
+        hint=f"make the build user a member: usermod -aG {site.policies.group} {user}",
+    )

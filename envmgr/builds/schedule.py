@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from envmgr.backends import LoadedLock
 from envmgr.builds.install import Ensured
 from envmgr.catalog.recipe import Recipe
-from envmgr.errors import Bug, EnvmgrError
+from envmgr.errors import Bug, EnvmgrError, Written, failed_ones
 from envmgr.store.prefix import Item
 from envmgr.system.run import Runner
 
@@ -115,4 +115,6 @@ def raise_first(outcome: Outcome, entries: Mapping[str, str]) -> None:
     if built := [name(other) for other, e in outcome.done.items() if e.built]:
         extra.append(f"built and kept for the next run: {', '.join(built)}")
     error.context = (*error.context, *extra)
+    error.failed = failed_ones({name(label): each for label, each in outcome.failed.items()})
+    error.written = Written(installs=tuple(label for label, e in outcome.done.items() if e.built))
     raise error

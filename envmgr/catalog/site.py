@@ -23,6 +23,7 @@ from envmgr.catalog.site_file import (
     OldKeys,
     Policies,
     SiteFile,
+    SlurmSettings,
     Sources,
     Transport,
     move_old_keys,
@@ -58,6 +59,7 @@ class Site(BaseModel):
     transport: Transport
     mount: Mount
     audit: Audit
+    slurm: SlurmSettings
     backends: dict[str, dict[str, Any]]
     sources: Sources
     cpu_level: CpuLevel
@@ -68,6 +70,11 @@ class Site(BaseModel):
     @property
     def shipped_catalog(self) -> Path:
         return self.catalogs[-1]
+
+    @property
+    def read_by_verbs(self) -> tuple[Path, ...]:
+        """What the build user must read of it: its file, and its catalogs where they are there."""
+        return (*([self.source] if self.source else []), *(c for c in self.catalogs if c.exists()))
 
     def absolute(self, path: Path) -> Path:
         """A path as it is meant in the site file."""

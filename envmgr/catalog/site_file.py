@@ -88,6 +88,14 @@ class Mount(_Model):
     )
 
 
+class SlurmSettings(_Model):
+    """What jobs get. `heal_export`: whether TaskProlog unsets SLURM_EXPORT_ENV, so that `srun` in a job that was submitted
+    with --export=NONE passes on what modules set there; None where the site has not decided.
+    """
+
+    heal_export: bool | None = None
+
+
 class Audit(_Model):
     """What `envmgr audit` looks at. `user` is the ordinary user whose shells are looked at."""
 
@@ -164,6 +172,7 @@ class SiteFile(_Model):
     transport: Transport = Transport()
     mount: Mount = Mount()
     audit: Audit = Audit()
+    slurm: SlurmSettings = SlurmSettings()
     backends: dict[str, dict[str, Any]] = {}
     sources: Sources = Sources()
     cpu_level: CpuLevel = "x86-64-v2"

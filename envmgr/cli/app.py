@@ -84,7 +84,7 @@ def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     from envmgr.cli.text.catalog import show_list
     from envmgr.commands.list import list_entries
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, told=sys.stdout.isatty())
     return shown(list_entries(ctx), show_list)
 
 
@@ -95,7 +95,7 @@ def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: 
     from envmgr.cli.text.catalog import show_one_entry
     from envmgr.commands.list import show_entry
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, told=sys.stdout.isatty())
     return shown(show_entry(ctx, entry), show_one_entry)
 
 
@@ -156,7 +156,7 @@ def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer
     from envmgr.cli.text.generations import show_history
     from envmgr.commands.generations import read_history
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, told=sys.stdout.isatty())
     return shown(read_history(ctx), show_history)
 
 
@@ -193,7 +193,7 @@ def diff(
     from envmgr.cli.text.generations import show_diff
     from envmgr.commands.generations import diff_generations
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, told=sys.stdout.isatty())
     return shown(diff_generations(ctx, a, b), show_diff)
 
 

@@ -74,6 +74,9 @@ def build(
     everything: All = False,
     dry_run: DryRun = False,
     no_publish: Annotated[bool, typer.Option("--no-publish", help="Build into the store only.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", "-k", help="Publish what succeeds, though other entries fail.")
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")
     ] = None,
@@ -112,7 +115,7 @@ def build(
         options = JobOptions(partition, account, cpus, time)
     result = build_entries(
         ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
-        jobs=jobs or len(os.sched_getaffinity(0)), gate=gate, slurm=options,
+        jobs=jobs or len(os.sched_getaffinity(0)), gate=gate, slurm=options, keep_going=keep_going,
     )  # fmt: skip
     return shown(result, show_build)
 

@@ -157,5 +157,5 @@ def shell_init(
     from envmgr.cli.text.nodes import show_shell_init
     from envmgr.commands.shell_init import shell_lines
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, told=False)
     return shown(shell_lines(ctx, shell), show_shell_init)

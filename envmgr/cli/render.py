@@ -16,9 +16,13 @@ from envmgr.errors import EnvmgrError, ErrorData
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
-    """JSON errors go to stdout, where a program reads its answer; text goes to stderr."""
+    """JSON errors go to stdout, where a program reads its answer; text goes to stderr.
+
+    JSON also has all that failed, and what was written beside it, where a verb does several things.
+    """
     if fmt == "json":
-        print_json("envmgr.error/1", to_data(ErrorData.of(error)))
+        several = {"failed": error.failed, "written": error.written} if error.failed or error.written else {}
+        print_json("envmgr.error/1", to_data(ErrorData.of(error)) | to_data(several))
     else:
         sys.stderr.write(error.render() + "\n")
 

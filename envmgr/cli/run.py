@@ -21,7 +21,6 @@ from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
-    from envmgr.catalog.site import Site
     from envmgr.cli.answer import Answer
     from envmgr.commands import Context
     from envmgr.report import Reporter
@@ -47,10 +46,10 @@ def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
     return run
 
 
-def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) -> Context:
+def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True) -> Context:
     """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
 
-    `site` is what --site names. Raises EnvmgrError, see `load_site` and `drop_to`.
+    `site` is what --site names; that there is none is `told` beside text. Raises EnvmgrError, see `load_site` and `drop_to`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
@@ -59,6 +58,10 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
     from envmgr.system.users import drop_to
 
     found = load_site(find_site(site, os.environ, _working_folder()), os.environ, _old_keys)
+    if found.source is None and told and fmt == Format.table:
+        sys.stderr.write(
+            f"no site.yaml found: this is the embedded site, prefix {found.prefix} (`envmgr init` makes one)\n"
+        )
     if found.backends:
         from envmgr.backends import require_settings
 
@@ -66,7 +69,7 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False) ->
     runner = Runner()
     if writes_prefix:
         os.umask(found.policies.mask)
-        drop_to(found.build_user, found.prefix, reads=_read_by_verbs(found))
+        drop_to(found.build_user, found.prefix, reads=found.read_by_verbs)
     _stop_by_signals(runner)
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ))
 
@@ -92,10 +95,6 @@ def _stop_by_signals(runner: Runner) -> None:
     _stop_by(signal.SIGTERM, runner.cancel.set)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
         _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
-
-
-def _read_by_verbs(site: Site) -> list[Path]:
-    return [*([site.source] if site.source else []), *(c for c in site.catalogs if c.exists())]
 
 
 def _stop_by(number: int, cancel: Callable[[], None]) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds.install import Ensured, can_write, ensure_install, require_space
 from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.schedule import BuildJob, Work, make_all, raise_first
+from envmgr.builds.schedule import BuildJob, Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.gate import choose_mode, pass_gate
+from envmgr.commands.losses import Losses
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError, Written
 from envmgr.modules.lmod import find_lmod
-from envmgr.publish.plan import PlanStep
+from envmgr.publish.generations import PublishedChange
+from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
 from envmgr.smoke.here import SmokeOutcome
 from envmgr.store.holds import holding
+from envmgr.store.manifest import InstallFacts
 from envmgr.store.verify import Verified
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
@@ -59,11 +62,13 @@ def build_entries(
     jobs: int = 1,
     gate: bool | None = None,
     slurm: JobOptions | None = None,
+    keep_going: bool = False,
 ) -> BuildResult:
     """Build and publish the named entries and what they depend on.
 
     `jobs` is how many installs are made side by side. One failure keeps `current` as it is; other installs are finished
-    and kept, and reused by the next run. `gate` asks the last audit if the nodes can run them; None is as the site says. With `slurm`
+    and kept, and reused by the next run. With `keep_going`, entries that neither failed nor stand on one that did are published;
+    then the error is raised. `gate` asks the last audit if the nodes can run them; None is as the site says. With `slurm`
     every install is a Slurm job, and `jobs` does not matter.
 
     Raises:
@@ -71,9 +76,8 @@ def build_entries(
     """
     if slurm is not None:
         slurm.check()
-    wanted, left_out = load_all(ctx) if everything else (load_wanted(ctx, names), ())
-    if not wanted:
-        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
+    losses = Losses(allowed=keep_going)
+    wanted, left_out = _load(ctx, names, losses, everything=everything)
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
@@ -81,15 +85,20 @@ def build_entries(
     requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
     said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
     result = BuildResult(plan.steps, plan.rerender, dry_run, parent=plan.current, gate=said, left_out=left_out)
+    idle = plan.nothing_to_do or (not publish and not plan.to_build)
+    if dry_run or idle:
+        losses.raise_first(Written())
     if dry_run:
         return replace(result, jobs=() if slurm is None else _planned_jobs(ctx, wanted, slurm))
-    if plan.nothing_to_do or (not publish and not plan.to_build):
+    if idle:
         return result
     if publish:
         find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
     for item in wanted:
         if item.missing:
-            item.lock.may_build()
+            with losses.of(item.entry):
+                item.lock.may_build()
+    wanted = losses.without(wanted)
     can_write(ctx.site, [item.lock.backend for item in wanted if item.missing])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
@@ -101,18 +110,80 @@ def build_entries(
             if item.missing:
                 for note in item.lock.notes:
                     inner.reporter.say(f"{item.entry}: {note}")
-                item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
-        ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm)
+                with losses.of(item.entry):
+                    item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
+        wanted = losses.without(wanted)
+        ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses)
+        wanted = losses.without(wanted)
+        written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
         result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             reason = "build --all" if everything else f"build {' '.join(names)}"
-            published, tests = publish_wanted(inner, wanted, plan, facts, fresh=made, reason=reason, slurm=slurm)
-            result = replace(result, tests=tests, generation=published.number, parent=published.parent)
+            rest = _Rest(inner, plan, facts, made, reason, slurm, losses)
+            published, tests = rest.publish(wanted)
+            if published is not None:
+                result = replace(result, tests=tests, generation=published.number, parent=published.parent)
+                written = replace(written, published=rest.published, generation=published.number)
+        losses.raise_first(written)
     _sweep(ctx)  # what a submitter left that was killed, of what we have built here
     return result
+
+
+def _load(
+    ctx: Context, names: Sequence[str], losses: Losses, *, everything: bool
+) -> tuple[list[Wanted], tuple[str, ...]]:
+    wanted, left_out = load_all(ctx, losses) if everything else (load_wanted(ctx, names, losses), ())
+    if not wanted:
+        losses.raise_first(Written())
+        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
+    return wanted, left_out
+
+
+@dataclass(slots=True)
+class _Rest:
+    """The publish of what was not lost; `published` are the entries that it changed."""
+
+    ctx: Context
+    plan: BuildPlan
+    facts: Mapping[str, InstallFacts]
+    fresh: Sequence[str]
+    reason: str
+    slurm: JobOptions | None
+    losses: Losses
+    published: tuple[str, ...] = ()
+
+    def publish(self, wanted: Sequence[Wanted]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
+        """Entries whose tests fail are lost, too; None where nothing is left that would change a generation."""
+        while not self.losses.failed or self._changed(wanted):
+            try:
+                done = publish_wanted(
+                    self.ctx, wanted, self.plan, self.facts, fresh=self.fresh, reason=self.reason, slurm=self.slurm
+                )
+            except EnvmgrError as error:
+                error.written = Written(installs=tuple(self.fresh))
+                wanted = self._without_failed_tests(error, wanted)
+                continue
+            self.published = self._changed(wanted)
+            return done
+        return None, ()
+
+    def _changed(self, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+        here = {item.entry for item in wanted}
+        return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
+
+    def _without_failed_tests(self, error: EnvmgrError, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Raises the error where it is not about the tests of these entries, or none may be lost."""
+        failed = {each.what for each in error.failed if error.reference == "smoke-test-failed"}
+        if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
+            raise error
+        for item in wanted:
+            if str(item.entry) in failed:
+                with self.losses.of(item.entry):
+                    raise error
+        return self.losses.without(wanted)
 
 
 def _sweep(ctx: Context) -> None:
@@ -122,9 +193,10 @@ def _sweep(ctx: Context) -> None:
 
 
 def _ensure_all(
-    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None
+    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None, losses: Losses
 ) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
-    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised.
+    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised,
+    or put down among the losses.
 
     Returns them by entry, the paths of all installs that were made, and the Slurm jobs that made them.
     """
@@ -152,13 +224,23 @@ def _ensure_all(
         queued = _submitter(ctx, wanted, slurm).submit(_missing(wanted))
         outcome = follow(queued, ctx.site, ctx.runner, ctx.reporter)
         sent = tuple(build.result() for build in queued)
-    raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
-    ensured = {
-        str(item.entry): outcome.done.get(item.install.relative) or make(own[item.install.relative], jobs)
-        for item in wanted
-    }
+    if not losses.allowed:
+        raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
+    ensured: dict[str, Ensured] = {}
+    for item in wanted:
+        with losses.of(item.entry):
+            _raise_own(item, outcome)
+            made_now = outcome.done.get(item.install.relative)
+            ensured[str(item.entry)] = made_now or make(own[item.install.relative], jobs)
     made = [label for label, e in outcome.done.items() if e.built]
     return ensured, made, sent
+
+
+def _raise_own(item: Wanted, outcome: Outcome) -> None:
+    """Raises the error of the first install of this entry that failed; one that was not tried stands on one that did."""
+    for each in item.items:
+        if (error := outcome.failed.get(each.install.relative)) is not None:
+            raise error
 
 
 def _missing(wanted: Sequence[Wanted]) -> list[Work]:

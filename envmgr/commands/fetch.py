@@ -12,7 +12,7 @@ from envmgr.builds.leftovers import clean_leftovers
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_all, load_wanted
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
-from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 
 _SHOWN = 10  # missing files that an error lists
@@ -90,11 +90,11 @@ def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given) -> dict[str
         except EnvmgrError as error:
             failed[str(item.entry)] = error
     if failed:
-        raise _one_error(failed)
+        raise _one_error(failed, tuple(entry for entry, fetched in done.items() if fetched.fetched))
     return done
 
 
-def _one_error(failed: Mapping[str, EnvmgrError]) -> EnvmgrError:
+def _one_error(failed: Mapping[str, EnvmgrError], done: tuple[str, ...]) -> EnvmgrError:
     (entry, error), *others = failed.items()
     context = [*error.context]
     if not error.message.startswith(entry):
@@ -104,6 +104,7 @@ def _one_error(failed: Mapping[str, EnvmgrError]) -> EnvmgrError:
         context += ["", message, *(f"  {line}" for line in other.context)]
     error.context = tuple(context)
     error.hint = "\n".join(_hints({name: failure.hint for name, failure in failed.items()}))
+    error.failed, error.written = failed_ones(failed), Written(fetched=done)
     return error
 
 

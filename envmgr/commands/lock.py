@@ -12,7 +12,7 @@ from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.errors import EnvmgrError, InputError, Interrupted
+from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
@@ -93,6 +93,7 @@ def lock_entries(
 def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> EnvmgrError:
     """The first, with what the others say, and the locks that were written all the same. What several say alike is said once."""
     alike: dict[tuple[str, ...], EnvmgrError] = {}
+    all_failed = failed_ones(failed)
     for entry, each in failed.items():
         said = (each.reference, each.message, *(line for line in each.context if line != f"entry {entry}"))
         first = alike.setdefault(said, each)
@@ -106,6 +107,7 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
         context += [*([""] if others else []), f"written: {', '.join(written)}"]
     error.context = tuple(context)
     error.hint = "\n".join(dict.fromkeys(hint for hint in (error.hint, *(o.hint for o in others)) if hint))
+    error.failed, error.written = all_failed, Written(locks=tuple(written))
     return error
 
 

@@ -24,10 +24,13 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
   export LMOD_SITEPACKAGE_PREPEND="$envmgr_path$envmgr_hook/prepend.lua"
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
   export LMOD_AVAIL_EXTENSIONS="${LMOD_AVAIL_EXTENSIONS-no}" # else `module avail` lists each package of each entry
-  if ! type module >/dev/null 2>&1; then
-    # shellcheck disable=SC1090 # Lmod's
-    if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi
-  fi
+  case $(command -v module 2>/dev/null) in
+    module | alias*) ;; # not a program of that name, which is told with its path
+    *)
+      # shellcheck disable=SC1090 # Lmod's
+      if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi
+      ;;
+  esac
   # another generation that was inherited goes: a shell sees one
   for envmgr_path in $(printf '%s' "${MODULEPATH:-}" | tr : ' '); do
     case "$envmgr_path" in

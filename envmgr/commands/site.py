@@ -12,6 +12,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from envmgr.backends import all_backends
+from envmgr.builds.install import group_faults, write_faults
 from envmgr.catalog.settings import SiteFact, mirrors_fact
 from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site
 from envmgr.catalog.site_file import SiteFile
@@ -22,7 +23,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result, size_text
 from envmgr.system.files import atomic_write, free_bytes, group_id
-from envmgr.system.users import find_account
+from envmgr.system.users import access_faults, find_account
 from envmgr.system.yamlfile import reason_of
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
@@ -67,6 +68,9 @@ catalogs: [recipes]
 # login_nodes: master
 # groups:
 #   compute: {{nodes: "c[1-3]"}}
+
+# Let TaskProlog unset what `sbatch --export=NONE` leaves behind, by which srun in such a job passes on nothing of its modules.
+# slurm: {{heal_export: true}}
 
 policies:
   keep_generations: 10
@@ -117,6 +121,7 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_sources(site),
         *_build_dir(site),
         *_nodes(site),
+        *_slurm(site),
         *_policies(site),
         *explain_upgrade(ctx),
     )
@@ -169,14 +174,37 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
             "build_user", "error", f"{site.build_user} does not exist here", f"useradd --system {site.build_user}"
         )
         return
-    yield SiteFact("build_user", "ok", f"{site.build_user} (uid {account.uid})")
-    if site.prefix.exists() and site.prefix.stat().st_uid != account.uid:
+    foreign = site.prefix.exists() and site.prefix.stat().st_uid != account.uid
+    reads = [
+        *site.read_by_verbs,
+        *(path for backend in all_backends() for path in backend.reads(site)),
+        *_in_catalogs(site),
+    ]
+    faults = access_faults(account, reads, lambda: () if foreign else write_faults(site, account))
+    faults = None if faults is None else (*faults, *group_faults(site, account))
+    known = f"{site.build_user} (uid {account.uid})"
+    if faults is None:
+        yield SiteFact(
+            "build_user", "ok", f"{known}; what it can run, read and write is seen by root and {site.build_user} alone"
+        )
+    elif not faults:
+        yield SiteFact("build_user", "ok", f"{known}: it can run envmgr, read the site and write the prefix")
+    for fault in faults or ():
+        yield SiteFact("build_user", "error", f"{fault.reference}: {fault.message}", fault.hint)
+    if foreign:
         yield SiteFact(
             "prefix",
             "error",
             f"{site.prefix} does not belong to {site.build_user}",
             f"chown {site.build_user} {site.prefix}",
         )
+
+
+def _in_catalogs(site: Site) -> Iterator[Path]:
+    """All that a build may read in the site's own catalogs."""
+    for root in site.catalogs:
+        if root != site.shipped_catalog:
+            yield from (path for depth in ("*", "*/*", "*/*/*") for path in sorted(root.glob(depth)))
 
 
 def _catalogs(ctx: Context) -> Iterator[SiteFact]:
@@ -213,6 +241,16 @@ def _sources(site: Site) -> Iterator[SiteFact]:
 
 def _build_dir(site: Site) -> Iterator[SiteFact]:
     yield SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or tempfile.gettempdir()}")
+
+
+def _slurm(site: Site) -> Iterator[SiteFact]:
+    heal = site.slurm.heal_export
+    if heal is not None:
+        yield SiteFact(
+            "slurm.heal_export", "ok",
+            "TaskProlog unsets SLURM_EXPORT_ENV: srun in a job with --export=NONE passes on what modules set" if heal
+            else "SLURM_EXPORT_ENV stays: srun in a job with --export=NONE passes nothing on, and modules say so",
+        )  # fmt: skip
 
 
 def _nodes(site: Site) -> Iterator[SiteFact]:

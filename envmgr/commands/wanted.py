@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 from envmgr.backends import LoadedLock, get_backend
 from envmgr.catalog.entries import CatalogEntry
@@ -83,8 +85,15 @@ class Wanted:
         return Member(self.recipe.named_families, bool(self.lock.python), self.recipe.depends)
 
 
-def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
-    """The named entries and their dependencies, dependencies first.
+class Loss(Protocol):
+    """What loading tells of entries that cannot be loaded: see `Losses`."""
+
+    def of(self, entry: object) -> AbstractContextManager[None]: ...
+    def stand_on_lost(self, entry: object, depends: Iterable[str]) -> bool: ...
+
+
+def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) -> list[Wanted]:
+    """The named entries and their dependencies, dependencies first; with `losses`, those that can be loaded.
 
     Raises:
         InputError: unknown entry, bad recipe; EnvmgrError: `lock-missing`, `lock-stale`, `licence-not-acknowledged`.
@@ -92,12 +101,16 @@ def load_wanted(ctx: Context, names: Sequence[str]) -> list[Wanted]:
     catalog = ctx.catalog
     target = read_target(ctx.site.cpu_level)
     entries = [catalog.parse(name) for name in dict.fromkeys(names)]
-    wanted = [load_one(ctx, found, target) for found in catalog.with_dependencies(entries)]
+    wanted: list[Wanted] = []
+    for found in catalog.with_dependencies(entries):
+        with losses.of(found.entry) if losses else nullcontext():
+            if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
+                wanted.append(load_one(ctx, found, target))
     _require_one_default(wanted)
     return wanted
 
 
-def load_all(ctx: Context) -> tuple[list[Wanted], tuple[str, ...]]:
+def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tuple[str, ...]]:
     """What `--all` means: every entry, dependencies first; and those left out, as the site has not acknowledged a licence of
     theirs or of one that they depend on.
 
@@ -108,7 +121,12 @@ def load_all(ctx: Context) -> tuple[list[Wanted], tuple[str, ...]]:
     wanted: list[Wanted] = []
     left_out: list[str] = []
     for found in catalog.with_dependencies([e.entry for e in catalog.entries()]):
-        item = _load(ctx, found, target)
+        item = None
+        with losses.of(found.entry) if losses else nullcontext():
+            if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
+                item = _load(ctx, found, target)
+        if item is None:
+            continue
         if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):
             left_out.append(str(item.entry))
         else:

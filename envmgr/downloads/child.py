@@ -22,10 +22,13 @@ _lock = threading.Lock()
 
 
 def emit(event: str, **fields: Any) -> None:
-    line = json.dumps({"event": event, **fields}, ensure_ascii=True) + "\n"
     with _lock:  # callbacks come from rattler's threads
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        _write({"event": event, **fields})
+
+
+def _write(event: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(event, ensure_ascii=True) + "\n")
+    sys.stdout.flush()
 
 
 def serve(work: Callable[[Request], None]) -> NoReturn:
@@ -39,14 +42,17 @@ def serve(work: Callable[[Request], None]) -> NoReturn:
     request = json.loads(line)
     _die_with_parent()
     status = 0
+    last: dict[str, Any] = {"event": "done"}
     try:
         work(request)
-        emit("done")
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent gets it as an event
-        emit("error", kind=type(error).__name__, message=str(error), **getattr(error, "details", {}))
+        last = {"event": "error", "kind": type(error).__name__, "message": str(error), **getattr(error, "details", {})}
         status = 1
-    sys.stdout.flush()
-    os._exit(status)
+    _lock.acquire()  # for good: a thread of rattler's that comes late must not speak after the last event
+    try:
+        _write(last)
+    finally:
+        os._exit(status)
 
 
 def cancel_on_sigterm() -> None:

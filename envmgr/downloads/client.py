@@ -36,22 +36,20 @@ def call_worker(
 ) -> Event:
     """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`.
 
-    A death by signal after `done` is success (rattler can crash at interpreter exit).
+    `done` is what counts, whatever follows it: rattler can crash at interpreter exit, and its threads may speak late.
 
     Raises:
         EnvmgrError: see `failure`; `worker-died`.
     """
-    last: Event = {}
-    result: Event = {}
+    told: dict[str, Event] = {}  # by kind, the last of each
 
     def on_line(line: str) -> None:
-        nonlocal last, result
-        last = json.loads(line)
-        if last["event"] in ("solved", "error"):
-            result = last
-        if last["event"] not in ("download", "compile"):
+        event = json.loads(line)
+        if event["event"] not in ("download", "compile"):
             reporter.log(f"worker: {line[:2000]}")
-        on_event(last)
+        if "done" not in told:
+            told[event["event"]] = event
+            on_event(event)
 
     done = runner.stream(
         [sys.executable, "-s", "-P", "-m", module],
@@ -61,10 +59,10 @@ def call_worker(
     )
     if done.stderr.strip():
         reporter.log(f"worker stderr: {done.stderr.strip()[-4000:]}")
-    if last.get("event") == "done":
-        return result or last
-    if result.get("event") == "error":
-        raise failure(result, request)
+    if "done" in told:
+        return told.get("solved", told["done"])
+    if "error" in told:
+        raise failure(told["error"], request)
     raise EnvmgrError(
         "worker-died",
         f"the rattler worker {_end(done.returncode)} before it was done",

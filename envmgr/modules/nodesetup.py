@@ -16,6 +16,7 @@ HOOK = f"{HOME}/lmod"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
 CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
 TASK_PROLOG = f"{HOME}/task-prolog"
+PROGRAM = f"{HOOK}/bin"  # its name: EasyBuild looks for `lmod` in what `type module` says, and takes other programs for a fault
 SLURM_LINE = f"TaskProlog={TASK_PROLOG}"
 BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in a file of the system, after "# "
 
@@ -71,12 +72,13 @@ class NodeFiles:
 
 
 def node_files(site: Site) -> NodeFiles:
-    """What the nodes of `site` get; it depends on its prefix and on `lmod.dir` alone, and on nothing published."""
+    """What the nodes of `site` get; it depends on its prefix, `lmod.dir` and `slurm` alone, and on nothing published."""
     return NodeFiles(
         files=(
             NodeFile(f"{HOME}/settings", "644", _settings(site), "the prefix, and where Lmod may lie"),
             NodeFile(f"{HOME}/pin", "755", _text("pin"), "finds the generation of a shell or job, in bounded time"),
             *(NodeFile(f"{HOOK}/{name}", "644", _text(f"lmod/{name}"), why) for name, why in _HOOK_FILES.items()),
+            NodeFile(f"{PROGRAM}/module", "755", _text("module"), "says what to write in a shell without `module`"),
             NodeFile(TASK_PROLOG, "755", _text("task-prolog"), f"for Slurm jobs, with `{SLURM_LINE}` in slurm.conf"),
             NodeFile(PROFILE, "644", _text("profile.sh"), "login shells: sh, bash, ksh, zsh"),
             NodeFile(CSH_PROFILE, "644", _text("profile.csh"), "login shells: csh, tcsh"),
@@ -107,7 +109,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     calls = [f"look_at_slurm {TASK_PROLOG}"]
     calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
-    calls += [f"folders {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
+    calls += [f"folders {PROGRAM} {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
 
@@ -126,7 +128,8 @@ def _settings(site: Site) -> str:
     lmod = ":".join(map(str, [chosen, chosen.parent])) if chosen is not None else ""
     usual = ":".join(str(folder / "lmod") for folder in USUAL_FOLDERS) if chosen is None else ""
     head = "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
-    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual)
+    heal = assign(heal_export="yes") if site.slurm.heal_export else ""
+    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal
 
 
 def _text(name: str) -> str:
@@ -139,7 +142,7 @@ def _ansible(files: NodeFiles) -> str:
         "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` puts there.",
         "- name: envmgr's folders",
         "  ansible.builtin.file: {path: '{{ item }}', state: directory, owner: root, group: root, mode: '0755'}",
-        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, /etc/profile.d]",
+        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, {PROGRAM}, /etc/profile.d]",
     ]
     for file in files.files:
         tasks += [

@@ -13,15 +13,16 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import AtLoad, ModulePolicies, operations
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 
-MODULE, MODULERC, DRIVER_GATE = "module.lua.j2", "modulerc.lua.j2", "driver_gate.lua"
+MODULE, MODULERC = "module.lua.j2", "modulerc.lua.j2"
+DRIVER_GATE, SRUN_NOTE = "driver_gate.lua", "srun_note.lua"
 
 # Raised whenever the meaning of the hashed form changes.
 _FINGERPRINT_SCHEMA = 1
 
 
 def templates_digest(templates: Path) -> str:
-    """sha256 over the three files that shape a modulefile; OSError when one is missing."""
-    files = {name: sha256_file(templates / name) for name in (MODULE, MODULERC, DRIVER_GATE)}
+    """sha256 over the files that shape a modulefile; OSError when one is missing."""
+    files = {name: sha256_file(templates / name) for name in (MODULE, MODULERC, DRIVER_GATE, SRUN_NOTE)}
     return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
 
 
@@ -69,7 +70,8 @@ def render_tree(
             spec=spec,
             statements=statements,
             generation=str(generation),
-            driver_gate=templating.driver_gate if gated else "",
+            driver_gate=templating.lua(DRIVER_GATE) if gated else "",
+            srun_note=templating.lua(SRUN_NOTE),
         )
     hidden: dict[str, list[str]] = {}
     for spec in ordered:
@@ -116,10 +118,9 @@ class _Templates:
         self._environment.filters["lua"] = _lua_value
         self._fault = jinja2.TemplateError
 
-    @property
-    def driver_gate(self) -> str:
-        # As text, not by `include`: Lua's braces would be read as Jinja's.
-        return (self._folder / DRIVER_GATE).read_text(encoding="utf-8")
+    def lua(self, name: str) -> str:
+        """As text, not by `include`: Lua's braces would be read as Jinja's."""
+        return (self._folder / name).read_text(encoding="utf-8")
 
     def render(self, name: str, **values: Any) -> str:
         try:

@@ -95,7 +95,10 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     command = {
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
         "bash-login": f"/bin/bash -l {file}",
-        "sh": f'/bin/sh -c \'[ ! -r "$1" ] || . "$1"; . "$0"\' {file} {quote(f"{plan.init}/sh")}',
+        "sh": (
+            '/bin/sh -c \'envmgr_bare=$(command -v module 2>/dev/null); [ ! -r "$1" ] || . "$1"; . "$0"\''
+            f" {file} {quote(f'{plan.init}/sh')}"
+        ),
         "csh": f'csh "$tmp/context.csh" {file}',
     }[context.shell]
     if context.way == "slurm":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.recipe import SmokeTest
-from envmgr.errors import CommandError, EnvmgrError
+from envmgr.errors import CommandError, EnvmgrError, Failed
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
@@ -154,12 +154,14 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
     for outcome in failed:
         context += [f"{outcome.entry} `{outcome.test}`:", *(f"  {line}" for line in _shortened(outcome.detail))]
     entries = sorted({o.entry for o in failed})
-    raise EnvmgrError(
+    error = EnvmgrError(
         "smoke-test-failed",
         f"{len(failed)} smoke test{'s' if len(failed) > 1 else ''} of {', '.join(entries)} failed",
         context=context,
         hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` (installs are kept)",
     )
+    error.failed = tuple(Failed(o.entry, error.reference, f"`{o.test}` failed") for o in failed)
+    raise error
 
 
 def _shortened(text: str) -> list[str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,21 @@ def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[
     return account
 
 
+def access_faults(
+    account: Account, reads: Sequence[Path], more: Callable[[], Iterable[EnvmgrError]]
+) -> tuple[EnvmgrError, ...] | None:
+    """What would keep `account` from running envmgr, from reading `reads`, and what `more` finds as that user, as a verb would
+    raise it; None where it cannot be seen: this process is neither that user's nor root's.
+    """
+    if os.geteuid() not in (0, account.uid):
+        return None
+    try:
+        with _told(account), _effective(account) if os.geteuid() != account.uid else nullcontext():
+            return (*_access_faults(account.name, reads), *more())
+    except EnvmgrError as error:
+        return (error,)
+
+
 def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], str]) -> tuple[str, ...]:
     """The words before a command so that `user` runs it with the limits of a login; changes `env` to theirs.
 
@@ -195,18 +210,30 @@ def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
 
 def _require_access(user: str, reads: Sequence[Path]) -> None:
     """The effective user must be able to run this envmgr, and read what the verb reads, before anything is made."""
+    for fault in _access_faults(user, reads):
+        raise fault
+
+
+def _access_faults(user: str, reads: Sequence[Path]) -> Iterator[EnvmgrError]:
+    """What keeps the effective user from running this envmgr, and from reading `reads`: the first of each."""
     context = "root started envmgr and changes to the build user"
     programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
     if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:
-        raise EnvmgrError(
+        yield EnvmgrError(
             "user-cannot-run", f"{user} cannot run {out_of_reach[0]}", context=context,
             hint="install envmgr where that user can read it, for example under /opt",
         )  # fmt: skip
-    if out_of_reach := [path for path in reads if not os.access(path, os.R_OK, effective_ids=True)]:
-        raise EnvmgrError(
+    if out_of_reach := [path for path in reads if not _readable(path)]:
+        yield EnvmgrError(
             "user-cannot-read", f"{user} cannot read {out_of_reach[0]}", context=context,
             hint="keep the site and its catalogs where that user can read them, for example under /etc/envmgr",
         )  # fmt: skip
+
+
+def _readable(path: Path) -> bool:
+    return os.access(path, os.R_OK, effective_ids=True) and (
+        not path.is_dir() or os.access(path, os.X_OK, effective_ids=True)
+    )
 
 
 def _leave_unreadable_folder() -> None:

@@ -65,7 +65,9 @@ def make(folder: Path, share: Share, **settings: Any) -> Audited:
     cluster = Cluster(folder, share=share)
     cluster.up()
     scene = Audited(cluster)
-    cluster.write_site(**settings)
+    cluster.write_site(
+        **{"slurm": {"heal_export": False}, **settings}
+    )  # decided: no note on every job with --export=NONE
     cluster.recipe(ENTRIES[0], ["python"])
     cluster.recipe(ENTRIES[1], ["python"], default=True, tests=[{"name": "runs", "run": "python -c 'print(1)'"}])
     scene.envmgr("lock", *ENTRIES)

@@ -16,6 +16,17 @@ from tests.helpers.waiting import DEADLINE
 
 USER = [] if os.geteuid() == 0 else ["--map-root-user"]
 
+# Each starts a shell as a node does: (as ssh runs a command), login, login with a prompt.
+SHELLS = {
+    "bash by ssh": ("env", "SSH_CLIENT=1 2 3", "SHLVL=0", "bash", "-c"),
+    "bash login": ("bash", "-lc"),
+    "dash login": ("dash", "-lc"),
+    "zsh": ("zsh", "-c"),
+    "zsh login": ("zsh", "-lc"),
+    "tcsh": ("tcsh", "-c"),
+    "csh": ("csh", "-c"),
+}
+
 
 @dataclass
 class Scene:

@@ -16,7 +16,17 @@ from envmgr.backends.conda.solve import CondaInput
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
-from envmgr.catalog.site_file import Audit, LmodSettings, Mount, NodeGroup, Policies, SiteFile, Sources, Transport
+from envmgr.catalog.site_file import (
+    Audit,
+    LmodSettings,
+    Mount,
+    NodeGroup,
+    Policies,
+    SiteFile,
+    SlurmSettings,
+    Sources,
+    Transport,
+)
 from tests.helpers.places import ROOT
 
 DOCS = ROOT / "docs"
@@ -92,6 +102,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", Sources, "sources."),
         ("site.md", Policies, "policies."),
         ("site.md", LmodSettings, "lmod."),
+        ("site.md", SlurmSettings, "slurm."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -126,6 +137,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "sources.": [Sources],
                 "policies.": [Policies],
                 "lmod.": [LmodSettings],
+                "slurm.": [SlurmSettings],
             },
         ),
         (

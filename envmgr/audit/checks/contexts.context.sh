@@ -3,7 +3,8 @@
 : "${first?}"
 
 put modulepath "${MODULEPATH-}"
-said=$(type module 2>/dev/null)
+said=
+case $(command -v module 2>/dev/null) in module) said=$(type module 2>/dev/null) ;; esac # no program of that name
 case $said in
   *LMOD_CMD*) put module yes ;;
   *function*)
@@ -19,6 +20,9 @@ put lmod_rc "${LMOD_RC-}"
 if [ -z "${LMOD_AVAIL_EXTENSIONS+set}" ] && [ -n "${LMOD_CMD-}" ] && lmod_config; then
   put avail_extensions "$(lmod_value configT.disp_av_ext)"
 fi
+if [ -n "${SLURM_JOB_ID-}" ]; then put export "${SLURM_EXPORT_ENV-}"; fi
+# In a #!/bin/sh job, what `module` was before Lmod's init/sh was read.
+if [ -n "${envmgr_bare+set}" ] && [ -z "$envmgr_bare" ]; then put bare nothing; fi
 [ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   module load "$first" >/dev/null 2>&1

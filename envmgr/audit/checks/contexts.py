@@ -7,6 +7,8 @@ that is still kept runs with what it was submitted with, which is a note. What e
 nodes, without empty parts, repetitions and trailing slashes. Where `module avail` lists the packages of the entries besides
 the entries, and neither user nor site asked for it, that is a note. A context that cannot be probed is a finding. A start-up file
 that prints something into every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
+Notes: a job that was submitted with --export=NONE keeps SLURM_EXPORT_ENV, by which its srun passes nothing on (`slurm:
+heal_export` in site.yaml decides); a `#!/bin/sh` job has no function `module`, and no program says what to write instead.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
             yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         yield from _module_command(key, where, probed, evidence)
+        yield from _told(key, where, probed, evidence)
         yield from _generations(context, key, where, probed, evidence)
         yield from _others(key, where, probed, evidence)
         yield from _noise(context, key, where, fleet)
@@ -88,6 +91,28 @@ def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> I
         yield _finding(
             "note", where, found, "LMOD_AVAIL_EXTENSIONS=no, or a value of the user's or the site's own", hint, long
         )
+
+
+def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What users of jobs run into, and are told or spared by what node-setup puts there."""
+    usable = fleet.only(lambda facts: bool(_generation_numbers(facts, key, evidence)))
+    if nodes := usable.by_value(f"{key}bare").get("nothing"):
+        yield _finding(
+            "note", where, "a `#!/bin/sh` job that says `module` is told `not found`",
+            "what to write instead, by the program `module` of node-setup",
+            f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf", nodes,
+        )  # fmt: skip
+    heal = evidence.site.slurm.heal_export
+    for export, nodes in usable.by_value(f"{key}export").items():
+        if not export or "ALL" in export.split(",") or heal is False:
+            continue
+        again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
+        yield _finding(
+            "note", where, f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set",
+            "tasks with the job's environment",
+            f"{again}: its TaskProlog unsets it" if heal
+            else f"`slurm: {{heal_export: true}}` in site.yaml, then {again}; false leaves it so, and ends this note", nodes,
+        )  # fmt: skip
 
 
 def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:

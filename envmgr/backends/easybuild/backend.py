@@ -15,15 +15,13 @@ from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import MARKED, brings_python, closure_of, items_of, module_names
 from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
-from envmgr.backends.easybuild.lock import (
-    LOCK_NAME,
-    EasyBuildLock,
-    LockedItem,
-    describe,
-    lock_text,
-    read_lock,
+from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
+from envmgr.backends.easybuild.settings import (
+    EasyBuildSettings,
+    easyconfig_folders,
+    explain_settings,
+    own_easyconfigs,
 )
-from envmgr.backends.easybuild.settings import EasyBuildSettings, explain_settings, own_easyconfigs
 from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
@@ -206,6 +204,9 @@ class EasyBuildBackend(Backend):
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         return explain_settings(site)
+
+    def reads(self, site: Site) -> Sequence[Path]:
+        return [folder for folder in easyconfig_folders(site) if folder.exists()]
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:
         """The shipped easyconfig that the recipe names, with what lies beside it -> the site's own folder, where it has one."""

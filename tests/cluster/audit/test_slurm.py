@@ -37,7 +37,9 @@ def test_job_script_loads_a_module_on_every_node(audited: Audited, first: str, e
     wait_for(lambda: not cluster.exec("login", ["squeue", "-h"]).stdout, what="the end of the jobs")
     said = {n: cluster.exec("login", ["cat", f"/home/alice/{n}.out"]).stdout for n in cluster.compute}
     cluster.sh("login", "rm -f /home/alice/*.out /home/alice/job.sh")
-    assert all(text.startswith(wanted) for text in said.values()), said
+    last = {node: text.splitlines()[-1:] for node, text in said.items()}
+    assert all(line and line[0].startswith(wanted) for line in last.values()), said
+    assert all(text.startswith("Note: srun starts tasks") is (export == "NONE") for text in said.values()), said
 
 
 @pytest.mark.parametrize("argv", [["bash", "-lc"], ["bash", "-c"]])
@@ -112,6 +114,17 @@ def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
             "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in",
         )
     ]  # fmt: skip
+
+
+def test_job_that_passes_nothing_on_is_a_note_until_the_site_decides(audited: Audited) -> None:
+    audited.cluster.write_site(slurm={})
+    try:
+        found = audited.findings("--via", "slurm", "--check", "contexts", "--nodes", "c1", code=0)
+    finally:
+        audited.cluster.write_site()
+    where = "sbatch-bash-none, sbatch-bash-login-none, sbatch-sh-none (alice)"
+    told = "SLURM_EXPORT_ENV=NONE: srun in such a job starts tasks without what modules set"
+    assert found == [("note", "contexts", "c1", where, told)]
 
 
 def test_nodes_with_a_domain_are_found_by_slurms_names(audited: Audited) -> None:

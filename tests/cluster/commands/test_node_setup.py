@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.faults import dead_node, hung, unmounted
 from tests.helpers.cluster.site import settings
@@ -86,6 +88,43 @@ def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
         said = cluster.sh("login", "cd; grep -h . *.out", "alice").stdout.splitlines()
         cluster.sh("login", "cd; rm -f *.job *.out", "alice")
         assert said == [wanted] * 8
+
+
+STEPS = """module load hello && echo $HELLO
+srun /bin/bash --norc -c 'echo step ${HELLO-nothing}'
+srun --export=ALL /bin/bash --norc -c 'echo asked ${HELLO-nothing}'
+srun --export=NONE /bin/bash --norc -c 'echo refused ${HELLO-nothing}'
+unset SLURM_EXPORT_ENV
+srun /bin/bash --norc -c 'echo unset ${HELLO-nothing}'
+"""
+
+
+def jobs(cluster: Cluster, *options: str) -> str:
+    """What a job of alice's says, stderr among it."""
+    script = f"cd; sbatch -Q -W -o j.out {shlex.join(options)}; cat j.out; rm j.out"
+    return cluster.sh("login", script, "alice").stdout
+
+
+def test_steps_of_a_job_without_environment_and_a_wrapped_module(cluster: Cluster) -> None:
+    with set_up(cluster):
+        module = "/export/sw/generations/0001/modules/hello/1.0.lua"
+        note = (shipped("modulefiles") / "srun_note.lua").read_text()
+        cluster.write("fs1", module, f'{note}srun_note()\nsetenv("HELLO", "yes")\n')
+        cluster.write("login", "/home/alice/steps", f"#!/bin/bash\n{STEPS}", 0o755)
+        said = jobs(cluster, "--export=NONE", "steps")
+        assert "`unset SLURM_EXPORT_ENV` before it, or `srun --export=ALL`." in said
+        assert said.endswith("yes\nstep nothing\nasked yes\nrefused nothing\nunset yes\n")
+        told = jobs(cluster, "--wrap", "module load hello; echo $?")
+        assert told.startswith(
+            "module: this shell (dash) is not bash, and has no function `module`. Nothing was done.\n"
+        )
+        assert told.endswith("\n127\n")
+        assert jobs(cluster, "--wrap", "bash -lc 'module load hello && echo $HELLO'") == "yes\n"
+        cluster.write_site(slurm={"heal_export": True})
+        assert cluster.envmgr(["node-setup", "--apply", "--nodes", "c[1-3]"]).code == 0
+        assert jobs(cluster, "--export=NONE", "steps") == "yes\nstep yes\nasked yes\nrefused nothing\nunset yes\n"
+        cluster.sh("login", "rm ~/steps", "alice")
+        cluster.write_site()
 
 
 def test_job_keeps_the_generation_it_was_submitted_with(cluster: Cluster) -> None:

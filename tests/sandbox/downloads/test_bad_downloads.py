@@ -422,10 +422,13 @@ def test_one_bad_entry_of_two_keeps_the_other_install(box: Sandbox, server: Serv
     assert "  hello/1.0 was not built\n  built and kept for the next run: six/1.0\n" in done.stderr
     nothing_left(box)
     assert len(list(box.prefix.glob("store/six/*.manifest.json"))) == 1
+    told = box.run("build", "hello/1.0", "six/1.0", "-k", "--format", "json")
+    assert ([f["what"] for f in told.data["failed"]], told.data["written"]["published"]) == (["hello/1.0"], ["six/1.0"])
+    assert box.current() == 2
     server.faults.clear()
     again = box.ok("build", "-j", "2", "hello/1.0", "six/1.0", "--format", "json").data
     assert again["built"] == ["hello/1.0"]
-    assert again["generation"] == 2
+    assert again["generation"] == 3
     no_processes(box)
 
 

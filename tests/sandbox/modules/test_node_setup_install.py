@@ -11,7 +11,7 @@ import pytest
 from envmgr.modules.nodesetup import BEGIN, END, install_script
 from tests.helpers.node_scene import Scene
 
-OURS = {"/etc/envmgr/node/settings", "/etc/envmgr/node/pin", "/etc/envmgr/node/task-prolog",
+OURS = {"/etc/envmgr/node/settings", "/etc/envmgr/node/pin", "/etc/envmgr/node/lmod/bin/module", "/etc/envmgr/node/task-prolog",
         "/etc/profile.d/zz-envmgr.sh", "/etc/profile.d/zz-envmgr.csh",
         *(f"/etc/envmgr/node/lmod/{part}.lua" for part in ("SitePackage", "prepend", "collections", "restore", "closure"))}  # fmt: skip
 LINE = "[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh"

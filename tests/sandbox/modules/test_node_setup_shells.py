@@ -14,22 +14,10 @@ import pytest
 
 from envmgr.system.files import remove_tree
 from tests.helpers.lmod_shell import avail_lines, on_stdout, with_packages
-from tests.helpers.node_scene import Scene
+from tests.helpers.node_scene import SHELLS, Scene
 
 PIN = "/etc/envmgr/node/pin"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"
-# Each starts a shell as a node does: (as ssh runs a command), login, login with a prompt.
-SHELLS = {
-    "bash by ssh": ("env", "SSH_CLIENT=1 2 3", "SHLVL=0", "bash", "-c"),
-    "bash login": ("bash", "-lc"),
-    "dash login": ("dash", "-lc"),
-    "zsh": ("zsh", "-c"),
-    "zsh login": ("zsh", "-lc"),
-    "tcsh": ("tcsh", "-c"),
-    "csh": ("csh", "-c"),
-}
-
-
 # The program that finds the generation has one answer for the Bourne family and one for csh.
 DIALECTS = ("bash by ssh", "dash login", "csh")
 
@@ -203,7 +191,7 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
     env = dict(line.removeprefix("export ").split("=", 1) for line in lines)
     assert set(env) == {"ENVMGR_PIN", "MODULEPATH", "LMOD_RC", "LMOD_CACHED_LOADS", "LMOD_AVAIL_EXTENSIONS", "LMOD_CMD",
                         "LMOD_DIR", "LMOD_PKG", "MODULESHOME", "BASH_ENV", "LMOD_PACKAGE_PATH",
-                        "LMOD_SITEPACKAGE_PREPEND"}  # fmt: skip
+                        "LMOD_SITEPACKAGE_PREPEND", "PATH"}  # fmt: skip
     assert scene.said("dash", "-c", '. "$LMOD_PKG/init/sh"; module load hello; echo $HELLO', env=env) == ["1"]
     assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
 

@@ -15,6 +15,7 @@ from envmgr.audit.expect import choose_samples
 from envmgr.audit.folding import elements, joined
 from envmgr.audit.model import Evidence, PublishedGeneration
 from envmgr.catalog.recipe import Requires
+from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
@@ -216,6 +217,38 @@ def test_job_that_inherited_a_generation_that_is_gone_is_an_error() -> None:
         (
             "error c1: sbatch-bash (alice): generation 2, which is not kept | generation 4 | "
             "start a new login shell; what it inherited is gone"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("export", "heal", "hint"),
+    [
+        ("NONE", None, "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`; false leaves it so, and ends this note"),
+        ("HOME", True, "`envmgr node-setup --apply --nodes c1`: its TaskProlog unsets it"),
+        ("NONE", False, ""), ("ALL,X=1", None, ""), ("", None, ""),
+    ],
+)  # fmt: skip
+def test_job_whose_srun_passes_nothing_on_is_a_note(export: str, heal: bool | None, hint: str) -> None:
+    made = job_with_generation(4, kept=(4,))
+    (group,) = made.ways["slurm"].groups
+    facts = {**group.facts, "ctx.sbatch-bash.user.export": export}
+    fleet = replace(made.ways["slurm"], groups=(replace(group, facts=facts),))
+    site = made.site.model_copy(update={"slurm": SlurmSettings(heal_export=heal)})
+    found = f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set"
+    expected = [f"note c1: sbatch-bash (alice): {found} | tasks with the job's environment | {hint}"] if hint else []
+    assert told(contexts, replace(made, site=site, ways={"slurm": fleet})) == expected
+
+
+def test_sh_job_that_nothing_tells_what_to_write_is_a_note() -> None:
+    made = job_with_generation(4, kept=(4,))
+    (group,) = made.ways["slurm"].groups
+    facts = {**group.facts, "ctx.sbatch-bash.user.bare": "nothing"}
+    fleet = replace(made.ways["slurm"], groups=(replace(group, facts=facts),))
+    assert told(contexts, replace(made, ways={"slurm": fleet})) == [
+        (
+            "note c1: sbatch-bash (alice): a `#!/bin/sh` job that says `module` is told `not found` | what to write instead, by the "
+            "program `module` of node-setup | `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf"
         )
     ]
 

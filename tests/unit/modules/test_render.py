@@ -17,7 +17,15 @@ from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Families, find_families, member_of
 from envmgr.modules.lua import lua_quote
-from envmgr.modules.render import DRIVER_GATE, MODULE, MODULERC, fingerprint, render_tree, templates_digest
+from envmgr.modules.render import (
+    DRIVER_GATE,
+    MODULE,
+    MODULERC,
+    SRUN_NOTE,
+    fingerprint,
+    render_tree,
+    templates_digest,
+)
 from envmgr.modules.spec import ModuleSpec, ShellFunction, UnloadCommand
 from envmgr.modules.statements import ModulePolicies, Statement, operations
 from envmgr.system.run import Runner
@@ -318,7 +326,7 @@ def test_fingerprint_survives_the_way_through_json() -> None:
     assert fingerprint(back, WARN, "t") == fingerprint(full, WARN, "t")
 
 
-@pytest.mark.parametrize("name", [MODULE, MODULERC, DRIVER_GATE])
+@pytest.mark.parametrize("name", [MODULE, MODULERC, DRIVER_GATE, SRUN_NOTE])
 def test_templates_digest_changes_with_each_file(tmp_path, name: str) -> None:
     folder = tmp_path / "modulefiles"
     shutil.copytree(TEMPLATES, folder)

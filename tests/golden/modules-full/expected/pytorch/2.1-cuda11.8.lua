@@ -54,6 +54,27 @@ local function driver_gate(required, entry, policy)
   end
 end
 
+-- Tells, once in a job, that `srun` gives its tasks nothing of what modules set here: `sbatch --export=NONE` leaves
+-- SLURM_EXPORT_ENV behind, and srun obeys it. Only at load; not in srun's own tasks, and not outside of jobs.
+local function srun_note()
+  local export, job = os.getenv("SLURM_EXPORT_ENV") or "", os.getenv("SLURM_JOB_ID") or ""
+  if export == "" or job == "" or mode() ~= "load" or (os.getenv("SLURM_STEP_ID") or "") ~= "" then
+    return
+  end
+  if ("," .. export .. ","):find(",ALL,", 1, true) or os.getenv("ENVMGR_SRUN_NOTE") == job then
+    return
+  end
+  setenv("ENVMGR_SRUN_NOTE", job) -- only at load: an unload leaves it
+
+  local first = ({ sh = "`unset SLURM_EXPORT_ENV` before it, or ", csh = "`unsetenv SLURM_EXPORT_ENV` before it, or " })[myShellType()]
+  LmodMessage( -- lines that Lmod need not wrap
+    "Note: srun starts tasks without what modules set in this job, as it was\n"
+    .. "submitted with --export (SLURM_EXPORT_ENV=" .. export .. "). To give it to them, type\n"
+    .. (first or "") .. "`srun --export=ALL`.\n"
+  )
+end
+srun_note()
+
 help("pytorch/2.1-cuda11.8: Tensors and neural networks\010on GPUs\010\010Start with:\010\010  python -c 'import torch'\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/pytorch-2.1-cuda11.8\010  ~/venvs/pytorch-2.1-cuda11.8/bin/python -m pip install PACKAGE\010\010Needs:\010  NVIDIA driver 450.80.02 or newer\010  GPU of compute capability 7.5 or 8.0\010  glibc 2.17 or newer\010  CPU of level x86-64-v3 or higher\010\010Loading it replaces any other loaded module of family framework.\010\010More: https://pytorch.org\010\010Installed in /cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17\010")
 whatis("Name: pytorch")
 whatis("Version: 2.1-cuda11.8")

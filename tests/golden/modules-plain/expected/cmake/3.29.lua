@@ -1,5 +1,26 @@
 -- Written by envmgr, generation 42. Do not edit: change the recipe and build again.
 
+-- Tells, once in a job, that `srun` gives its tasks nothing of what modules set here: `sbatch --export=NONE` leaves
+-- SLURM_EXPORT_ENV behind, and srun obeys it. Only at load; not in srun's own tasks, and not outside of jobs.
+local function srun_note()
+  local export, job = os.getenv("SLURM_EXPORT_ENV") or "", os.getenv("SLURM_JOB_ID") or ""
+  if export == "" or job == "" or mode() ~= "load" or (os.getenv("SLURM_STEP_ID") or "") ~= "" then
+    return
+  end
+  if ("," .. export .. ","):find(",ALL,", 1, true) or os.getenv("ENVMGR_SRUN_NOTE") == job then
+    return
+  end
+  setenv("ENVMGR_SRUN_NOTE", job) -- only at load: an unload leaves it
+
+  local first = ({ sh = "`unset SLURM_EXPORT_ENV` before it, or ", csh = "`unsetenv SLURM_EXPORT_ENV` before it, or " })[myShellType()]
+  LmodMessage( -- lines that Lmod need not wrap
+    "Note: srun starts tasks without what modules set in this job, as it was\n"
+    .. "submitted with --export (SLURM_EXPORT_ENV=" .. export .. "). To give it to them, type\n"
+    .. (first or "") .. "`srun --export=ALL`.\n"
+  )
+end
+srun_note()
+
 help("cmake/3.29: Makes build files\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/cmake-3.29\010  ~/venvs/cmake-3.29/bin/python -m pip install PACKAGE\010\010Loading it replaces any other loaded module of family python.\010\010Installed in /cluster/envmgr/store/cmake/3.29-9f86d081\010")
 whatis("Name: cmake")
 whatis("Version: 3.29")

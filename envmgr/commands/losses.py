@@ -1,0 +1,71 @@
+"""Entries that failed in a verb that may go on without them (`build --keep-going`), and those that stand on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from envmgr.commands.wanted import Wanted
+from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
+
+
+class Losses:
+    """`failed` is entry -> its error, in the order of time; `left` are entries that were not tried, as one below them failed.
+
+    Where it is not `allowed` to go on, the first error leaves at once.
+    """
+
+    def __init__(self, *, allowed: bool) -> None:
+        self.allowed = allowed
+        self.failed: dict[str, EnvmgrError] = {}
+        self.left: list[str] = []
+
+    @contextmanager
+    def of(self, entry: object) -> Iterator[None]:
+        """What is raised within is this entry's failure."""
+        try:
+            yield
+        except Interrupted:
+            raise
+        except EnvmgrError as error:
+            if not self.allowed:
+                raise
+            self.failed.setdefault(str(entry), error)
+
+    def stand_on_lost(self, entry: object, depends: Iterable[str]) -> bool:
+        """Whether an entry that these depend on is lost; this one is lost, too, then."""
+        lost = bool({*self.failed, *self.left} & set(depends))
+        if lost and str(entry) not in (*self.failed, *self.left):
+            self.left.append(str(entry))
+        return lost
+
+    def without(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Those that are left of `wanted`, which has dependencies first."""
+        return [
+            item for item in wanted
+            if str(item.entry) not in (*self.failed, *self.left) and not self.stand_on_lost(item.entry, item.recipe.depends)
+        ]  # fmt: skip
+
+    def raise_first(self, written: Written) -> None:
+        """Raises the first error, if there is one, with what else happened."""
+        if not self.failed:
+            return
+        (entry, error), *others = self.failed.items()
+        extra = [] if entry in error.message else [f"{entry} failed"]
+        for name, other in others:
+            if other is error:
+                extra.append(f"{name} failed by that, too")
+                continue
+            message = other.message if name in other.message else f"{name}: {other.message}"
+            extra += ["", f"error[{other.reference}]: {message}", *(f"  {line}" for line in other.context)]
+        if self.left:
+            extra.append(f"not tried, because it stands on that: {', '.join(self.left)}")
+        if written.generation is not None:
+            extra.append(f"published all the same: {', '.join(written.published)} in generation {written.generation}")
+        elif written.installs:
+            extra.append(f"built and kept for the next run: {', '.join(written.installs)}")
+        error.context = (*error.context, *extra)
+        if written.generation is not None:
+            error.hint = error.hint.removeprefix("nothing was published; ")
+        error.failed, error.written = failed_ones(self.failed), written
+        raise error

@@ -1,0 +1,19 @@
+-- Tells, once in a job, that `srun` gives its tasks nothing of what modules set here: `sbatch --export=NONE` leaves
+-- SLURM_EXPORT_ENV behind, and srun obeys it. Only at load; not in srun's own tasks, and not outside of jobs.
+local function srun_note()
+  local export, job = os.getenv("SLURM_EXPORT_ENV") or "", os.getenv("SLURM_JOB_ID") or ""
+  if export == "" or job == "" or mode() ~= "load" or (os.getenv("SLURM_STEP_ID") or "") ~= "" then
+    return
+  end
+  if ("," .. export .. ","):find(",ALL,", 1, true) or os.getenv("ENVMGR_SRUN_NOTE") == job then
+    return
+  end
+  setenv("ENVMGR_SRUN_NOTE", job) -- only at load: an unload leaves it
+
+  local first = ({ sh = "`unset SLURM_EXPORT_ENV` before it, or ", csh = "`unsetenv SLURM_EXPORT_ENV` before it, or " })[myShellType()]
+  LmodMessage( -- lines that Lmod need not wrap
+    "Note: srun starts tasks without what modules set in this job, as it was\n"
+    .. "submitted with --export (SLURM_EXPORT_ENV=" .. export .. "). To give it to them, type\n"
+    .. (first or "") .. "`srun --export=ALL`.\n"
+  )
+end

@@ -246,7 +246,7 @@ def _replaces(families: Families) -> str:
 
 
 def _own_packages(spec: ModuleSpec) -> str:
-    """What pip's refusal refers to (store/pythons.py). Both lines are the same in every shell, csh too."""
+    """What pip's refusal refers to (system/pythons.py). Both lines are the same in every shell, csh too."""
     folder = f"~/venvs/{spec.name}-{spec.version}"
     return (
         "For Python packages of your own, while this module is loaded:\n"

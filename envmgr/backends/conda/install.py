@@ -21,9 +21,9 @@ from envmgr.modules.spec import EnvOp
 from envmgr.report import Reporter, Stage
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.pythons import mark_pythons
 from envmgr.store.tree import make_read_only
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
+from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
 
 # Folder of an install -> the list it belongs on. Never LD_LIBRARY_PATH, PYTHONPATH, PYTHONHOME (invariant 7): packages

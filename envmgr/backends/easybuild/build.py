@@ -18,10 +18,10 @@ from envmgr.backends.easybuild.leftovers import clear, end_daemons, remove_half,
 from envmgr.report import Reporter
 from envmgr.store.jobtable import recorded
 from envmgr.store.manifest import InstallFacts
-from envmgr.store.pythons import mark_pythons
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import private_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_file_system
+from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner
 
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead

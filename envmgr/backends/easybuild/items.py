@@ -14,7 +14,7 @@ from envmgr.store.prefix import Install, Item
 
 Find = Callable[[Entry, object, bool], Install]  # an entry of the store, its identity, `brings_python` -> its install
 
-# 1: what EasyBuild installs, less its logs, read-only. 2: a Python has the mark of `store/pythons.py`; installs without one are
+# 1: what EasyBuild installs, less its logs, read-only. 2: a Python has the mark of `system/pythons.py`; installs without one are
 # as before.
 MARKED = 2
 

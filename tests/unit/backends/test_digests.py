@@ -23,7 +23,7 @@ GOLDEN = TESTS / "golden" / "digests"
 EXPECTED: dict[str, dict[str, dict[str, str]]] = json.loads((GOLDEN / "expected.json").read_text())
 TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9", glibc="2.34")
 
-# Their installs bring `bin/python`: layout 2 marks it, see store/pythons.py.
+# Their installs bring `bin/python`: layout 2 marks it, see system/pythons.py.
 PYTHONS = {
     "anaconda/2023.09", "anaconda/2025.06", "python/3.10", "python/3.11", "python/3.12", "python/3.13",
     "pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9", "tensorflow/2.15-cuda11.8",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.store.pythons import MARK, MARK_TEXT, mark_pythons, standard_libraries
+from envmgr.system.pythons import MARK, MARK_TEXT, mark_pythons, standard_libraries
 
 
 def library(folder: Path) -> Path:

@@ -27,6 +27,7 @@ def test_users_go_on_through_publish_rollback_gc_and_lose_only_what_was_removed(
         assert "\n".join(users.check(lacking=["app/1.0"])) == ""
         _audit(users)
     finally:
+        scene.cluster.clear()  # the users' shells and jobs
         scene.cluster.down()
 
 

@@ -35,4 +35,5 @@ def play(seed: int, first: int, last: int) -> Iterator[str]:
                 what = "gc" if number == GC else "rollback" if number in ROLLBACKS else "publish"
                 yield f"{what}: generation {scene.generation}"
         finally:
+            scene.cluster.clear()  # the users' shells and jobs
             scene.cluster.down()

@@ -1,5 +1,5 @@
-# Two commands on a fresh machine: `make demo-cluster` (without root: `make demo`) and `make test`. They install what they need;
-# root also gets Lmod, and on Debian the packages of a cluster.
+# Two commands on a fresh machine: `make demo` and `make test`. They install what they need; root also gets Lmod.
+# `make demo-cluster` and `make test` also install the packages of a cluster, for root on Debian.
 
 VENV ?= .venv
 BIN = $(VENV)/bin

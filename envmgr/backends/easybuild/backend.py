@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -50,24 +51,26 @@ class LoadedEasyBuildLock(LoadedLock):
     content: EasyBuildLock
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        """Where the entry's install is there on a chain of one layout, that chain, the oldest first; else each item for itself.
+        """Where the entry's install is there on Pythons of some layouts, those, the oldest first; else each item for itself.
 
         Of a finished install, what only its build needed may be gone, an old Python for one: it is not built anew for that.
         """
+        prefix, newest = Prefix(site.prefix), self.backend.layout
+        pythons = sum(map(brings_python, self.content.items))
 
-        def chain(layout: int | None) -> tuple[Item, ...]:
+        def chain(layouts: Sequence[int] | None) -> tuple[Item, ...]:
+            """With Pythons of `layouts`, in the lock's order."""
+            each = None if layouts is None else iter(layouts)
+
             def find(entry: Entry, identity: object, python: bool) -> Install:
-                newest = self.backend.layout if python else 1
-                if layout is None:
-                    return self.backend.install(entry, identity, site, target, newest=newest)
-                return install_of(
-                    prefix, entry, self.backend.name, identity, target, layout=min(layout, newest), newest=newest
-                )
+                if each is None:
+                    return self.backend.install(entry, identity, site, target, newest=newest if python else 1)
+                layout, last = (next(each), newest) if python else (1, 1)
+                return install_of(prefix, entry, self.backend.name, identity, target, layout=layout, newest=last)
 
             return items_of(self.content, target.cpu_level, find)
 
-        prefix = Prefix(site.prefix)
-        chains = map(chain, range(1, self.backend.layout + 1)) if any(map(brings_python, self.content.items)) else ()
+        chains = map(chain, product(range(1, newest + 1), repeat=pythons)) if pythons else ()
         return next((items for items in chains if items[-1].install.exists()), None) or chain(None)
 
     def faults(self, recipe: Recipe) -> list[str]:

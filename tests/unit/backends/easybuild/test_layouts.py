@@ -131,3 +131,17 @@ def test_install_of_the_new_layout_stays_when_an_old_python_comes_back(site: Sit
     put(before(site, *APP)[PYTHON])
     assert paths(chain(site, *APP)) == paths(now)
     assert of_older_layout(chain(site, *APP)) == []
+
+
+def test_install_on_pythons_of_both_layouts_stays_when_only_its_build_needed_them(site: Site) -> None:
+    """One Python was there, of the old layout, for another entry's sake; the second was built. `gc` takes both."""
+    two = "Python/2.7.18"
+    items = (locked(PYTHON), locked(two), locked("app/1.0", build=(PYTHON, two)))
+    old = before(site, items[0])
+    put(old[PYTHON])
+    now = chain(site, *items)
+    assert [item.install.layout for item in now.values()] == [1, 2, 1]
+    put(now[two], now["app/1.0"])
+    for python in (old[PYTHON], now[two]):
+        python.install.manifest.unlink()
+    assert paths(chain(site, *items)) == paths(now)

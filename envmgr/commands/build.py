@@ -14,7 +14,7 @@ from envmgr.commands.gate import choose_mode, pass_gate
 from envmgr.commands.losses import Losses
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
-from envmgr.errors import EnvmgrError, InputError, Written
+from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
 from envmgr.modules.lmod import find_lmod
 from envmgr.publish.generations import PublishedChange
 from envmgr.publish.plan import BuildPlan, PlanStep
@@ -156,7 +156,7 @@ class _Rest:
     published: tuple[str, ...] = ()
 
     def publish(self, wanted: Sequence[Wanted]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
-        """Entries whose tests fail are lost, too; None where nothing is left that would change a generation."""
+        """Entries whose tests fail are lost, too, or whose install has changed; None where nothing is left that would change a generation."""
         while not self.losses.failed or self._changed(wanted):
             try:
                 done = publish_wanted(
@@ -164,7 +164,7 @@ class _Rest:
                 )
             except EnvmgrError as error:
                 error.written = Written(installs=tuple(self.fresh))
-                wanted = self._without_failed_tests(error, wanted)
+                wanted = self._without_failed(error, wanted)
                 continue
             self.published = self._changed(wanted)
             return done
@@ -174,10 +174,15 @@ class _Rest:
         here = {item.entry for item in wanted}
         return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
 
-    def _without_failed_tests(self, error: EnvmgrError, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Raises the error where it is not about the tests of these entries, or none may be lost."""
-        failed = {each.what for each in error.failed if error.reference == "smoke-test-failed"}
+    def _without_failed(self, error: EnvmgrError, wanted: Sequence[Wanted]) -> list[Wanted]:
+        """Raises the error, with what was lost before, where it is not about these entries, or none may be lost."""
+        failed = {each.what for each in error.failed}
         if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
+            error.failed = (*error.failed, *failed_ones(self.losses.failed))
+            error.context = (
+                *error.context,
+                *(f"{name} failed too: {e.message}" for name, e in self.losses.failed.items()),
+            )
             raise error
         for item in wanted:
             if str(item.entry) in failed:

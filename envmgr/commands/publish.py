@@ -11,7 +11,7 @@ from envmgr.builds.install import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.change import Change
@@ -87,7 +87,11 @@ def publish_wanted(
             # What was made in this run had its manifest just made from the tree.
             for install in _installs(item, facts[str(item.entry)], ctx.prefix):
                 if install.relative not in fresh:
-                    require_unchanged(install, item.entry, ctx.reporter)
+                    try:
+                        require_unchanged(install, item.entry, ctx.reporter)
+                    except EnvmgrError as error:
+                        error.failed = failed_ones({str(item.entry): error})
+                        raise
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envmgr.backends import LoadedLock, get_backend
-from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
@@ -102,7 +102,7 @@ def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) 
     target = read_target(ctx.site.cpu_level)
     entries = [catalog.parse(name) for name in dict.fromkeys(names)]
     wanted: list[Wanted] = []
-    for found in catalog.with_dependencies(entries):
+    for found in _with_dependencies(catalog, entries, losses):
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
                 wanted.append(load_one(ctx, found, target))
@@ -120,7 +120,7 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
     catalog, target = ctx.catalog, read_target(ctx.site.cpu_level)
     wanted: list[Wanted] = []
     left_out: list[str] = []
-    for found in catalog.with_dependencies([e.entry for e in catalog.entries()]):
+    for found in _with_dependencies(catalog, [e.entry for e in catalog.entries()], losses):
         item = None
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
@@ -135,6 +135,17 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
         ctx.reporter.say(f"left out, for want of an acknowledged licence: {', '.join(left_out)}")
     _require_one_default(wanted)
     return wanted, tuple(left_out)
+
+
+def _with_dependencies(catalog: Catalog, entries: Sequence[Entry], losses: Loss | None) -> list[CatalogEntry]:
+    """With `losses`, an entry is lost whose own recipe cannot be read, or that of one that it depends on."""
+    if losses is None:
+        return catalog.with_dependencies(list(entries))
+    found: dict[Entry, CatalogEntry] = {}
+    for entry in entries:
+        with losses.of(entry):
+            found |= {each.entry: each for each in catalog.with_dependencies([entry])}
+    return list(found.values())
 
 
 def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:

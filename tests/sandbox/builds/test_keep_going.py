@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.scenes import locked
 
 HELLO = ["hello-prefix"]
@@ -40,6 +40,38 @@ def test_success_beside_failures_is_published_with_keep_going(box: Sandbox) -> N
     again = box.run("build", "good/1.0", "bad/1.0", "-k")
     assert (again.code, box.current()) == (3, 2), "nothing new beside the failure: no generation for it"
     assert "published all the same" not in again.stderr
+
+
+def test_broken_recipe_missing_dependency_and_tampered_install_cost_themselves_alone(sandbox: Sandbox) -> None:
+    locked(sandbox, "good/1.0", HELLO)
+    locked(sandbox, "kept/1.0", HELLO)
+    sandbox.ok("build", "kept/1.0", "--no-publish")
+    (program,) = sandbox.prefix.glob("store/kept/*/bin/hello-prefix")
+    program.chmod(0o755)
+    program.write_text("tampered")
+    (locked(sandbox, "broken/1.0", HELLO) / "recipe.yaml").write_text("schema: 1\nbackend: conda\n")
+    locked(sandbox, "above/1.0", HELLO, depends=["none/1.0"])
+    done = sandbox.run("build", "good/1.0", "kept/1.0", "broken/1.0", "above/1.0", "-k", "--format", "json")
+    assert [(f["what"], f["reference"]) for f in done.data["failed"]] == [
+        ("broken/1.0", "recipe-invalid"), ("above/1.0", "unknown-entry"), ("kept/1.0", "install-differs"),
+    ]  # fmt: skip
+    assert (done.code, done.data["written"]["published"], sandbox.current()) == (2, ["good/1.0"], 1)
+
+
+def test_failures_before_one_of_an_entry_that_was_not_named_are_told_with_it(sandbox: Sandbox) -> None:
+    flag = sandbox.root / "flag"
+    flag.write_text("")
+    locked(sandbox, "old/1.0", [f"python {PYTHON}.*"], tests=[{"name": "flag", "run": f"test -e {flag}"}])
+    locked(sandbox, "good/1.0", HELLO)
+    locked(sandbox, "stale/1.0", HELLO)
+    sandbox.recipe("stale/1.0", ["hello-activate"])
+    sandbox.ok("build", "old/1.0")
+    flag.unlink()
+    sandbox.policies["user_site"] = True  # modules of Pythons are written anew
+    sandbox.write_site()
+    done = sandbox.run("build", "good/1.0", "stale/1.0", "-k", "--format", "json")
+    assert [f["what"] for f in done.data["failed"]] == ["old/1.0", "stale/1.0"]
+    assert sandbox.current() == 1
 
 
 def test_without_it_a_failure_keeps_the_current_generation_and_names_what_was_built(box: Sandbox) -> None:

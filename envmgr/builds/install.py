@@ -191,8 +191,13 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
     elif faults := tuple(_unwritable(prefix.root, account.name)):
         yield from faults
     else:
-        folders = (*_first_folders(prefix), *(each.path for each in _own_folders(prefix, ())))
-        yield from (fault for folder in folders if folder.is_dir() for fault in _unwritable(folder, account.name))
+        try:
+            with explain_os_error(prefix.root):
+                folders = (*_first_folders(prefix), *(each.path for each in _own_folders(prefix, ())))
+                faults = tuple(fault for each in folders if each.is_dir() for fault in _unwritable(each, account.name))
+        except EnvmgrError as closed:  # a folder above one of them is closed to this user
+            faults = (closed,)
+        yield from faults
     folder = site.build_dir
     if (
         folder is not None

@@ -97,6 +97,11 @@ def test_build_user_that_cannot_write_the_prefix_is_an_error(folder: Path) -> No
     shutil.chown(folder / "sw", "nobody")
     (folder / "sw/store").mkdir()  # as root made it, before the site named its build user
     assert facts(folder)["build_user"][:2] == ("error", "not-writable: cannot write FOLDER/sw/store")
+    shutil.chown(folder / "sw/store", "nobody")
+    (folder / "sw/cache/sources").mkdir(parents=True)
+    (folder / "sw/cache").chmod(0o700)
+    status, text, _ = facts(folder)["build_user"]
+    assert (status, text.startswith("not-writable: cannot write FOLDER/sw/cache/")) == ("error", True), text
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
     assert facts(folder, prefix=str(closed / "sw")) == {

@@ -85,7 +85,9 @@ SOLVE = JOB.splitlines()[-1]
 
 def main() -> int:
     start = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up then, too
+    for number in (signal.SIGTERM, signal.SIGHUP):  # clean up then, too
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, signal.default_int_handler)
     keep = bool(os.environ.get("KEEP"))
     cluster = None
     try:
@@ -102,7 +104,7 @@ def main() -> int:
         print("\nstopped", file=sys.stderr)
         return 130
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):  # nothing stops the clean-up
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # nothing stops the clean-up
             signal.signal(number, signal.SIG_IGN)
         if cluster is not None:
             end(cluster, work, keep=keep)

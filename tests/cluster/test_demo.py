@@ -97,7 +97,7 @@ def test_keep_leaves_the_cluster_up_and_says_how_to_enter_and_end_it(
     nothing_left(scene)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_demo_that_is_stopped_leaves_nothing(scene: Path, number: signal.Signals) -> None:
     demo = start()
     assert demo.stdout is not None

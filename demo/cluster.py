@@ -48,6 +48,7 @@ groups:
   compute: {{nodes: "c[1-3]"}}
 transport: {{via: both, node_timeout: 240}}
 audit: {{user: alice}}
+slurm: {{heal_export: true}}
 catalogs: [recipes]
 backends:
   conda:

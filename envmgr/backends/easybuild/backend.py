@@ -51,27 +51,30 @@ class LoadedEasyBuildLock(LoadedLock):
     content: EasyBuildLock
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        """Where the entry's install is there on Pythons of some layouts, those, the oldest first; else each item for itself.
+        """With Pythons of those layouts on which the entry's install is there, or else with which the fewest installs are missing.
 
-        Of a finished install, what only its build needed may be gone, an old Python for one: it is not built anew for that.
+        Of a finished install, what only its build needed may be gone, an old Python for one: nothing is built anew for that.
+        Among equals the oldest that is there counts, and the newest that is not.
         """
         prefix, newest = Prefix(site.prefix), self.backend.layout
         pythons = sum(map(brings_python, self.content.items))
 
-        def chain(layouts: Sequence[int] | None) -> tuple[Item, ...]:
+        def chain(layouts: Sequence[int]) -> tuple[Item, ...]:
             """With Pythons of `layouts`, in the lock's order."""
-            each = None if layouts is None else iter(layouts)
+            each = iter(layouts)
 
             def find(entry: Entry, identity: object, python: bool) -> Install:
-                if each is None:
-                    return self.backend.install(entry, identity, site, target, newest=newest if python else 1)
                 layout, last = (next(each), newest) if python else (1, 1)
                 return install_of(prefix, entry, self.backend.name, identity, target, layout=layout, newest=last)
 
             return items_of(self.content, target.cpu_level, find)
 
-        chains = map(chain, product(range(1, newest + 1), repeat=pythons)) if pythons else ()
-        return next((items for items in chains if items[-1].install.exists()), None) or chain(None)
+        def missing(items: Sequence[Item]) -> int:
+            return sum(not item.install.exists() for item in items)
+
+        chains = [chain(layouts) for layouts in product(range(1, newest + 1), repeat=pythons)]
+        there = next((items for items in chains if items[-1].install.exists()), None)
+        return there or min(reversed(chains), key=missing)
 
     def faults(self, recipe: Recipe) -> list[str]:
         cuda = next((item.version for item in self.content.items if item.name == "CUDA"), None)

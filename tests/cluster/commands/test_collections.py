@@ -35,7 +35,7 @@ def _audit(users: Users) -> None:
     """The hook is looked at on each node, in each context."""
     scene = users.scene
     ours = "/etc/envmgr/node/lmod"
-    scene.cluster.sh("c1", f"rm {ours}/*", check=True)
+    scene.cluster.sh("c1", f"rm {ours}/*.lua", check=True)
     scene.cluster.write("c2", "/etc/profile.d/zz-site.sh", "export LMOD_PACKAGE_PATH=/site/lmod\n")
     found = [f for f in scene.findings("--via", "ssh", code=1) if f[1] == "saved-collections"]
     assert sorted(found) == [

@@ -145,3 +145,16 @@ def test_install_on_pythons_of_both_layouts_stays_when_only_its_build_needed_the
     for python in (old[PYTHON], now[two]):
         python.install.manifest.unlink()
     assert paths(chain(site, *items)) == paths(now)
+
+
+def test_what_an_old_python_built_is_not_built_anew_below_an_edited_entry(site: Site) -> None:
+    """`gc` took the Python. It alone is made again, as it was; all of the store above it keeps its name."""
+    below = (locked(PYTHON), locked("lib/1.0", build=(PYTHON,)), locked("more/1.0", depends=("lib/1.0",)))
+    old = before(site, *below, locked("app/1.0", depends=("more/1.0",)))
+    put(old["lib/1.0"], old["more/1.0"], old["app/1.0"])
+    edited = (*below, locked("app/1.0", depends=("more/1.0",), text="b"))
+    now = chain(site, *edited)
+    assert paths(now)[:3] == paths(old)[:3]
+    put(now[PYTHON], now["app/1.0"])
+    now[PYTHON].install.manifest.unlink()
+    assert paths(chain(site, *edited)) == paths(now)

@@ -68,10 +68,25 @@ local function versions(modules, name)
   return found, default
 end
 
+-- The entry in a folder of modules that Lmod itself takes a word for in this shell: the user's and the site's own modulerc files
+-- have a say in it. Nil where that is none in the folder, or this Lmod cannot be asked.
+local function meant(modules, word)
+  local ok, path = pcall(function()
+    require("ModuleA"):singleton({ spider_cache = os.getenv("LMOD_CACHED_LOADS") ~= "no" })
+    return require("MName"):new("load", word):fn()
+  end)
+  local inside = ok and type(path) == "string" and path:sub(1, #modules + 1) == modules .. "/"
+  return inside and path:sub(#modules + 2):match("^(.+)%.lua$") or nil
+end
+
 -- The entry that a user's word means in a folder of modules: `app/1.0`, `app` or `app/1`; nil where there is none.
 local function resolve(modules, word)
   if not modules then
     return nil
+  end
+  local by_lmod = meant(modules, word)
+  if by_lmod and by_lmod:match("^[^/]+/[^/]+$") then
+    return by_lmod
   end
   local name, wanted = word:match("^(.-)/(.+)$")
   if name and exists(modules .. "/" .. word .. ".lua") then

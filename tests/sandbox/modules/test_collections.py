@@ -125,6 +125,21 @@ def test_dependency_that_the_user_asked_for_stays(scene: Collections) -> None:
     assert said.err[0] == "envmgr: since `before` was saved, dependencies have changed: lib/2.0 instead of lib/1.0"
 
 
+@pytest.mark.parametrize("whose", [".modulerc.lua", "rc.lua"])
+def test_defaults_of_the_user_and_the_site_decide_the_dependencies_too(scene: Collections, whose: str) -> None:
+    """Lmod loads what they name; with the dependencies of another version it would not work."""
+    entries = {"app/1.0": ["lib/1.0"], "app/1.1": ["lib/1.1"], "lib/1.0": [], "lib/1.1": []}
+    scene.publish(2, entries)
+    rc = scene.folder / "home" / whose
+    rc.write_text('module_version("app/1.0", "default")\n')
+    env = {"LMOD_MODULERCFILE": str(rc)} if whose == "rc.lua" else {}
+    scene.shell("node-setup", "bash", "module load app; module save work", **env)
+    scene.publish(3, entries)
+    said = scene.shell("node-setup", "bash", "module restore work; status; show", **env)
+    assert said.out[:3] == ["0", "lib/1.0:app/1.0", "3"], said.err
+    assert said.err == ["Restoring modules from user's work"]
+
+
 @pytest.mark.parametrize("setup", BOTH)
 def test_removed_entry_costs_itself_and_what_came_with_it(scene: Collections, setup: str) -> None:
     scene.shell(setup, "bash", SAVE)

@@ -56,7 +56,7 @@ local function unknown()
 end
 
 if os.getenv("ENVMGR_COLLECTIONS") == "tell" then -- the audit asks
-  io.stderr:write("envmgr-collections: ", unknown() or "known", "\n")
+  io.stderr:write("envmgr-collections: ", unknown() or (pcall(parts) and "known" or "broken"), "\n")
 end
 
 if type(restore) == "function" then

@@ -19,6 +19,7 @@ from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
+_BROKEN = "broken"  # a file that the hook reads when it restores
 _NOT_THERE = "\n"  # no path
 
 
@@ -36,7 +37,12 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
         yield from _missing(key, where, fleet)
         for said, nodes in fleet.by_value(f"{key}hook").items():
-            if said not in (_KNOWN, _NOT_LOADED):
+            if said == _BROKEN:
+                yield Finding(
+                    "saved-collections", "warning", where, "a file of envmgr's hook is missing or damaged", f"the files in {HOOK}",
+                    f"`envmgr node-setup --apply --nodes {fold(nodes)}`", fold(nodes),
+                )  # fmt: skip
+            elif said not in (_KNOWN, _NOT_LOADED):
                 yield Finding(
                     "saved-collections", "note", where, f"the hook leaves them to this Lmod: {short(said)}",
                     "an Lmod that the hook knows", "after a publish, users save them again; a newer envmgr may know this Lmod",

@@ -354,6 +354,19 @@ def test_lmod_whose_function_is_another_behaves_as_without_us(scene: Collections
         assert said.out[0] == "tool/1.0", said.err
 
 
+@pytest.mark.parametrize("name", ["restore.lua", "closure.lua"])
+def test_hook_of_which_a_file_is_missing_or_damaged_says_so_to_the_audit(scene: Collections, name: str) -> None:
+    scene.shell("node-setup", "bash", "show")
+    file = scene.etc / f"envmgr/node/lmod/{name}"
+    ask = "ENVMGR_COLLECTIONS=tell $LMOD_CMD bash --version >/dev/null"
+    file.write_text(f"{file.read_text()}\n(")
+    assert scene.shell("node-setup", "bash", ask).err[0] == "envmgr-collections: broken"
+    file.unlink()
+    assert scene.shell("node-setup", "bash", ask).err[0] == "envmgr-collections: broken"
+    scene.do("apply")
+    assert scene.shell("node-setup", "bash", ask).err[0] == "envmgr-collections: known"
+
+
 def test_collection_that_lmod_cannot_read_is_lmods_to_tell(scene: Collections) -> None:
     scene.shell("node-setup", "bash", SAVE)
     file = scene.folder / "home/.lmod.d/work"

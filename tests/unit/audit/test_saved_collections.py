@@ -44,3 +44,12 @@ def test_lmod_that_the_hook_does_not_know_is_a_note() -> None:
             "an Lmod that the hook knows | after a publish, users save them again; a newer envmgr may know this Lmod"
         )
     ]
+
+
+def test_hook_of_which_a_file_is_missing_or_damaged_is_told() -> None:
+    assert findings(c1=facts(hook="known"), c2=facts(hook="broken")) == [
+        (
+            "warning c2: bash-login, bash-ssh (root, alice): a file of envmgr's hook is missing or damaged | "
+            f"the files in {HOOK} | `envmgr node-setup --apply --nodes c2`"
+        )
+    ]

@@ -68,6 +68,11 @@ def test_path_stays_byte_for_byte_before_it(scene: Scene, path: str, becomes: st
     assert task(scene, PATH=path)["PATH"] == becomes
 
 
+def test_path_that_an_old_slurm_would_cut_stays_in_a_task(scene: Scene) -> None:
+    path = ":".join([*(f"/opt/software/{number:04}/bin" for number in range(200)), "/usr/bin"])
+    assert task(scene, PATH=path)["PATH"] == path
+
+
 def test_shell_without_a_path_gets_none(scene: Scene) -> None:
     """It has the system's own folders then; one of ours would replace them."""
     text = '. /etc/profile.d/zz-envmgr.sh; echo "${PATH-none}"'

@@ -104,7 +104,7 @@ def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Fi
         )  # fmt: skip
     heal = evidence.site.slurm.heal_export
     for export, nodes in usable.by_value(f"{key}export").items():
-        if not export or "ALL" in export.split(",") or heal is False:
+        if not export or "ALL" in export.upper().split(",") or heal is False:
             continue
         again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
         yield _finding(

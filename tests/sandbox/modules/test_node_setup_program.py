@@ -161,7 +161,7 @@ def test_task_prolog_heals_a_batch_script_alone_where_the_site_says_so(scene: Sc
     site = scene.folder / "site.yaml"
     site.write_text(f"schema: 1\nprefix: {scene.prefix}\nslurm: {{heal_export: {str(decided).lower()}}}\n")
     scene.do("apply")
-    batch = ["NONE", "NIL", "HOME,X=1", "ALL", "ALL,X=1", ""]
+    batch = ["NONE", "NIL", "HOME,X=1", "ALL", "all", "ALL,X=1", ""]
     healed = [
         export for export in batch if "unset SLURM_EXPORT_ENV" in scene.said(PROLOG, env={"SLURM_EXPORT_ENV": export})
     ]

@@ -7,7 +7,7 @@ local function srun_note()
   if export == "" or job == "" or mode() ~= "load" or (os.getenv("SLURM_STEP_ID") or "") ~= "" then
     return
   end
-  if ("," .. export .. ","):find(",ALL,", 1, true) or os.getenv("ENVMGR_SRUN_NOTE") == job then
+  if ("," .. export:upper() .. ","):find(",ALL,", 1, true) or os.getenv("ENVMGR_SRUN_NOTE") == job then
     return
   end
   setenv("ENVMGR_SRUN_NOTE", job) -- only at load: an unload leaves it

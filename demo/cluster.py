@@ -156,9 +156,7 @@ def boot(session: ClusterSession, *, detached: bool) -> None:
     cluster.put_envmgr_on_path()
     cluster.exec("login", ["ln", "-s", channel, CHANNEL], check=True)
     said = session.type(f"sinfo; ssh c1 grep {PREFIX} /proc/mounts")
-    session.expect(
-        "idle" in said and str(PREFIX) in said, "Slurm has three idle nodes, and the prefix is mounted there"
-    )
+    session.expect("idle" in said and str(PREFIX) in said, "Slurm has idle nodes, and the prefix is mounted on c1")
 
 
 def publish(session: ClusterSession, numpy: str) -> None:

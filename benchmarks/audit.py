@@ -65,7 +65,7 @@ main()
 
 # A simulated node. The third word of SSH_CONNECTION is its address.
 _NODE = r"""#!/bin/sh
-nonce=$(sed -n "s/^printf .*:begin--.*' //p; /^printf .*:end:/q")
+nonce=$(sed -n "s/^envmgr_nonce='\{0,1\}\([0-9A-Za-z]*\).*/\1/p; /^printf .*:end:/q")
 [ -z "$nonce" ] || printf '\n--envmgr:%s:begin--\n' "$nonce"
 set -- $SSH_CONNECTION
 printf '@~host=%s\n' "$3"

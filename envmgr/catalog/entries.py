@@ -147,7 +147,26 @@ class Catalog:
         ]
 
 
+def closed_catalog(root: Path) -> EnvmgrError | None:
+    """The error `user-cannot-read`, where the folder of a catalog, or one above it, is closed to this process."""
+    try:
+        root.stat()
+        closed = not os.access(root, os.R_OK | os.X_OK)
+    except OSError as error:
+        closed = isinstance(error, PermissionError)
+    if not closed:
+        return None
+    return EnvmgrError(
+        "user-cannot-read", f"the catalog {root} is closed to you",
+        hint="let the user of envmgr read it, or take it out of `catalogs` in site.yaml",
+    )  # fmt: skip
+
+
 def open_catalog(site: Site) -> Catalog:
+    """Raises EnvmgrError `user-cannot-read`."""
+    for root in site.catalogs:
+        if closed := closed_catalog(root):
+            raise closed
     return Catalog(site.catalogs, site.shipped_catalog)
 
 

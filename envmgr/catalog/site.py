@@ -74,7 +74,7 @@ class Site(BaseModel):
     @property
     def read_by_verbs(self) -> tuple[Path, ...]:
         """What the build user must read of it: its file, and its catalogs where they are there."""
-        return (*([self.source] if self.source else []), *(c for c in self.catalogs if c.exists()))
+        return (*([self.source] if self.source else []), *(c for c in self.catalogs if not _is_missing(c)))
 
     def absolute(self, path: Path) -> Path:
         """A path as it is meant in the site file."""
@@ -88,6 +88,15 @@ class Site(BaseModel):
         """The same site with these settings of one backend changed."""
         changed = {**self.backends.get(backend, {}), **settings}
         return self.model_copy(update={"backends": {**self.backends, backend: changed}})
+
+
+def _is_missing(path: Path) -> bool:
+    """One below a folder that is closed is not known to be missing."""
+    try:
+        path.stat()
+    except OSError as error:
+        return not isinstance(error, PermissionError)
+    return False
 
 
 def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from envmgr.backends import all_backends
 from envmgr.builds.install import group_faults, write_faults
+from envmgr.catalog.entries import closed_catalog
 from envmgr.catalog.settings import SiteFact, mirrors_fact
 from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site
 from envmgr.catalog.site_file import SiteFile
@@ -203,13 +204,16 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
 def _in_catalogs(site: Site) -> Iterator[Path]:
     """All that a build may read in the site's own catalogs."""
     for root in site.catalogs:
-        if root != site.shipped_catalog:
+        if root != site.shipped_catalog and closed_catalog(root) is None:
             yield from (path for depth in ("*", "*/*", "*/*/*") for path in sorted(root.glob(depth)))
 
 
 def _catalogs(ctx: Context) -> Iterator[SiteFact]:
     for root in ctx.site.catalogs:
         label = f"{root} (ships with envmgr, read-only)" if root == ctx.site.shipped_catalog else str(root)
+        if closed := closed_catalog(root):
+            yield SiteFact("catalogs", "error", closed.message, closed.hint)
+            continue
         if not root.is_dir():
             yield SiteFact("catalogs", "error", f"{label} does not exist", f"mkdir {root}")
             continue

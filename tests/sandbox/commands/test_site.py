@@ -125,3 +125,24 @@ def test_build_dir_that_the_build_user_cannot_write_is_an_error(folder: Path) ->
     assert facts(folder, build_dir="tmp") == {
         "build_user": ("error", "not-writable: nobody cannot write FOLDER/tmp", "chown nobody FOLDER/tmp")
     }
+
+
+def test_catalog_below_a_closed_folder_is_no_bug(folder: Path) -> None:
+    """As its own user runs envmgr: root without the right to pass by modes. Nothing is made."""
+    (folder / "closed/more").mkdir(parents=True)
+    (folder / "closed").chmod(0o700)
+    os.chown(folder / "closed", NOBODY.pw_uid, NOBODY.pw_gid)
+    site = {"schema": 1, "prefix": str(folder / "sw"), "catalogs": ["recipes", "closed/more"]}
+    (folder / "site.yaml").write_text(json.dumps(site))
+    before = sorted(folder.iterdir())
+    rights = "-dac_override,-dac_read_search"
+    ordinary = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, sys.executable, "-m", "envmgr"]
+    for verb, code in (["list"], 3), (["build", "toy/1.0", "--dry-run"], 3), (["site", "check"], 1):
+        done = subprocess.run(
+            [*ordinary, *verb, "--site", folder / "site.yaml"], capture_output=True, text=True, check=False, cwd=ROOT,
+            env={"PATH": os.environ["PATH"]},
+        )  # fmt: skip
+        said = done.stdout + done.stderr
+        assert f"the catalog {folder}/closed/more is closed to you" in said, said
+        assert (done.returncode, "error[bug]" in said) == (code, False), said
+    assert sorted(folder.iterdir()) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ pytest_plugins = ["tests.helpers.cluster.fixtures", "tests.helpers.audit_scene",
 # A shell that starts pytest in the background has it ignore Ctrl-C, and all that it starts: tests interrupt what they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# `make test` tells each `make` below it that it is a child, which then says where it goes: tests read what a first one says.
+for _name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
+    os.environ.pop(_name, None)
 
 # The one profile of the property tests: how long an example takes depends on the machine and says nothing.
 settings.register_profile("envmgr", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

@@ -10,9 +10,19 @@ from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
-from envmgr.nodes.slurm import UNCONFIGURED, asleep, node_states, slurm_here, slurm_names, states_or_reason
+from envmgr.nodes.slurm import (
+    STATE_FLAGS,
+    UNCONFIGURED,
+    asleep,
+    in_words,
+    node_states,
+    slurm_here,
+    slurm_names,
+    states_or_reason,
+)
 
 __all__ = [
+    "STATE_FLAGS",
     "UNCONFIGURED",
     "JobOptions",
     "JobSeen",
@@ -26,6 +36,7 @@ __all__ = [
     "end_jobs",
     "expand",
     "fold",
+    "in_words",
     "job_facts",
     "node_states",
     "resolve_nodes",

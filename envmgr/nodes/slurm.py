@@ -24,6 +24,9 @@ _ASK = 10.0  # seconds that sinfo may take
 _CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
 # Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES.
 _GONE = re.compile(r"(down|drain|fail|error|unknown|reboot|future|perfctrs).*", re.IGNORECASE)
+STATE_FLAGS = "*~#!%$@^-"
+"""What follows the word of a node's state: `*` no response, `~#!%` power, `$` maintenance, `@^` reboot, `-` planned.
+Source: sinfo(1), NODE STATE CODES."""
 _ASLEEP = re.compile(r"power.*|.*[~%!#]", re.IGNORECASE)
 _IN_USE = re.compile(r"(alloc|mix|comp|planned|reserved|maint|resv).*", re.IGNORECASE)
 ENDED = (
@@ -115,9 +118,10 @@ def _first_label(name: str) -> str:
 
 
 def in_words(state: tuple[str, str]) -> str:
-    """`down, not responding: dead disk`: what a final `*` means is in sinfo(1)."""
+    """`down, not responding: dead disk`, of a node's state as `sinfo` prints it, or a job's, and Slurm's reason."""
     name, why = state
-    said = f"{name[:-1]}, not responding" if name.endswith("*") else name
+    word = name.rstrip(STATE_FLAGS)
+    said = f"{word}, not responding" if "*" in name else word
     return f"{said}: {why}" if why else said
 
 

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.controller import Controller, SlurmView, slurm_view
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold, slurm_names
+from envmgr.nodes import STATE_FLAGS, fold, in_words, slurm_names
 from envmgr.probe.model import Facts, ProbeStage
 
-# Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
-_FLAGS = "*~#!%$@^-"
+# Source: sinfo(1), NODE STATE CODES.
 _SEVERITIES: Mapping[str, Severity] = {
     "down": "error", "error": "error", "fail": "error", "failing": "error", "inval": "error", "unknown": "error",
     "no_respond": "error", "future": "error",
@@ -50,7 +49,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
         yield Finding(
-            "slurm", severity, "Slurm", f"{_words(state)}{f': {reason}' if reason else ''}", "idle, mixed or allocated",
+            "slurm", severity, "Slurm", in_words((state, reason)), "idle, mixed or allocated",
             _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
         )  # fmt: skip
     if unknown := _strangers(evidence, slurm, names):
@@ -60,12 +59,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 def _severity(state: str) -> Severity | None:
     word = state.lower()
-    return "error" if "*" in word else _SEVERITIES.get(word.rstrip(_FLAGS))
-
-
-def _words(state: str) -> str:
-    word = state.rstrip(_FLAGS)
-    return f"{word}, does not respond" if "*" in state else word
+    return "error" if "*" in word else _SEVERITIES.get(word.rstrip(STATE_FLAGS))
 
 
 def _hint(state: str, severity: Severity, nodes: str) -> str:

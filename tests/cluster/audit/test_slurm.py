@@ -68,7 +68,7 @@ def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
     with faults.slurmd_stopped(audited.cluster, "c2", noticed=True):
         found = audited.findings("--via", "both", code=1)
     # Slurm says so too once its SlurmdTimeout is over.
-    found = [(*rest, text.replace("down, does not respond", "down")) for *rest, text in found]
+    found = [(*rest, text.replace("down, not responding", "down")) for *rest, text in found]
     assert found == [
         (
             "error",

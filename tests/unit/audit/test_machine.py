@@ -213,9 +213,9 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
     [
         ("down", "Node unexpectedly rebooted", ("error c1: Slurm: down: Node unexpectedly rebooted | idle, mixed or allocated | "
          "once that is mended: `scontrol update nodename=c1 state=resume`")),
-        ("down*", "Not responding", ("error c1: Slurm: down, does not respond: Not responding | idle, mixed or allocated | "
+        ("down*", "Not responding", ("error c1: Slurm: down, not responding: Not responding | idle, mixed or allocated | "
          "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`")),
-        ("idle*", "", ("error c1: Slurm: idle, does not respond | idle, mixed or allocated | "
+        ("idle*", "", ("error c1: Slurm: idle, not responding | idle, mixed or allocated | "
          "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`")),
         ("drained", "Kill task failed", ("warning c1: Slurm: drained: Kill task failed | idle, mixed or allocated | "
          "once that is mended: `scontrol update nodename=c1 state=resume`")),

@@ -6,9 +6,11 @@ NAME is a file of this folder; all without.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import audit, easybuild, install, modules, startup
+from benchmarks.measure import Claim
 from tests.helpers.standin.channel import cached_channel
 from tests.helpers.standin.server import serve
 
@@ -19,7 +21,7 @@ def main() -> int:
     channel = cached_channel(Path(__file__).parent.parent / "tests" / ".cache")
     ok = True
     with serve(channel.folder) as server:
-        measures = {
+        measures: dict[str, Callable[[], list[Claim]]] = {
             "startup": lambda: startup.claims(server.url, runs),
             "install": lambda: install.claims(server.url, runs),
             "modules": modules.claims,

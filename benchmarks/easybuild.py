@@ -34,7 +34,7 @@ from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.needs import reason_to_skip
-from tests.helpers.cluster.site import PREFIX
+from tests.helpers.cluster.config import PREFIX
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
 
 CORES = 2
@@ -112,7 +112,7 @@ class Bare:
             self.prefix.mkdir()
             self._box.give(self.prefix)
         user = ["runuser", "-u", BUILD_USER, "--"] if AM_ROOT else []
-        argv = [*user, str(self._tool.home / "bin" / "eb"), easyconfig, *options]
+        argv = [*user, str(self._tool.places.home / "bin" / "eb"), easyconfig, *options]
         env = self._tool.environment(HOME=str(self.prefix), EB_PYTHON=str(self._tool.python))
         return seconds(argv, env=env, cwd=self.prefix)
 

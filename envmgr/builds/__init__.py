@@ -1,1 +1,15 @@
 """From locks to installs: what a command needs is built once, here or as Slurm jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BuildJob:
+    """The job of one store item: `job` is its number, empty before it is sent; `after` are the items it waits for."""
+
+    item: str
+    job: str
+    after: tuple[str, ...]
+    attached: bool

@@ -38,16 +38,6 @@ class Outcome:
     left: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BuildJob:
-    """The job of one store item: `job` is its number, empty before it is sent; `after` are the items it waits for."""
-
-    item: str
-    job: str
-    after: tuple[str, ...]
-    attached: bool
-
-
 def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[[Work, int], Ensured]) -> Outcome:
     """Call `make(work, cores)` for each, in an order in which what it needs comes first; one failure does not stop the others.
 

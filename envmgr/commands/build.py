@@ -1,31 +1,24 @@
-"""`envmgr build`: from recipe and lock to a published module that loads."""
+"""`envmgr build`: what there is to do, by recipes, locks, store and `current`. `make.py` does it.
+
+A run with nothing to do imports nothing that makes an install, tests it or asks a node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.builds.install import Ensured, can_write, ensure_install, require_space
-from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.schedule import BuildJob, Outcome, Work, make_all, raise_first
-from envmgr.commands import Context, logged
-from envmgr.commands.gate import choose_mode, pass_gate
+from envmgr.builds import BuildJob
+from envmgr.commands import Context
 from envmgr.commands.losses import Losses
-from envmgr.commands.publish import publish_wanted
 from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
-from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
-from envmgr.modules.lmod import find_lmod
-from envmgr.publish.generations import PublishedChange
+from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
-from envmgr.smoke.here import SmokeOutcome
-from envmgr.store.holds import holding
-from envmgr.store.manifest import InstallFacts
-from envmgr.store.verify import Verified
+from envmgr.smoke import SmokeOutcome
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
-    from envmgr.builds.slurm import Submitter
     from envmgr.nodes import JobOptions
 
 
@@ -81,55 +74,19 @@ def build_entries(
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
-    fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
-    requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
-    said = pass_gate(ctx, requirements, choose_mode(gate, ctx.site.policies.gate))
+    said = _pass_gate(ctx, wanted, plan, gate)
     result = BuildResult(plan.steps, plan.rerender, dry_run, parent=plan.current, gate=said, left_out=left_out)
     idle = plan.nothing_to_do or (not publish and not plan.to_build)
     if dry_run or idle:
         losses.raise_first(Written())
-    if dry_run:
-        return replace(result, jobs=() if slurm is None else _planned_jobs(ctx, wanted, slurm))
-    if idle:
+    if idle and not dry_run:
         return result
-    if publish:
-        find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
-    for item in wanted:
-        if item.missing:
-            with losses.of(item.entry):
-                item.lock.may_build()
-    wanted = losses.without(wanted)
-    can_write(ctx.site, [item.lock.backend for item in wanted if item.missing])
-    uses = {each.install.relative for item in wanted for each in item.items}
-    with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
-        _sweep(ctx)
-        clean_leftovers(ctx.prefix, inner.reporter)
-        missing = {s.candidate.entry for s in plan.to_build}
-        require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
-        for item in wanted:
-            if item.missing:
-                for note in item.lock.notes:
-                    inner.reporter.say(f"{item.entry}: {note}")
-                with losses.of(item.entry):
-                    item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
-        wanted = losses.without(wanted)
-        ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses)
-        wanted = losses.without(wanted)
-        written = Written(installs=tuple(made))
-        built = tuple(name for name, e in ensured.items() if e.built)
-        trees = {name: e.tree for name, e in ensured.items()}
-        result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
-        if publish:
-            facts = {name: e.facts for name, e in ensured.items()}
-            reason = "build --all" if everything else f"build {' '.join(names)}"
-            rest = _Rest(inner, plan, facts, made, reason, slurm, losses)
-            published, tests = rest.publish(wanted)
-            if published is not None:
-                result = replace(result, tests=tests, generation=published.number, parent=published.parent)
-                written = replace(written, published=rest.published, generation=published.number)
-        losses.raise_first(written)
-    _sweep(ctx)  # what a submitter left that was killed, of what we have built here
-    return result
+    from envmgr.commands.make import make_wanted, planned_jobs
+
+    if dry_run:
+        return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
+    reason = "build --all" if everything else f"build {' '.join(names)}"
+    return make_wanted(ctx, wanted, plan, result, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
 
 
 def _load(
@@ -142,123 +99,12 @@ def _load(
     return wanted, left_out
 
 
-@dataclass(slots=True)
-class _Rest:
-    """The publish of what was not lost; `published` are the entries that it changed."""
+def _pass_gate(ctx: Context, wanted: Sequence[Wanted], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
+    """See `pass_gate`, which is asked of what the build would change."""
+    fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
+    if not fresh:
+        return ()
+    from envmgr.commands.gate import choose_mode, pass_gate
 
-    ctx: Context
-    plan: BuildPlan
-    facts: Mapping[str, InstallFacts]
-    fresh: Sequence[str]
-    reason: str
-    slurm: JobOptions | None
-    losses: Losses
-    published: tuple[str, ...] = ()
-
-    def publish(self, wanted: Sequence[Wanted]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
-        """Entries whose tests fail are lost, too, or whose install has changed; None where nothing is left that would change a generation."""
-        while not self.losses.failed or self._changed(wanted):
-            try:
-                done = publish_wanted(
-                    self.ctx, wanted, self.plan, self.facts, fresh=self.fresh, reason=self.reason, slurm=self.slurm
-                )
-            except EnvmgrError as error:
-                error.written = Written(installs=tuple(self.fresh))
-                wanted = self._without_failed(error, wanted)
-                continue
-            self.published = self._changed(wanted)
-            return done
-        return None, ()
-
-    def _changed(self, wanted: Sequence[Wanted]) -> tuple[str, ...]:
-        here = {item.entry for item in wanted}
-        return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
-
-    def _without_failed(self, error: EnvmgrError, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Raises the error, with what was lost before, where it is not about these entries, or none may be lost."""
-        failed = {each.what for each in error.failed}
-        if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
-            error.failed = (*error.failed, *failed_ones(self.losses.failed))
-            error.context = (
-                *error.context,
-                *(f"{name} failed too: {e.message}" for name, e in self.losses.failed.items()),
-            )
-            raise error
-        for item in wanted:
-            if str(item.entry) in failed:
-                with self.losses.of(item.entry):
-                    raise error
-        return self.losses.without(wanted)
-
-
-def _sweep(ctx: Context) -> None:
-    from envmgr.builds.slurm import sweep
-
-    sweep(ctx.site, ctx.runner)
-
-
-def _ensure_all(
-    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None, losses: Losses
-) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
-    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised,
-    or put down among the losses.
-
-    Returns them by entry, the paths of all installs that were made, and the Slurm jobs that made them.
-    """
-    own = {item.install.relative: Work(item.recipe, item.lock, item.items[-1]) for item in wanted}
-    sent: tuple[BuildJob, ...] = ()
-    verified = Verified()
-
-    def make(each: Work, cores: int) -> Ensured:
-        return ensure_install(
-            each.recipe,
-            each.lock,
-            each.item,
-            ctx.site,
-            ctx.runner,
-            ctx.reporter,
-            jobs=cores,
-            verified=verified,
-        )
-
-    if slurm is None:
-        outcome = make_all(_missing(wanted), ctx.runner, jobs=jobs, make=make)
-    else:
-        from envmgr.builds.slurm import follow
-
-        queued = _submitter(ctx, wanted, slurm).submit(_missing(wanted))
-        outcome = follow(queued, ctx.site, ctx.runner, ctx.reporter)
-        sent = tuple(build.result() for build in queued)
-    if not losses.allowed:
-        raise_first(outcome, {item.install.relative: str(item.entry) for item in wanted})
-    ensured: dict[str, Ensured] = {}
-    for item in wanted:
-        with losses.of(item.entry):
-            _raise_own(item, outcome)
-            made_now = outcome.done.get(item.install.relative)
-            ensured[str(item.entry)] = made_now or make(own[item.install.relative], jobs)
-    made = [label for label, e in outcome.done.items() if e.built]
-    return ensured, made, sent
-
-
-def _raise_own(item: Wanted, outcome: Outcome) -> None:
-    """Raises the error of the first install of this entry that failed; one that was not tried stands on one that did."""
-    for each in item.items:
-        if (error := outcome.failed.get(each.install.relative)) is not None:
-            raise error
-
-
-def _missing(wanted: Sequence[Wanted]) -> list[Work]:
-    """What is to be built, each once, what others stand on first."""
-    found = (Work(item.recipe, item.lock, each) for item in wanted for each in item.missing)
-    return list({work.label: work for work in found}.values())
-
-
-def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
-    from envmgr.builds.slurm import Submitter
-
-    return Submitter(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
-
-
-def _planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:
-    return tuple(build.result() for build in _submitter(ctx, wanted, slurm).look(_missing(wanted)))
+    requirements = {str(w.entry): w.recipe.requires for w in wanted if w.entry in fresh}
+    return pass_gate(ctx, requirements, choose_mode(asked, ctx.site.policies.gate))

@@ -18,7 +18,8 @@ from envmgr.publish.change import Change
 from envmgr.publish.generations import PublishedChange, StagedCheck, publish
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
-from envmgr.smoke.here import SmokeOutcome, raise_for_failures, run_smoke_tests
+from envmgr.smoke import SmokeOutcome
+from envmgr.smoke.here import raise_for_failures, run_smoke_tests
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.verify import require_unchanged

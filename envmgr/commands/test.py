@@ -13,7 +13,8 @@ from envmgr.nodes import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.record import published_spec, read_specs
 from envmgr.report import Result
-from envmgr.smoke.here import SmokeOutcome, run_smoke_tests
+from envmgr.smoke import SmokeOutcome
+from envmgr.smoke.here import run_smoke_tests
 from envmgr.smoke.nodes import Missing, NodeOutcome, choose_account, look_at_prefix, run_on_nodes
 
 

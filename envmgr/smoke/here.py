@@ -9,7 +9,6 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,21 +17,10 @@ from envmgr.errors import CommandError, EnvmgrError, Failed
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
+from envmgr.smoke import SmokeOutcome
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.shelltext import script_text, words
-
-
-@dataclass(frozen=True, slots=True)
-class SmokeOutcome:
-    """One test's end. `detail` is the reason of a skip, or the end of a failed test's output; `seconds` is wall-clock."""
-
-    entry: str
-    test: str
-    status: Literal["passed", "failed", "skipped"]
-    detail: str
-    seconds: float
-
 
 # Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
 NO_LAUNCHER = "no-mpi-launcher"

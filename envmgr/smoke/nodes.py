@@ -19,7 +19,8 @@ from envmgr.probe.here import look_here
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds, read_answer
 from envmgr.report import Reporter
-from envmgr.smoke.here import SKIPS, SmokeOutcome, detail_of, ending, no_end
+from envmgr.smoke import SmokeOutcome
+from envmgr.smoke.here import SKIPS, detail_of, ending, no_end
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
 from envmgr.system.users import require_account, this_account

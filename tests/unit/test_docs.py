@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from envmgr.backends import old_keys
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.settings import Channel, CondaSettings
-from envmgr.backends.conda.solve import CondaInput
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software

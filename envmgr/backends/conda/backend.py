@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.folders import package_cache
+from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
-from envmgr.backends.conda.solve import SOLVERS, CondaInput, solve
 from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
@@ -85,6 +85,8 @@ class CondaBackend(Backend):
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
+        from envmgr.backends.conda.solve import solve
+
         solver = options.solver or self.solvers[0]
         solved = solve(
             read_input(entry, recipe, CondaInput), site, runner, reporter, solver=solver, places=options.places or {}

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib
 import json
 import os
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from urllib.parse import unquote, urlsplit
 from envmgr.backends.conda.bytecode import compile_python
 from envmgr.downloads.child import cancel_on_sigterm, emit, serve
 
+_LINKED_FROM = ".unpacked"
+"""Folder of a staging folder: what is linked from."""
 _BUSY = 0.1  # share of one core from which a solve counts as computing
 
 
@@ -161,16 +165,15 @@ def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
 async def install(request: dict[str, Any]) -> None:
     """Fetch and check the archives of `records`, unpack and link them into `staging` with `final` baked in.
 
-    Unpacked packages lie inside the staging folder and go before a user sees it: linking costs nothing, and no two
-    installs share a file.
+    Unpacked packages lie inside the staging folder, in _LINKED_FROM, and go before a user sees it: linking costs nothing, and
+    no two installs share a file.
     """
-    import rattler
-
     from envmgr.backends.conda.meta import normalise_meta
     from envmgr.downloads.download import fetch_all, make_client
     from envmgr.downloads.space import require_space
 
     cancel_on_sigterm()
+    importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # beside the downloads
     await require_space(
         request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
     )
@@ -184,11 +187,11 @@ async def install(request: dict[str, Any]) -> None:
     )
     archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
     staging = Path(request["staging"])
-    unpacked = staging / ".unpacked"
+    rattler: Any = await importing
     await rattler.install(
         [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],
         staging,
-        cache_dir=unpacked,
+        cache_dir=staging / _LINKED_FROM,
         platform=rattler.Subdir(request["platform"]),
         installed_packages=[],
         reporter=InstallEvents(),
@@ -197,7 +200,6 @@ async def install(request: dict[str, Any]) -> None:
     )
     files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
     await asyncio.to_thread(normalise_meta, staging, request["records"], files)
-    await asyncio.to_thread(shutil.rmtree, unpacked)
 
 
 def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
@@ -225,7 +227,11 @@ def work(request: dict[str, Any]) -> None:
         asyncio.run(solve(request))
     else:
         asyncio.run(install(request))
-        compile_python(Path(request["staging"]), request["final"], request["jobs"])
+        staging = Path(request["staging"])
+        with ThreadPoolExecutor(1) as pool:  # removing waits for the disk, compiling for the processor
+            removed = pool.submit(shutil.rmtree, staging / _LINKED_FROM)
+            compile_python(staging, request["final"], request["jobs"])
+        removed.result()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import envmgr
-from envmgr.builds.schedule import BuildJob, Work
+from envmgr.builds import BuildJob
+from envmgr.builds.schedule import Work
 from envmgr.builds.slurm.folder import JobFolder, JobRow, read_job_row
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted

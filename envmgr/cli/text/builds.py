@@ -11,7 +11,7 @@ from envmgr.cli.text.smoke import show_outcomes
 from envmgr.report import size_text
 
 if TYPE_CHECKING:
-    from envmgr.builds.schedule import BuildJob
+    from envmgr.builds import BuildJob
     from envmgr.builds.slurm.job import BuildJobResult
     from envmgr.catalog.locks import LockChange
     from envmgr.commands.build import BuildResult

@@ -11,7 +11,7 @@ from envmgr.cli.render import out
 if TYPE_CHECKING:
     from envmgr.commands.test import NodeTestResult, TestResult
     from envmgr.commands.verify import VerifyResult
-    from envmgr.smoke.here import SmokeOutcome
+    from envmgr.smoke import SmokeOutcome
 
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
 

@@ -89,6 +89,28 @@ def test_published_entry_is_left_alone(box: Sandbox) -> None:
     assert snapshot(box.prefix) == before  # no log, no lock, no byte
 
 
+def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_nodes(box: Sandbox) -> None:
+    box.ok("build", "hello/1.0")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "envmgr", "build", "hello/1.0"],
+        cwd=box.root, env=box.environ(), capture_output=True, text=True, check=True, timeout=DEADLINE,
+    )  # fmt: skip
+    assert done.stdout == "nothing to do: hello/1.0 is published in generation 1\n"
+    imported = set(re.findall(r"(\S+)$", done.stderr, re.MULTILINE))
+    assert {"envmgr.commands.build", "envmgr.publish.plan"} <= imported
+    assert {
+        "envmgr.commands.make",
+        "envmgr.builds.install",
+        "envmgr.nodes",
+        "envmgr.smoke.here",
+        "jinja2",
+    } & imported == set()
+    backends = {name for name in imported if name.startswith("envmgr.backends.")}
+    assert backends == {  # the backend itself is found by its name, which -X importtime does not see
+        f"envmgr.backends.conda.{part}" for part in ("folders", "input", "layout", "lock", "lockfile", "settings")
+    }
+
+
 def test_progress_over_http(box: Sandbox, channel: Channel) -> None:
     with serve(channel.folder, {"noarch/hello-prefix*": Fault("slow", rate=20_000)}) as server:
         box.mirror = server.url

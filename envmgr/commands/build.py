@@ -86,7 +86,11 @@ def build_entries(
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    return make_wanted(ctx, wanted, plan, result, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    made = make_wanted(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    return replace(
+        result, built=made.built, trees=made.trees, log=made.log, jobs=made.jobs, tests=made.tests,
+        generation=made.generation, parent=made.parent,
+    )  # fmt: skip
 
 
 def _load(

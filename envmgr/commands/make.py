@@ -25,25 +25,36 @@ from envmgr.store.verify import Verified
 
 if TYPE_CHECKING:
     from envmgr.builds.slurm import Submitter
-    from envmgr.commands.build import BuildResult
     from envmgr.nodes import JobOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was done, as `BuildResult` tells it."""
+
+    built: tuple[str, ...]
+    trees: dict[str, str]
+    log: str
+    jobs: tuple[BuildJob, ...]
+    parent: int | None
+    generation: int | None = None
+    tests: tuple[SmokeOutcome, ...] = ()
 
 
 def make_wanted(
     ctx: Context,
     wanted: Sequence[Wanted],
     plan: BuildPlan,
-    result: BuildResult,
     losses: Losses,
     *,
     reason: str,
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
-) -> BuildResult:
+) -> Made:
     """Make what is missing of `wanted`, and publish what `plan` says; the rest is as in `build_entries`.
 
-    `result` is what was known before; `reason` is the generation's.
+    `reason` is the generation's.
 
     Raises:
         EnvmgrError: of what failed first, with what was written all the same.
@@ -74,7 +85,7 @@ def make_wanted(
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
+        result = Made(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             rest = _Rest(inner, plan, facts, made, reason, slurm, losses)

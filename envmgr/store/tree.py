@@ -12,6 +12,8 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 
+_BATCH = 64  # paths that one thread takes at once: a task for each would cost more than a small file
+
 
 @dataclass(frozen=True, slots=True)
 class TreePath:
@@ -43,7 +45,7 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
 
     def one(item: tuple[str, os.stat_result]) -> TreePath:
         relative, status = item
-        full = root / relative
+        full = f"{root}/{relative}"
         if stat.S_ISLNK(status.st_mode):
             return TreePath(relative, "link", 0o777, target=os.readlink(full))  # noqa: PTH115 - Path would drop `./` and `//`
         mode = stat.S_IMODE(status.st_mode)
@@ -51,14 +53,15 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
             return TreePath(relative, "dir", mode)
         if not stat.S_ISREG(status.st_mode):
             raise EnvmgrError(
-                "install-special-file", f"{shown(str(full))} is neither file, folder nor link",
+                "install-special-file", f"{shown(full)} is neither file, folder nor link",
                 context="no manifest can hold a pipe, a socket or a device",
                 hint="remove it at the end of the build, or have the software make it when it runs",
             )  # fmt: skip
         return TreePath(relative, "file", mode, status.st_size, sha256_file(full) if hashed else "")
 
+    batches = [found[at : at + _BATCH] for at in range(0, len(found), _BATCH)]
     with ThreadPoolExecutor(workers) as pool:  # hashing leaves the interpreter lock
-        return list(pool.map(one, found, chunksize=64))
+        return [path for batch in pool.map(lambda batch: [one(item) for item in batch], batches) for path in batch]
 
 
 def tree_digest(paths: Iterable[TreePath]) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from envmgr.errors import EnvmgrError
 
 _LOCK_POLL = 0.1  # seconds
+_PIECE = 256 << 10  # bytes
 
 
 def canonical_json(value: Any) -> bytes:
@@ -35,9 +36,13 @@ def sha256_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def sha256_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def sha256_file(path: str | Path) -> str:
+    """Read by pieces that are not cleared before, as `hashlib.file_digest` clears its buffer: most files are small."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a Path for each of a million files costs as much as its read
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Claim, alternate
+from benchmarks.measure import Amount, Claim, NotMeasured, Ratio, Took, alternate
 from envmgr.catalog.site_file import Transport
 from envmgr.nodes import expand, ssh
 from envmgr.system.files import remove_tree
@@ -80,25 +80,9 @@ fi
 """
 
 
-class Megabytes(Claim):
-    """`ours` and `limit` are MB."""
-
-    def line(self) -> str:
-        return f"{'ok  ' if self.holds else 'OVER'} {self.name}: {self.ours:.0f} MB, at most {self.limit:g} MB"
-
-
-class NotMeasured(Claim):
-    """`note` says why; it neither holds nor fails."""
-
-    holds = True
-
-    def line(self) -> str:
-        return f"--   {self.name}: not measured: {self.note}"
-
-
 def claims(runs: int) -> list[Claim]:
     if reason := reason_to_skip():
-        return [NotMeasured("audit / clush", 0, None, 0, reason)]
+        return [NotMeasured("audit / clush", reason)]
     root = Path(tempfile.mkdtemp(prefix="envmgr-bench-"))
     cluster = Cluster(root / "lab")
     try:
@@ -130,8 +114,8 @@ def _write_site(cluster: Cluster, nodes: str, **transport: Any) -> None:
 
 def _three(cluster: Cluster, runs: int) -> list[Claim]:
     audit, clush = _sides(cluster, THREE)
-    ours, theirs = alternate(lambda: audit().seconds, lambda: clush().seconds, runs)
-    return [Claim("audit of 3 nodes / clush", ours, theirs, 1.3)]
+    pairs = alternate(lambda: Took(audit().seconds), lambda: Took(clush().seconds), runs)
+    return [Ratio("audit of 3 nodes / clush", pairs, 1.3)]
 
 
 def _thousand(cluster: Cluster, runs: int) -> list[Claim]:
@@ -141,17 +125,17 @@ def _thousand(cluster: Cluster, runs: int) -> list[Claim]:
     audit, clush = _sides(cluster, THOUSAND)
     done: list[Done] = []
 
-    def ours() -> float:
+    def ours() -> Took:
         done.append(audit())
-        return done[-1].seconds
+        return Took(done[-1].seconds)
 
-    seconds = alternate(ours, lambda: clush().seconds, runs)
+    pairs = alternate(ours, lambda: Took(clush().seconds), runs)
     cluster.write("login", "/etc/simulated/all-different", "")
     worst = audit(status=1)
     return [
-        Claim("audit of 1,000 nodes / clush", *seconds, 1.3),
-        Megabytes("audit of 1,000 nodes, equal answers", max(d.megabytes for d in done), None, MEMORY),
-        Megabytes("audit of 1,000 nodes, all answers different", worst.megabytes, None, MEMORY),
+        Ratio("audit of 1,000 nodes / clush", pairs, 1.3),
+        Amount("audit of 1,000 nodes, equal answers", max(d.megabytes for d in done), MEMORY, "MB"),
+        Amount("audit of 1,000 nodes, all answers different", worst.megabytes, MEMORY, "MB"),
     ]
 
 
@@ -166,7 +150,7 @@ def _dead(cluster: Cluster) -> Claim:
     rounds = math.ceil(len(expand(DEAD)) / FANOUT)
     done = _run(cluster, _AUDIT, status=3)
     name = f"audit of {len(expand(DEAD))} dead nodes / {rounds} times {TIMEOUT} s to connect"
-    return Claim(name, done.seconds, rounds * TIMEOUT, 1.5)
+    return Ratio(name, [(Took(done.seconds), Took(rounds * TIMEOUT))], 1.5)
 
 
 _AUDIT = [sys.executable, "-m", "envmgr", "audit"]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measure import Claim, alternate, seconds
+from benchmarks.measure import Claim, NotMeasured, Ratio, Took, alternate, took
 from envmgr.backends.easybuild.contents import Places
 from envmgr.backends.easybuild.flat import flatten, read_shown
 from envmgr.backends.easybuild.input import EASYBUILD, configuration
@@ -33,8 +33,8 @@ from envmgr.modules.statements import ModulePolicies
 from envmgr.system.files import remove_tree
 from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster
-from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.cluster.config import PREFIX
+from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
 
 CORES = 2
@@ -62,29 +62,24 @@ def _builds(box: Workshop, runs: int) -> list[Claim]:
     box.ok("fetch", "python/3.11")
     bare = Bare(box)
 
-    def ours() -> float:
+    def ours() -> Took:
         for name in ("store", "generations", "easybuild/modules"):
             remove_tree(box.prefix / name)
         (box.prefix / "current").unlink(missing_ok=True)
-        return seconds(box.command("build", "python/3.11", "-j", str(CORES)), env=box.environ(), cwd=box.root)
+        return took(box.command("build", "python/3.11", "-j", str(CORES)), env=box.environ(), cwd=box.root)
 
-    def theirs() -> float:
+    def theirs() -> Took:
         remove_tree(bare.prefix)
         return bare.build("Python-3.11.2.eb")
 
-    return [Claim("build of Python 3.11.2 / eb", *alternate(ours, theirs, runs), 1.05)]
+    return [Ratio("build of Python 3.11.2 / eb", alternate(ours, theirs, runs), 1.05)]
 
 
 def _nothing(box: Workshop, runs: int) -> list[Claim]:
     bare = Bare(box)
     argv, env = box.command("build", "python/3.11"), box.environ()
-    ours, theirs = alternate(
-        lambda: seconds(argv, env=env, cwd=box.root), lambda: bare.build("Python-3.11.2.eb"), runs * 2
-    )
-    return [
-        Claim("build with nothing to do / eb", ours, theirs, 1 / 3),
-        Claim("build with nothing to do", ours, None, 0.3),
-    ]
+    pairs = alternate(lambda: took(argv, env=env, cwd=box.root), lambda: bare.build("Python-3.11.2.eb"), runs * 2)
+    return [Ratio("build of an EasyBuild entry with nothing to do / eb", pairs, 1 / 3)]
 
 
 class Bare:
@@ -101,7 +96,7 @@ class Bare:
         places = Places(next(home.glob("lib/python3*/site-packages")), home)
         self._tool = EasyBuild(home / "bin/python", places, EASYBUILD, find_lmod(None, os.environ).commands / "lmod")
 
-    def build(self, easyconfig: str) -> float:
+    def build(self, easyconfig: str) -> Took:
         settings = configuration(False, (), "x86-64-v2")
         options = [
             f"--prefix={self.prefix}", f"--sourcepath={self._sources}", f"--buildpath={self._box.root}/build/bare",
@@ -114,7 +109,7 @@ class Bare:
         user = ["runuser", "-u", BUILD_USER, "--"] if AM_ROOT else []
         argv = [*user, str(self._tool.places.home / "bin" / "eb"), easyconfig, *options]
         env = self._tool.environment(HOME=str(self.prefix), EB_PYTHON=str(self._tool.python))
-        return seconds(argv, env=env, cwd=self.prefix)
+        return took(argv, env=env, cwd=self.prefix)
 
 
 def _loads(runs: int) -> list[Claim]:
@@ -124,16 +119,14 @@ def _loads(runs: int) -> list[Claim]:
         for each in _on_disk(width)
     ]
     if reason := reason_to_skip():
-        print(f"--   module load over NFS: not measured: {reason}", flush=True)
-        return found
+        return [*found, NotMeasured("module load over NFS", reason)]
     return [*found, *(_load(GROMACS, "over NFS", runs, *each, 1 / 5) for each in _over_nfs(GROMACS))]
 
 
-def _load(width: int, where: str, runs: int, run: Callable[[str], float], flat: str, chain: str, limit: float) -> Claim:
+def _load(width: int, where: str, runs: int, run: Callable[[str], Took], flat: str, chain: str, limit: float) -> Claim:
     run(flat), run(chain)
-    ours, theirs = alternate(lambda: run(flat), lambda: run(chain), runs * 2)
-    name = f"module load of a flat module / of EasyBuild's chain of {DEPTH * width + 1}, {where}"
-    return Claim(name, ours, theirs, limit)
+    pairs = alternate(lambda: run(flat), lambda: run(chain), runs * 2)
+    return Ratio(f"module load of a flat module / of EasyBuild's chain of {DEPTH * width + 1}, {where}", pairs, limit)
 
 
 @contextmanager
@@ -145,37 +138,37 @@ def _folder() -> Iterator[Path]:
         remove_tree(root)
 
 
-def _on_disk(width: int) -> Iterator[tuple[Callable[[str], float], str, str]]:
+def _on_disk(width: int) -> Iterator[tuple[Callable[[str], Took], str, str]]:
     with _folder() as root:
         lmod = find_lmod(None, os.environ)
         flat, chain = _make_trees(width, root, root, lmod)
 
-        def run(script: str) -> float:
+        def run(script: str) -> Took:
             return _timed(["bash", "--noprofile", "--norc", "-c", script])
 
         yield run, flat, chain
 
 
-def _over_nfs(width: int) -> Iterator[tuple[Callable[[str], float], str, str]]:
+def _over_nfs(width: int) -> Iterator[tuple[Callable[[str], Took], str, str]]:
     with _folder() as root:
         cluster = Cluster(root / "lab", nodes=1, share="nfs")
         try:
             cluster.up()
             flat, chain = _make_trees(width, cluster.host_prefix, PREFIX, find_lmod(None, os.environ))
 
-            def run(script: str) -> float:
+            def run(script: str) -> Took:
                 done = cluster.sh(
                     "c1", f"s=$(date +%s%N); {script} || exit; e=$(date +%s%N); echo $((e - s))", check=True
                 )
-                return int(done.stdout.split()[-1]) / 1e9
+                return Took(int(done.stdout.split()[-1]) / 1e9)
 
             yield run, flat, chain
         finally:
             cluster.down()
 
 
-def _timed(argv: list[str]) -> float:
-    return seconds(argv, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
+def _timed(argv: list[str]) -> Took:
+    return took(argv, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"})
 
 
 def _make_trees(width: int, folder: Path, seen: Path, lmod: Lmod) -> tuple[str, str]:

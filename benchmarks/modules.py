@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.measure import Claim
+from benchmarks.measure import Amount, Claim
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import EnvOp, ModuleSpec
@@ -31,7 +31,7 @@ def claims(count: int = 1000) -> list[Claim]:
         took = time.perf_counter() - start
     finally:
         remove_tree(root)
-    return [Claim(f"{count} modules and their spider cache", took, None, 10)]
+    return [Amount(f"{count} modules and their spider cache", took, 10)]
 
 
 def _spec(number: int) -> ModuleSpec:

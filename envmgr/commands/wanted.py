@@ -62,8 +62,12 @@ class Wanted:
 
     @property
     def of_older_layout(self) -> bool:
-        """Some install that it uses is there as an older layout has it, and stays so until the lock changes."""
-        return any(item.install.of_older_layout and item.install.exists() for item in self.items)
+        """Some install that it runs with is there as an older layout has it, and stays so until the lock changes."""
+        runs = {self.install}
+        for item in reversed(self.items):  # in build order: what stands on others comes after them
+            if item.install in runs:
+                runs.update(item.needs)
+        return any(each.of_older_layout and each.exists() for each in runs)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""

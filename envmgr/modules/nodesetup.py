@@ -8,6 +8,7 @@ from typing import Literal
 
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import USUAL_FOLDERS
+from envmgr.system.files import sha256_bytes
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, quote
 
@@ -130,6 +131,16 @@ def _settings(site: Site) -> str:
     head = "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
     heal = assign(heal_export="yes") if site.slurm.heal_export else ""
     return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal
+
+
+def hook_names() -> tuple[str, ...]:
+    """The files of the hook, in the order in which `hook_digest` takes them."""
+    return tuple(_HOOK_FILES)
+
+
+def hook_digest() -> str:
+    """sha256 of the hook's files, one after the other, as `node_files` puts them into HOOK."""
+    return sha256_bytes("".join(_text(f"lmod/{name}") for name in _HOOK_FILES).encode())
 
 
 def _text(name: str) -> str:

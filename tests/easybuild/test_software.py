@@ -189,3 +189,41 @@ def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop, ch
     assert mark.relative_to(workshop.prefix).parts[1] == "Python"
     said = workshop.shell("module load pylib; python -m pip install --no-index tiny")
     assert "This Python belongs to a module. For your own packages see `module help`" in said.stderr
+
+
+# Makes what `conda create` makes, as far as EasyBuild and the mark look at it.
+CONDA = """\
+#!/bin/sh
+set -eu
+case $1 in
+--version) echo conda 24.9.0 ;;
+create)
+    while [ "$1" != -p ]; do shift; done
+    mkdir -p "$2/bin" "$2/lib/python3.11"
+    : >"$2/lib/python3.11/os.py"
+    : >"$2/lib/python3.11/site.py"
+    : >"$2/bin/python"
+    ;;
+esac
+"""
+
+
+def test_conda_environment_by_easybuild_is_a_python_whatever_its_name(workshop: Workshop) -> None:
+    program = workshop.root / "conda"
+    program.write_text(CONDA)
+    program.chmod(0o755)
+    workshop.easyconfig(
+        "Miniforge3", "24.9", easyblock="Bundle", postinstallcmds=[f"mkdir %(installdir)s/bin && cp {program} %(installdir)s/bin"],
+        sanity_check_paths={"files": ["bin/conda"], "dirs": []},
+    )  # fmt: skip
+    workshop.easyconfig(
+        "qiime", "1.0", easyblock="Conda", builddependencies=[("Miniforge3", "24.9")], requirements="qiime2",
+        sanity_check_paths={"files": ["bin/python"], "dirs": []},
+    )  # fmt: skip
+    workshop.locked("qiime/1.0", "qiime-1.0.eb")
+    lock = yaml.safe_load((workshop.root / "recipes/qiime/1.0/easybuild-lock.yml").read_text())
+    assert [(item["name"], item.get("python")) for item in lock["items"]] == [("Miniforge3", None), ("qiime", True)]
+    workshop.ok("build", "qiime/1.0")
+    (mark,) = workshop.prefix.glob("store/*/*/lib/*/EXTERNALLY-MANAGED")
+    assert mark.relative_to(workshop.prefix).parts[1] == "qiime"
+    assert 'family("python")' in (workshop.prefix / "current/modules/qiime/1.0.lua").read_text()

@@ -106,11 +106,11 @@ def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Fi
     for export, nodes in usable.by_value(f"{key}export").items():
         if not export or "ALL" in export.upper().split(",") or heal is False:
             continue
-        again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
+        again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf"
         yield _finding(
             "note", where, f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set",
             "tasks with the job's environment",
-            f"{again}: its TaskProlog unsets it" if heal
+            f"{again}, which unsets it" if heal
             else f"`slurm: {{heal_export: true}}` in site.yaml, then {again}; false leaves it so, and ends this note", nodes,
         )  # fmt: skip
 

@@ -1,12 +1,17 @@
 # shellcheck shell=sh
 # What Lmod itself says of envmgr's hook, in a shell that has a generation.
-: "${prefix?}" "${hook?}"
+: "${prefix?}" "${hook?}" "${hook_files?}"
 
 case :${MODULEPATH-}: in
   *":$prefix/generations/"*)
     if [ -n "${LMOD_CMD-}" ]; then
       said=$(ENVMGR_COLLECTIONS=tell "$LMOD_CMD" bash --version 2>&1 >/dev/null | sed -n 's/^envmgr-collections: //p')
       put hook "${said:-not loaded}"
+      # Of the folder of node-setup; shell-init has its own in the prefix.
+      if [ "$said" = known ] && [ -r "$hook/SitePackage.lua" ]; then
+        # shellcheck disable=SC2086
+        sum=$(cd "$hook" && cat $hook_files 2>/dev/null | sha256sum) && put hook.sum "${sum%% *}"
+      fi
       if [ -z "$said" ]; then
         put hook.named "${LMOD_PACKAGE_PATH-}"
         [ ! -r "$hook/SitePackage.lua" ] || put hook.there yes

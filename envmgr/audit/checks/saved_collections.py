@@ -2,7 +2,8 @@
 
 Lmod itself is asked, in each shell and job that has a generation. Where another SitePackage.lua hides the hook, or it is not
 there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the hook
-was made for, it leaves collections to Lmod: that is a note.
+was made for, it leaves collections to Lmod: that is a note. A hook of another envmgr than the one that audits may do less, or other
+things, than is said here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.folding import joined, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
-from envmgr.modules.nodesetup import HOOK
+from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.probe.shell import context_key
@@ -24,7 +25,7 @@ _NOT_THERE = "\n"  # no path
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": assign(hook=HOOK) + script_text(__file__, "context.sh")}
+    return {"context": assign(hook=HOOK, hook_files=" ".join(hook_names())) + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -36,6 +37,14 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         key = context_key(context, account)
         where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
         yield from _missing(key, where, fleet)
+        loaded = fleet.only(lambda facts: facts.get(f"{key}hook") == _KNOWN)  # noqa: B023 - used at once
+        if others := [
+            n for said, nodes in loaded.by_value(f"{key}hook.sum").items() if said != hook_digest() for n in nodes
+        ]:
+            yield Finding(
+                "saved-collections", "warning", where, "envmgr's hook is of another envmgr than this one", f"its files in {HOOK}",
+                f"`envmgr node-setup --apply --nodes {fold(others)}`", fold(others),
+            )  # fmt: skip
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
                 yield Finding(

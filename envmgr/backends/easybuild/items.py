@@ -27,7 +27,7 @@ _PYTHONS = frozenset(
 
 def brings_python(item: LockedItem) -> bool:
     """Told before it is built, as the digest must be."""
-    return item.name in _PYTHONS
+    return item.name in _PYTHONS or item.python
 
 
 def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item, ...]:

@@ -79,7 +79,8 @@ class LockedItem(_Model):
 
     `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself. `files` are sources that lie
     beside it. `os_packages` are lists of alternatives. `eulas` are the softwares whose licence agreement its easyblock asks for,
-    or that the easyconfig itself accepts.
+    or that the easyconfig itself accepts. `python` is that its easyblock makes a conda environment, with a Python in it, whatever
+    the software's name.
     """
 
     name: FolderName
@@ -95,6 +96,7 @@ class LockedItem(_Model):
     eulas: tuple[str, ...] = ()
     os_packages: tuple[tuple[str, ...], ...] = ()
     extensions: tuple[str, ...] = ()
+    python: bool = False
     instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
 
     @property

@@ -141,6 +141,7 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
         eulas=tuple(raw["eulas"]),
         os_packages=tuple(tuple(group) for group in raw["os_packages"]),
         extensions=tuple(raw["extensions"]),
+        python=raw["python"],
         instructions=" ".join(raw["instructions"].split()),
     )
 

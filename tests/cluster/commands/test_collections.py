@@ -37,6 +37,7 @@ def _audit(users: Users) -> None:
     ours = "/etc/envmgr/node/lmod"
     scene.cluster.sh("c1", f"rm {ours}/*.lua", check=True)
     scene.cluster.write("c2", "/etc/profile.d/zz-site.sh", "export LMOD_PACKAGE_PATH=/site/lmod\n")
+    scene.cluster.sh("c3", f"echo '-- of another release' >>{ours}/restore.lua", check=True)
     found = [f for f in scene.findings("--via", "ssh", code=1) if f[1] == "saved-collections"]
     assert sorted(found) == [
         ("warning", "saved-collections", "c1", "bash-login, bash-ssh, csh (root, alice)", "envmgr's hook is not installed"),
@@ -44,7 +45,11 @@ def _audit(users: Users) -> None:
             "warning", "saved-collections", "c2", "bash-login (root, alice)",
             "Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod",
         ),
+        (
+            "warning", "saved-collections", "c3", "bash-login, bash-ssh, csh (root, alice)",
+            "envmgr's hook is of another envmgr than this one",
+        ),
     ]  # fmt: skip
     scene.cluster.exec("c2", ["rm", "/etc/profile.d/zz-site.sh"], check=True)
-    scene.set_up("c1")
+    scene.set_up("c[1,3]")
     assert scene.findings("--via", "ssh", code=0) == []

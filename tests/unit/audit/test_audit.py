@@ -224,8 +224,8 @@ def test_job_that_inherited_a_generation_that_is_gone_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("export", "heal", "hint"),
     [
-        ("NONE", None, "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`; false leaves it so, and ends this note"),
-        ("HOME", True, "`envmgr node-setup --apply --nodes c1`: its TaskProlog unsets it"),
+        ("NONE", None, "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf; false leaves it so, and ends this note"),
+        ("HOME", True, "`envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf, which unsets it"),
         ("NONE", False, ""), ("ALL,X=1", None, ""), ("", None, ""),
     ],
 )  # fmt: skip

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 from envmgr.audit.checks import get_check
+from envmgr.catalog.site import load_site
+from envmgr.modules.nodesetup import hook_digest, hook_names, node_files
 from envmgr.probe.contexts import CONTEXTS
 from tests.helpers.evidence import evidence as hand_made
 from tests.helpers.evidence import told
@@ -53,3 +58,30 @@ def test_hook_of_which_a_file_is_missing_or_damaged_is_told() -> None:
             f"the files in {HOOK} | `envmgr node-setup --apply --nodes c2`"
         )
     ]
+
+
+def test_hook_of_another_envmgr_is_told_where_it_could_be_read() -> None:
+    same, other = (facts(hook="known", hook_sum=digest) for digest in (hook_digest(), "0" * 64))
+    assert findings(c1=same, c2=other, c3=facts(hook="known")) == [
+        (
+            "warning c2: bash-login, bash-ssh (root, alice): envmgr's hook is of another envmgr than this one | "
+            f"its files in {HOOK} | `envmgr node-setup --apply --nodes c2`"
+        )
+    ]
+
+
+def test_digest_of_the_hook_is_that_of_its_files_as_a_node_adds_them_up(tmp_path: Path) -> None:
+    site = load_site(None, {})
+    for file in node_files(site).files:
+        if file.path.rpartition("/")[0] == HOOK:
+            (tmp_path / Path(file.path).name).write_text(file.text)
+    said = subprocess.run(
+        f"cat {' '.join(hook_names())} | sha256sum",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.split()[0] == hook_digest()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(hook_names())

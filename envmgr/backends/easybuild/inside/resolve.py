@@ -90,7 +90,7 @@ def describe(item):
     from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
     config = item["ec"]
-    sources, patches, files, eulas = files_of(item)
+    sources, patches, files, eulas, python = files_of(item)
     needed = [dep for dep in config.all_dependencies if not dep.get("external_module")]
     external = [dep["full_mod_name"] for dep in config.all_dependencies if dep.get("external_module")]
     build_only = {key_of(dep) for dep in needed if dep.get("build_only")}
@@ -105,6 +105,7 @@ def describe(item):
         "patches": patches,
         "files": files,
         "eulas": eulas,
+        "python": python,
         "os_packages": [[dep] if isinstance(dep, str) else list(dep) for dep in config["osdependencies"]],
         "extensions": [extension_name(e) for e in config.get_ref("exts_list") or []],
         "instructions": config["download_instructions"] or "",
@@ -124,7 +125,10 @@ def key_of(dep):
 
 
 def files_of(item):
-    """The sources and patches that the easyblock's own fetch step asks for, what of it lies among easyconfigs, and EULAs."""
+    """The sources and patches that the easyblock's own fetch step asks for, what of it lies among easyconfigs, EULAs; and whether its
+    easyblock makes a conda environment, which has a Python: EasyBuild has conda bring setuptools into each.
+    """
+    from easybuild.easyblocks.generic.conda import Conda
     from easybuild.framework.easyblock import get_easyblock_instance
 
     with noting() as (asked, local, eulas):
@@ -157,7 +161,7 @@ def files_of(item):
         if name not in patches
     ]  # fmt: skip
     patches = [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
-    return sources, patches, files, sorted(eulas)
+    return sources, patches, files, sorted(eulas), isinstance(block, Conda)
 
 
 def make_extensions(block):

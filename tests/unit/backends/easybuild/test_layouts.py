@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +13,7 @@ from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site, load_site
 from envmgr.catalog.target import Target
+from envmgr.commands.wanted import Wanted
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Install, Item
 
@@ -79,6 +81,12 @@ def test_fresh_prefix_has_the_new_layout_of_pythons_and_of_nothing_else(site: Si
     assert of_older_layout(now) == []
 
 
+def test_conda_environment_has_the_new_layout_whatever_its_name(site: Site) -> None:
+    named = locked("QIIME2/2022.11")
+    now = chain(site, named.model_copy(update={"python": True}))
+    assert [item.install.layout for item in (*now.values(), *chain(site, named).values())] == [2, 1]
+
+
 def test_what_is_there_stays_with_all_that_stands_on_it(site: Site) -> None:
     old = before(site, *APP)
     put(*old.values())
@@ -97,6 +105,15 @@ def test_old_python_that_only_a_build_needed_may_be_gone(site: Site) -> None:
     now = chain(site, *TOOL)
     assert [each in paths(old) for each in paths(now)] == [False, False, False]
     assert now[PYTHON].install.layout == 2
+
+
+@pytest.mark.parametrize(("wanted", "told"), [(APP, True), (TOOL, False)], ids=["runs with it", "was built by it"])
+def test_entry_is_told_of_an_old_python_that_it_runs_with(
+    site: Site, wanted: tuple[LockedItem, ...], told: bool
+) -> None:
+    put(*before(site, *wanted).values())
+    items = tuple(chain(site, *wanted).values())
+    assert Wanted(*[cast("Any", None)] * 4, items).of_older_layout is told
 
 
 def test_old_python_that_went_missing_under_an_install_is_made_again_as_it_was(site: Site) -> None:

@@ -88,10 +88,7 @@ class Ratio(Claim):
         self._wall = statistics.median(ours.wall / theirs.wall for ours, theirs in pairs)
         known = [(ours.cpu, theirs.cpu) for ours, theirs in pairs if ours.cpu is not None and theirs.cpu is not None]
         self._cpu = statistics.median(ours / theirs for ours, theirs in known) if known else None
-
-    @property
-    def holds(self) -> bool:  # type: ignore[override]
-        return self._wall <= self._limit and (self._cpu is None or self._cpu <= self._cpu_limit)
+        self.holds = self._wall <= limit and (self._cpu is None or self._cpu <= self._cpu_limit)
 
     def said(self) -> str:
         ours, theirs = ([pair[side].wall for pair in self._pairs] for side in (0, 1))

@@ -19,7 +19,7 @@ from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption
 from envmgr.cli.run import open_context, verb
 
 _COLLECTED = 100_000
-"""Objects between two looks of Python's collector: a start makes some 50,000 that stay, and looking at them takes a tenth of it."""
+"""Objects between two looks of Python's collector: a start makes some 50,000 that stay, and looking at them takes a twelfth of it."""
 
 app = typer.Typer(
     name="envmgr",
@@ -89,7 +89,7 @@ def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     from envmgr.cli.text.catalog import show_list
     from envmgr.commands.list import list_entries
 
-    ctx = open_context(site, fmt, told=sys.stdout.isatty())
+    ctx = open_context(site, fmt)
     return shown(list_entries(ctx), show_list)
 
 
@@ -100,7 +100,7 @@ def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: 
     from envmgr.cli.text.catalog import show_one_entry
     from envmgr.commands.list import show_entry
 
-    ctx = open_context(site, fmt, told=sys.stdout.isatty())
+    ctx = open_context(site, fmt)
     return shown(show_entry(ctx, entry), show_one_entry)
 
 
@@ -161,7 +161,7 @@ def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer
     from envmgr.cli.text.generations import show_history
     from envmgr.commands.generations import read_history
 
-    ctx = open_context(site, fmt, told=sys.stdout.isatty())
+    ctx = open_context(site, fmt)
     return shown(read_history(ctx), show_history)
 
 
@@ -198,7 +198,7 @@ def diff(
     from envmgr.cli.text.generations import show_diff
     from envmgr.commands.generations import diff_generations
 
-    ctx = open_context(site, fmt, told=sys.stdout.isatty())
+    ctx = open_context(site, fmt)
     return shown(diff_generations(ctx, a, b), show_diff)
 
 

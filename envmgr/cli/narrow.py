@@ -1,4 +1,4 @@
-"""typer reads the parameters of every verb at each start. This leaves it those of the verb that runs, which is half the time."""
+"""typer reads the parameters of every verb at each start. This leaves it those of the verb that runs."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
 def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True) -> Context:
     """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
 
-    `site` is what --site names; that there is none is `told` beside text. Raises EnvmgrError, see `load_site` and `drop_to`.
+    `site` is what --site names; that there is none is `told` on stderr, beside text. Raises EnvmgrError, see `load_site` and `drop_to`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter

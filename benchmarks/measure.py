@@ -79,23 +79,21 @@ class Ratio(Claim):
         pairs: Pairs,
         limit: float,
         *,
-        cpu_limit: float | None = None,
         goal: float | None = None,
         note: str = "",
     ) -> None:
         self.name, self.note, self._pairs, self._limit, self._goal = name, note, pairs, limit, goal
-        self._cpu_limit = limit if cpu_limit is None else cpu_limit
         self._wall = statistics.median(ours.wall / theirs.wall for ours, theirs in pairs)
         known = [(ours.cpu, theirs.cpu) for ours, theirs in pairs if ours.cpu is not None and theirs.cpu is not None]
         self._cpu = statistics.median(ours / theirs for ours, theirs in known) if known else None
-        self.holds = self._wall <= limit and (self._cpu is None or self._cpu <= self._cpu_limit)
+        self.holds = self._wall <= limit and (self._cpu is None or self._cpu <= limit)
 
     def said(self) -> str:
         ours, theirs = ([pair[side].wall for pair in self._pairs] for side in (0, 1))
         text = _times(ours, theirs, self._wall, self._limit)
         if self._cpu is not None:
             ours, theirs = ([pair[side].cpu or 0.0 for pair in self._pairs] for side in (0, 1))
-            text += f"; CPU {_times(ours, theirs, self._cpu, self._cpu_limit)}"
+            text += f"; CPU {_times(ours, theirs, self._cpu, self._limit)}"
         missed = self._goal is not None and self._wall > self._goal
         return f"{text}; goal {self._goal:g}x missed" if missed else text
 

@@ -233,7 +233,7 @@ def _first_folders(prefix: Prefix) -> Iterator[Path]:
     """In the order in which they are made; the last ones only where they are there."""
     yield from (prefix.root, prefix.store, prefix.generations, prefix.source_cache)
     yield from (prefix.locks, prefix.logs, prefix.jobs, prefix.holds)
-    yield from (each for each in (prefix.jobs / "slurm",) if each.is_dir())
+    yield from (each for each in (prefix.slurm_jobs,) if each.is_dir())
 
 
 def _own_folders(prefix: Prefix, used: Collection[str]) -> Iterator[OwnFolder]:

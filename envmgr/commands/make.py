@@ -148,9 +148,10 @@ class _Rest:
 
 
 def _sweep(ctx: Context) -> None:
-    from envmgr.builds.slurm import sweep
+    if ctx.prefix.slurm_jobs.is_dir():
+        from envmgr.builds.slurm import sweep
 
-    sweep(ctx.site, ctx.runner)
+        sweep(ctx.site, ctx.runner)
 
 
 def _ensure_all(

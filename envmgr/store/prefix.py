@@ -68,6 +68,11 @@ class Prefix:
         return self.root / "var" / "jobs"
 
     @property
+    def slurm_jobs(self) -> Path:
+        """What submitters and Slurm jobs tell each other: one folder for each job. Not there before the first."""
+        return self.jobs / "slurm"
+
+    @property
     def holds(self) -> Path:
         """One file for every run that stands on installs."""
         return self.jobs / "holds"

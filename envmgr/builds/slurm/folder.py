@@ -89,7 +89,7 @@ class JobFolder:
 
     @property
     def path(self) -> Path:
-        return self.install.prefix.jobs / "slurm" / self.name
+        return self.install.prefix.slurm_jobs / self.name
 
     @property
     def request(self) -> Path:
@@ -134,7 +134,7 @@ class JobFolder:
 def requested_installs(prefix: Prefix) -> set[str]:
     """Installs that waiting or running jobs use, by path relative to the prefix: of each request whose end was not reported yet."""
     found: set[str] = set()
-    for path in (prefix.jobs / "slurm").glob("*/request.json"):
+    for path in prefix.slurm_jobs.glob("*/request.json"):
         row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):
             with suppress(OSError, ValueError, AttributeError, TypeError):  # one of another version of envmgr

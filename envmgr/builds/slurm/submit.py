@@ -172,14 +172,14 @@ def sweep(site: Site, runner: Runner) -> None:
     Folders of jobs that a living build follows stay, and those of jobs that Slurm still has, or may have.
     """
     prefix = Prefix(site.prefix)
-    if not (prefix.jobs / "slurm").is_dir():
+    if not prefix.slurm_jobs.is_dir():
         return
     with try_file_lock(prefix.locks / "slurm-submit.lock") as free:
         if not free:
             return  # another submitter writes such folders now
         followed = held_installs(prefix)
         doubtful: dict[str, Path] = {}
-        for path in (prefix.jobs / "slurm").iterdir():
+        for path in prefix.slurm_jobs.iterdir():
             with suppress(OSError):
                 told, stays = _judge(path, prefix, followed)
                 if told:

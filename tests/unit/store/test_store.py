@@ -152,6 +152,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "holds": "var/jobs/holds",
         "hold_lock": "var/lock/hold.lock",
         "jobs": "var/jobs",
+        "slurm_jobs": "var/jobs/slurm",
         "logs": "var/log",
         "locks": "var/lock",
         "publish_lock": "var/lock/publish.lock",

@@ -99,7 +99,7 @@ class Ratio(Claim):
 
 
 def _times(ours: Sequence[float], theirs: Sequence[float], ratio: float, limit: float) -> str:
-    return f"{statistics.median(ours):.3f} s / {statistics.median(theirs):.3f} s = {ratio:.2f}x, at most {limit:.3g}x"
+    return f"{statistics.median(ours):.3f} s / {statistics.median(theirs):.3f} s = {ratio:.4g}x, at most {limit:.3g}x"
 
 
 class Amount(Claim):

@@ -118,10 +118,9 @@ def _first_label(name: str) -> str:
 
 
 def in_words(state: tuple[str, str]) -> str:
-    """`down, not responding: dead disk`, of a node's state as `sinfo` prints it, or a job's, and Slurm's reason."""
+    """`down, not responding: dead disk`, of a node's state as `sinfo` prints it, or a job's, and Slurm's reason. Other flags stay."""
     name, why = state
-    word = name.rstrip(STATE_FLAGS)
-    said = f"{word}, not responding" if "*" in name else word
+    said = f"{name[:-1]}, not responding" if name.endswith("*") else name
     return f"{said}: {why}" if why else said
 
 

@@ -7,11 +7,13 @@ case :${MODULEPATH-}: in
     if [ -n "${LMOD_CMD-}" ]; then
       said=$(ENVMGR_COLLECTIONS=tell "$LMOD_CMD" bash --version 2>&1 >/dev/null | sed -n 's/^envmgr-collections: //p')
       put hook "${said:-not loaded}"
-      # Of the folder of node-setup; shell-init has its own in the prefix.
-      if [ "$said" = known ] && [ -r "$hook/SitePackage.lua" ]; then
-        # shellcheck disable=SC2086
-        sum=$(cd "$hook" && cat $hook_files 2>/dev/null | sha256sum) && put hook.sum "${sum%% *}"
-      fi
+      # Where the hook that Lmod loaded is node-setup's; shell-init has its own in the prefix.
+      case ${said:+:${LMOD_PACKAGE_PATH-}:} in
+        *":$hook:"*)
+          # shellcheck disable=SC2086
+          sum=$(cd "$hook" && cat $hook_files 2>/dev/null | sha256sum) && put hook.sum "${sum%% *}"
+          ;;
+      esac
       if [ -z "$said" ]; then
         put hook.named "${LMOD_PACKAGE_PATH-}"
         [ ! -r "$hook/SitePackage.lua" ] || put hook.there yes

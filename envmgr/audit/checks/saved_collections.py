@@ -2,8 +2,8 @@
 
 Lmod itself is asked, in each shell and job that has a generation. Where another SitePackage.lua hides the hook, or it is not
 there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the hook
-was made for, it leaves collections to Lmod: that is a note. A hook of another envmgr than the one that audits may do less, or other
-things, than is said here.
+was made for, it leaves collections to Lmod: that is a note. A hook that node-setup put there and that is of another envmgr than the
+one that audits may do less, or other things, than is said here. What shell-init uses lies in the prefix, and is not compared.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         key = context_key(context, account)
         where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
         yield from _missing(key, where, fleet)
-        loaded = fleet.only(lambda facts: facts.get(f"{key}hook") == _KNOWN)  # noqa: B023 - used at once
-        if others := [
-            n for said, nodes in loaded.by_value(f"{key}hook.sum").items() if said != hook_digest() for n in nodes
-        ]:
-            yield Finding(
-                "saved-collections", "warning", where, "envmgr's hook is of another envmgr than this one", f"its files in {HOOK}",
-                f"`envmgr node-setup --apply --nodes {fold(others)}`", fold(others),
-            )  # fmt: skip
+        others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != hook_digest() for n in nodes}
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
                 yield Finding(
                     "saved-collections", "warning", where, "a file of envmgr's hook is missing or damaged", f"the files in {HOOK}",
                     f"`envmgr node-setup --apply --nodes {fold(nodes)}`", fold(nodes),
                 )  # fmt: skip
-            elif said not in (_KNOWN, _NOT_LOADED):
+                continue
+            if stale := [node for node in nodes if node in others]:
+                yield Finding(
+                    "saved-collections", "warning", where, "envmgr's hook is of another envmgr than this one", f"its files in {HOOK}",
+                    f"`envmgr node-setup --apply --nodes {fold(stale)}`", fold(stale),
+                )  # fmt: skip
+            ours = [node for node in nodes if node not in others]
+            if ours and said not in (_KNOWN, _NOT_LOADED):
                 yield Finding(
                     "saved-collections", "note", where, f"the hook leaves them to this Lmod: {short(said)}",
                     "an Lmod that the hook knows", "after a publish, users save them again; a newer envmgr may know this Lmod",
-                    fold(nodes),
+                    fold(ours),
                 )  # fmt: skip
 
 

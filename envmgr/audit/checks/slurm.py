@@ -49,7 +49,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
         yield Finding(
-            "slurm", severity, "Slurm", in_words((state, reason)), "idle, mixed or allocated",
+            "slurm", severity, "Slurm", in_words((_plain(state), reason)), "idle, mixed or allocated",
             _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
         )  # fmt: skip
     if unknown := _strangers(evidence, slurm, names):
@@ -60,6 +60,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def _severity(state: str) -> Severity | None:
     word = state.lower()
     return "error" if "*" in word else _SEVERITIES.get(word.rstrip(STATE_FLAGS))
+
+
+def _plain(state: str) -> str:
+    """Without the flags that the severity says already; the one for no response stays."""
+    return state.rstrip(STATE_FLAGS) + "*" * ("*" in state)
 
 
 def _hint(state: str, severity: Severity, nodes: str) -> str:

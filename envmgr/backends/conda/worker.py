@@ -221,6 +221,23 @@ def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
     return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
 
 
+def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
+    """Remove the unpacked packages, which waits for the disk, beside byte-compilation, which needs the processor.
+
+    Raises:
+        ChildProcessError: see `compile_python`, which had all the room that there is.
+        OSError: something could not be removed.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        removal = pool.submit(shutil.rmtree, staging / _LINKED_FROM)
+        try:
+            compile_python(staging, final, jobs)
+        except ChildProcessError:  # the disk may have been full with what was being removed
+            removal.result()
+            compile_python(staging, final, jobs)
+    removal.result()
+
+
 def work(request: dict[str, Any]) -> None:
     if request["op"] == "solve":
         end_when_stalled(Path(request["cache"]), request["stall_timeout"])
@@ -228,10 +245,7 @@ def work(request: dict[str, Any]) -> None:
     else:
         asyncio.run(install(request))
         staging = Path(request["staging"])
-        with ThreadPoolExecutor(1) as pool:  # removing waits for the disk, compiling for the processor
-            removed = pool.submit(shutil.rmtree, staging / _LINKED_FROM)
-            compile_python(staging, request["final"], request["jobs"])
-        removed.result()
+        compile_beside_removal(staging, request["final"], request["jobs"])
 
 
 if __name__ == "__main__":

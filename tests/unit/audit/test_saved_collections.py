@@ -68,6 +68,13 @@ def test_hook_of_another_envmgr_is_told_where_it_could_be_read() -> None:
             f"its files in {HOOK} | `envmgr node-setup --apply --nodes c2`"
         )
     ]
+    unknown = "Lmod has no MT.getMTfromFile"  # what an older hook says of a newer Lmod
+    (told,) = findings(c1=facts(hook=unknown, hook_sum="0" * 64))
+    assert "envmgr's hook is of another envmgr than this one" in told
+    (told,) = findings(c1=facts(hook=unknown, hook_sum=hook_digest()))
+    assert "a newer envmgr may know this Lmod" in told
+    (told,) = findings(c1=facts(hook="broken", hook_sum="0" * 64))
+    assert "a file of envmgr's hook is missing or damaged" in told
 
 
 def test_digest_of_the_hook_is_that_of_its_files_as_a_node_adds_them_up(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_reason_is_slurms_first_error(said: str, reason: str) -> None:
         (("draining", ""), "Slurm: draining"),
         (("powering_down", ""), "asleep: Slurm saves its power (powering_down)"),
         (("idle~", ""), "asleep: Slurm saves its power (idle~)"),
-        (("down~", "power supply"), "Slurm: down: power supply"),
+        (("down~", "power supply"), "Slurm: down~: power supply"),
     ],
 )
 def test_why_not_is_about_nodes_that_take_no_job(state: tuple[str, str], words: str) -> None:

@@ -126,7 +126,7 @@ def key_of(dep):
 
 def files_of(item):
     """The sources and patches that the easyblock's own fetch step asks for, what of it lies among easyconfigs, EULAs; and whether its
-    easyblock makes a conda environment, which has a Python: EasyBuild has conda bring setuptools into each.
+    easyblock makes a conda environment, which counts as a Python: EasyBuild asks conda to bring setuptools into each.
     """
     from easybuild.easyblocks.generic.conda import Conda
     from easybuild.framework.easyblock import get_easyblock_instance

@@ -133,8 +133,8 @@ def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
     yield from (_call("family", family) for family in families.own)
     if spec.conflicts:
         yield _call("conflict", *spec.conflicts)
-    if spec.depends:
-        yield _call("depends_on", *spec.depends)
+    # A line for each: in one call, Lmod 8 looks first which are loaded, and fails where loading one of them unloads another.
+    yield from (_call("depends_on", name) for name in spec.depends)
 
 
 def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:

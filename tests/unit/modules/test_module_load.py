@@ -166,6 +166,23 @@ def test_depends_on_loads_the_dependency_and_unloads_it_again(tmp_path) -> None:
     assert kept.stdout == "lib/2\n"
 
 
+@pytest.mark.parametrize("depends", [("app/1.0", "base/1.0"), ("base/1.0", "app/1.0")])
+def test_dependency_that_leaves_as_another_changes_its_version_is_loaded_again(
+    tmp_path, depends: tuple[str, str]
+) -> None:
+    """`base` came with `app/2.0`, and goes with it when `tool` brings `app/1.0`; Lmod 8.6 then has to load it for `tool`."""
+    tree = make_tree(
+        tmp_path, spec("base/1.0"), spec("app/1.0"), spec("app/2.0", depends=("base/1.0",)), spec("tool/1.0", depends=depends)
+    )  # fmt: skip
+    done = tree.shell(
+        "module load app/2.0; module load tool; echo $?:$LOADEDMODULES; module unload tool; echo $LOADEDMODULES"
+    )
+    assert "error" not in done.stderr
+    loaded, left = done.stdout.splitlines()
+    assert (loaded.partition(":")[0], sorted(loaded.split(":")[1:])) == ("0", ["app/1.0", "base/1.0", "tool/1.0"])
+    assert "tool/1.0" not in left
+
+
 def test_deprecation_is_told_at_load_and_only_there(tmp_path) -> None:
     old = Deprecated(message='use "app/2"\nwith é', date=date(2026, 6, 30))
     tree = make_tree(tmp_path, spec("app/1", deprecated=old))

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,7 @@ def alternate(ours: Callable[[], Took], theirs: Callable[[], Took], runs: int) -
     return [(ours(), theirs()) for _ in range(runs)]
 
 
-class Claim:
+class Claim(ABC):
     """What the project promises, and whether it was so in this run."""
 
     name: str
@@ -63,8 +64,9 @@ class Claim:
         note = f"  ({self.note})" if self.note else ""
         return f"{'ok  ' if self.holds else 'OVER'} {self.name}: {self.said()}{note}"
 
+    @abstractmethod
     def said(self) -> str:
-        raise NotImplementedError
+        """The figures."""
 
 
 class Ratio(Claim):
@@ -124,4 +126,7 @@ class NotMeasured(Claim):
         self.name, self.note = name, why
 
     def line(self) -> str:
-        return f"--   {self.name}: not measured: {self.note}"
+        return f"--   {self.name}: {self.said()}: {self.note}"
+
+    def said(self) -> str:
+        return "not measured"

@@ -148,7 +148,7 @@ class _Rest:
 
 
 def _sweep(ctx: Context) -> None:
-    if ctx.prefix.slurm_jobs.is_dir():
+    if ctx.prefix.slurm_jobs.is_dir():  # else there is nothing to import that for
         from envmgr.builds.slurm import sweep
 
         sweep(ctx.site, ctx.runner)

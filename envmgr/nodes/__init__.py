@@ -11,7 +11,6 @@ from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_fac
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
 from envmgr.nodes.slurm import (
-    STATE_FLAGS,
     UNCONFIGURED,
     asleep,
     in_words,
@@ -22,7 +21,6 @@ from envmgr.nodes.slurm import (
 )
 
 __all__ = [
-    "STATE_FLAGS",
     "UNCONFIGURED",
     "JobOptions",
     "JobSeen",

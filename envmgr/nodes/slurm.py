@@ -24,9 +24,6 @@ _ASK = 10.0  # seconds that sinfo may take
 _CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
 # Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES.
 _GONE = re.compile(r"(down|drain|fail|error|unknown|reboot|future|perfctrs).*", re.IGNORECASE)
-STATE_FLAGS = "*~#!%$@^-"
-"""What follows the word of a node's state: `*` no response, `~#!%` power, `$` maintenance, `@^` reboot, `-` planned.
-Source: sinfo(1), NODE STATE CODES."""
 _ASLEEP = re.compile(r"power.*|.*[~%!#]", re.IGNORECASE)
 _IN_USE = re.compile(r"(alloc|mix|comp|planned|reserved|maint|resv).*", re.IGNORECASE)
 ENDED = (

@@ -33,11 +33,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _all(evidence: Evidence) -> Iterator[Finding]:
+    digest = hook_digest()
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
         where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
         yield from _missing(key, where, fleet)
-        others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != hook_digest() for n in nodes}
+        others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != digest for n in nodes}
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
                 yield Finding(

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.controller import Controller, SlurmView, slurm_view
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding, Severity
-from envmgr.nodes import STATE_FLAGS, fold, in_words, slurm_names
+from envmgr.nodes import fold, in_words, slurm_names
 from envmgr.probe.model import Facts, ProbeStage
 
-# Source: sinfo(1), NODE STATE CODES.
+# Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
+_FLAGS = "*~#!%$@^-"
 _SEVERITIES: Mapping[str, Severity] = {
     "down": "error", "error": "error", "fail": "error", "failing": "error", "inval": "error", "unknown": "error",
     "no_respond": "error", "future": "error",
@@ -59,12 +60,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 def _severity(state: str) -> Severity | None:
     word = state.lower()
-    return "error" if "*" in word else _SEVERITIES.get(word.rstrip(STATE_FLAGS))
+    return "error" if "*" in word else _SEVERITIES.get(word.rstrip(_FLAGS))
 
 
 def _plain(state: str) -> str:
     """Without the flags that the severity says already; the one for no response stays."""
-    return state.rstrip(STATE_FLAGS) + "*" * ("*" in state)
+    return state.rstrip(_FLAGS) + "*" * ("*" in state)
 
 
 def _hint(state: str, severity: Severity, nodes: str) -> str:

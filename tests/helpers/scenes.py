@@ -24,6 +24,9 @@ INTERRUPTED = (
 
 _LOCKS: dict[tuple[str, ...], dict[str, bytes]] = {}
 
+HELLO = ["hello-prefix"]
+RUNS = [{"name": "runs", "run": "hello-prefix"}]
+
 
 def locked(box: Sandbox, entry: str, specs: list[str], **fields: Any) -> Path:
     """Like `box.recipe`, with its lock beside it. A lock does not name its entry: one of the same specs is used again."""
@@ -163,3 +166,13 @@ def tamper(path: Path, text: str) -> None:
     path.chmod(0o755)
     path.write_text(text)
     path.chmod(0o555)
+
+
+def data(box: Sandbox, *argv: str) -> dict[str, Any]:
+    return box.ok(*argv, "--format", "json").data
+
+
+def log_of(stdout: str) -> Path:
+    found = re.search(r"^log: (.+)$", stdout, re.MULTILINE)
+    assert found
+    return Path(found[1])

@@ -5,47 +5,27 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import pwd
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import envmgr
 from envmgr.system.files import remove_tree
-from tests.helpers.places import CACHE
 from tests.helpers.sandbox import PYTHON, Sandbox
-from tests.helpers.scenes import error_of, locked, plain, processes, snapshot
+from tests.helpers.scenes import HELLO, RUNS, data, error_of, locked, log_of, plain, snapshot
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, serve
 from tests.helpers.waiting import DEADLINE
-
-HELLO = ["hello-prefix"]
-RUNS = [{"name": "runs", "run": "hello-prefix"}]
-
-
-@pytest.fixture
-def box(sandbox: Sandbox) -> Sandbox:
-    """Two locked entries; nothing is built."""
-    locked(sandbox, "hello/1.0", HELLO, tests=RUNS)
-    locked(sandbox, "other/1.0", ["hello-activate"])
-    return sandbox
 
 
 def states(box: Sandbox) -> dict[str, str]:
     entries = box.ok("list", "--format", "json").data["entries"]
     return {e["entry"]: e["state"] for e in entries if not e["shipped"]}
-
-
-def data(box: Sandbox, *argv: str) -> dict[str, Any]:
-    return box.ok(*argv, "--format", "json").data
 
 
 # The way of one entry
@@ -73,12 +53,6 @@ def test_first_build_says_what_it_does_and_what_came_of_it(box: Sandbox) -> None
     loaded = box.shell("module load hello/1.0; hello-prefix; module -t avail")
     assert loaded.stdout == f"hello from {box.prefix / tree}\n"
     assert "hello/1.0" in loaded.stderr.splitlines()
-
-
-def log_of(stdout: str) -> Path:
-    found = re.search(r"^log: (.+)$", stdout, re.MULTILINE)
-    assert found
-    return Path(found[1])
 
 
 def test_published_entry_is_left_alone(box: Sandbox) -> None:
@@ -542,237 +516,3 @@ def test_two_builds_of_one_lock_have_the_same_bytes(box: Sandbox, channel: Chann
     assert json.loads(manifest.read_text())["paths"] == rows
     assert second["trees"] == first["trees"]
     assert any(row[0].endswith(f"os.cpython-{PYTHON.replace('.', '')}.pyc") for row in rows)
-
-
-# Who builds
-
-
-def test_unknown_build_user(box: Sandbox) -> None:
-    box.settings["build_user"] = "nobody-of-that-name"
-    box.write_site()
-    done = box.run("build", "hello/1.0")
-    assert done.code == 2
-    assert error_of(done, box) == (
-        "error[unknown-user]: the build user `nobody-of-that-name` does not exist here\n"
-        "\n"
-        "hint: useradd --system nobody-of-that-name"
-    )
-    assert not box.prefix.exists()
-
-
-@pytest.fixture
-def build_user() -> Iterator[str]:
-    """A system user made for the test when root runs it; else ourselves."""
-    if os.geteuid() != 0:
-        yield getpass.getuser()
-        return
-    name = f"envmgr-t{os.getpid()}"
-    subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
-    try:
-        yield name
-    finally:
-        subprocess.run(["userdel", name], check=True, capture_output=True)
-
-
-@dataclass
-class OpenSandbox(Sandbox):
-    """A sandbox that other users can enter. `wrap` comes before each command."""
-
-    wrap: list[str] = field(default_factory=list)
-
-    def command(self, *argv: str) -> list[str]:
-        return [*self.wrap, *super().command(*argv)]
-
-
-def for_everybody(root: Path) -> list[str]:
-    """Words before a command that let other users run this Python and these sources, where they lie in a user's home.
-
-    The home is covered in a mount namespace of that command; its own folders that are needed are put back.
-    """
-    needed = {Path(p).resolve() for p in (sys.base_prefix, sys.prefix, Path(envmgr.__file__).parents[1], CACHE)}
-    closed = {a for p in needed for a in p.parents if a.stat().st_mode & 0o005 != 0o005}
-    outermost = {a for a in closed if not closed & set(a.parents)}
-    lines = []
-    for home in sorted(outermost):
-        inside = sorted(p if p.is_dir() else p.parent for p in needed if home in p.parents)
-        for number, folder in enumerate(inside):
-            lines += [f"mkdir {root}/saved{number}", f"mount --bind {folder} {root}/saved{number}"]
-        lines.append(f"mount -t tmpfs -o mode=755 tmpfs {home}")
-        for number, folder in enumerate(inside):
-            lines += [
-                f"mkdir -p {folder}",
-                f"mount --bind {root}/saved{number} {folder}",
-                f"umount {root}/saved{number}",
-            ]
-        lines += [f"rmdir {root}/saved{number}" for number in range(len(inside))]
-    script = "\n".join(["set -e", *lines, 'exec "$@"'])
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"] if lines else []
-
-
-@pytest.fixture
-def open_box(channel: Channel, build_user: str) -> Iterator[OpenSandbox]:
-    """A site in a folder that other users can enter; only root has to give anything away."""
-    root = Path(tempfile.mkdtemp(prefix="envmgr-open-"))
-    root.chmod(0o755)
-    box = OpenSandbox(root, str(channel.folder))
-    if os.geteuid() == 0:
-        box.wrap = for_everybody(root)
-    (root / "cluster").mkdir()
-    box.settings |= {"prefix": str(root / "cluster/prefix"), "build_user": build_user}
-    box.write_site()
-    locked(box, "hello/1.0", HELLO, tests=[{"name": "who", "run": "id -un"}])
-    locked(box, "py/1.0", ["python"])
-    yield box
-    remove_tree(root)
-
-
-def test_root_builds_as_the_build_user(open_box: OpenSandbox, build_user: str) -> None:
-    """Also for an ordinary user, who is then the build user."""
-    box = open_box
-    done = box.ok("build", "hello/1.0", "py/1.0")
-    uid = pwd.getpwnam(build_user).pw_uid
-    prefix = Path(str(box.settings["prefix"]))
-    assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {uid}
-    assert data(box, "history")["generations"][0]["user"] == build_user
-    manifest = json.loads(next(prefix.glob("store/hello/*.manifest.json")).read_text())
-    assert manifest["provenance"]["user"] == build_user
-    assert log_of(done.stdout).stat().st_uid == uid
-    assert oct(log_of(done.stdout).stat().st_mode & 0o777) == "0o644"  # the site's umask, not root's
-    for argv in (["test"], ["verify"], ["remove", "hello/1.0"], ["rollback"], ["gc"]):
-        box.ok(*argv)
-    assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {uid}
-    assert processes(box) == []
-
-
-def test_build_user_builds_too_and_others_are_refused(open_box: OpenSandbox, build_user: str) -> None:
-    box = open_box
-    box.ok("build", "hello/1.0")
-    if os.geteuid() == 0:
-        run = ["setpriv", f"--reuid={build_user}", f"--regid={build_user}", "--clear-groups"]
-        done = as_user(box, run, "build", "py/1.0")
-        assert done.returncode == 0, done.stderr
-        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        refused = as_user(box, nobody, "build", "py/1.0")
-        assert refused.returncode == 3
-        assert refused.stderr == (
-            f"error[wrong-user]: the prefix belongs to {build_user}, you are nobody\n"
-            f"  build_user in site.yaml, prefix {box.settings['prefix']}\n"
-            f"\n"
-            f"hint: run as root or as {build_user}\n"
-        )
-        for argv in (
-            ["list"],
-            ["history"],
-            ["shell-init", "bash"],
-            ["test", "hello/1.0"],
-            ["build", "py/1.0", "--dry-run"],
-        ):
-            looked = as_user(box, nobody, *argv)
-            assert looked.returncode == 0, looked.stderr
-    else:
-        box.ok("build", "py/1.0")
-
-
-def as_user(box: OpenSandbox, run: list[str], *argv: str) -> subprocess.CompletedProcess[str]:
-    env = {**box.environ(), "HOME": "/nonexistent"}
-    return subprocess.run(
-        [*box.wrap, *run, *Sandbox.command(box, *argv)], cwd="/", env=env, capture_output=True, text=True, check=False
-    )
-
-
-def test_prefix_of_another_user_is_told_before_any_work(open_box: OpenSandbox, build_user: str) -> None:
-    box = open_box
-    prefix = Path(str(box.settings["prefix"]))
-    if os.geteuid() == 0:
-        prefix.mkdir()  # root's
-        owner = "root"
-    else:
-        prefix.mkdir(mode=0o555)
-        owner = build_user
-    done = box.run("build", "hello/1.0")
-    assert done.code == 3
-    assert done.stderr == (
-        f"error[not-writable]: cannot write {prefix}\n"
-        f"  it belongs to {owner}, running as {build_user}\n"
-        f"\n"
-        f"hint: run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix\n"
-    )
-    assert list(prefix.iterdir()) == []
-    if os.geteuid() == 0:
-        shutil.chown(prefix, build_user)
-    else:
-        prefix.chmod(0o755)
-    box.ok("build", "hello/1.0")
-
-
-@pytest.mark.parametrize("folder", ["store", "generations", "var/lock", "var/log"])
-def test_folder_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox, build_user: str, folder: str) -> None:
-    box = open_box
-    prefix = Path(str(box.settings["prefix"]))
-    box.ok("build", "hello/1.0")
-    if os.geteuid() == 0:
-        os.chown(prefix / folder, 0, 0)
-    else:
-        (prefix / folder).chmod(0o555)
-    done = box.run("build", "py/1.0")
-    assert done.code == 3
-    assert done.stderr.startswith(f"error[not-writable]: cannot write {prefix / folder}\n")
-
-
-def test_lock_that_a_run_as_another_user_made_is_told(open_box: OpenSandbox) -> None:
-    box = open_box
-    prefix = Path(str(box.settings["prefix"]))
-    box.ok("build", "hello/1.0")
-    lock = prefix / "var/lock/publish.lock"
-    if os.geteuid() == 0:
-        os.chown(lock, 0, 0)
-    lock.chmod(0o444)
-    done = box.run("remove", "hello/1.0")
-    assert done.code == 3
-    start = done.stderr.index("error[")
-    assert done.stderr[start:].startswith(f"error[not-writable]: cannot write {lock}\n")
-    assert box.ok("list", "--format", "json").data["generation"] == 1
-    lock.unlink()
-    box.ok("remove", "hello/1.0")
-
-
-def test_prefix_that_cannot_be_made(open_box: OpenSandbox) -> None:
-    box = open_box
-    (box.root / "cluster/file").write_text("")
-    box.settings["prefix"] = str(box.root / "cluster/file/prefix")
-    box.write_site()
-    done = box.run("build", "hello/1.0")
-    assert done.code == 3
-    assert error_of(done, box).splitlines()[1].startswith("  [Errno 20] Not a directory: 'ROOT/cluster/file/prefix")
-
-
-def test_prefix_folder_that_root_makes_belongs_to_the_build_user(open_box: OpenSandbox, build_user: str) -> None:
-    """Its parents stay as they are, or root's."""
-    box = open_box
-    box.settings["prefix"] = str(box.root / "cluster/new/deep/prefix")
-    box.write_site()
-    box.ok("build", "hello/1.0")
-    prefix = Path(str(box.settings["prefix"]))
-    assert prefix.owner() == build_user
-    assert prefix.parent.owner() == getpass.getuser()
-
-
-def test_umask_and_group_of_the_site(box: Sandbox) -> None:
-    box.policies["umask"] = "027"
-    box.write_site()
-    box.ok("build", "hello/1.0")
-    install = Path(data(box, "show", "hello/1.0")["install"])
-    assert {p.lstat().st_mode & 0o007 for p in [install, *install.rglob("*")] if not p.is_symlink()} == {0}
-    box.ok("verify")
-    assert oct((install / "bin/hello-prefix").stat().st_mode & 0o777) == "0o550"
-
-
-def test_unknown_group_is_told(box: Sandbox) -> None:
-    box.policies["group"] = "no-such-group"
-    box.write_site()
-    done = box.run("build", "hello/1.0")
-    assert done.code == 3
-    assert error_of(done, box) == (
-        "error[unknown-group]: the group `no-such-group` does not exist here\n  policies.group in site.yaml"
-    )
-    assert box.leftovers() == []

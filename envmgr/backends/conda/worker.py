@@ -228,12 +228,16 @@ def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
         ChildProcessError: see `compile_python`, which had all the room that there is.
         OSError: something could not be removed.
     """
+    unpacked = staging / _LINKED_FROM
+    makes_room = any(unpacked.iterdir())
     with ThreadPoolExecutor(1) as pool:
-        removal = pool.submit(shutil.rmtree, staging / _LINKED_FROM)
+        removal = pool.submit(shutil.rmtree, unpacked)
         try:
             compile_python(staging, final, jobs)
         except ChildProcessError:  # the disk may have been full with what was being removed
             removal.result()
+            if not makes_room:
+                raise
             compile_python(staging, final, jobs)
     removal.result()
 

@@ -26,7 +26,8 @@ TICK = 0.1  # seconds between looks at clocks and at the cancel flag
 _CHUNK = 1 << 16
 _ERRORS = 1 << 13  # bytes kept of stderr: its end
 _LINGER = 0.5  # seconds a process may live on after its answer, or after its output ended
-_TIDYING = 1.3  # seconds that a node has to tidy up, after the end of its stdin
+_TIDYING = 3.3  # seconds that a node that began has to tidy up, after the end of its stdin; it gives its script three
+_LEAVING = 1.3  # and a process whose node has answered, or was still being reached
 _POLITE = 1.0  # seconds between SIGTERM and SIGKILL for a `gentle` one
 
 # `dropped`: the loop itself ends, with an exception.
@@ -147,7 +148,8 @@ class Client(EngineClient):  # type: ignore[misc]
                 process.wait(_LINGER)
         self.streams.clear()
         self.invalidate()
-        self.worker.dying.end(process, gentle=self.call.gentle)
+        tidies = bool(self.output) and self.whole_at is None
+        self.worker.dying.end(process, gentle=self.call.gentle, tidies=tidies)
         self.status = process.returncode
         self.ended = time.time()
         self._on_end(self)
@@ -185,14 +187,14 @@ class Dying:
     def __init__(self) -> None:
         self._left: list[_Leaving] = []
 
-    def end(self, process: subprocess.Popen[bytes], *, gentle: bool) -> None:
+    def end(self, process: subprocess.Popen[bytes], *, gentle: bool, tidies: bool) -> None:
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
         if process.poll() is None:
-            now = time.monotonic()
-            self._left.append(_Leaving(process, now + _TIDYING, now + (_TIDYING + _POLITE if gentle else 0)))
+            term = time.monotonic() + (_TIDYING if tidies else _LEAVING)
+            self._left.append(_Leaving(process, term, term + (_POLITE if gentle else 0)))
             self.look()
 
     def look(self) -> None:
@@ -201,8 +203,8 @@ class Dying:
             leaving.look(time.monotonic())
 
     def wait(self) -> None:
-        """Until all have ended, but at most about three seconds for all of them together."""
-        until = time.monotonic() + _TIDYING + _POLITE + _LINGER
+        """Until all have ended, but at most about five seconds for all of them together; three where no node has anything to tidy up."""
+        until = max((leaving.kill for leaving in self._left), default=0) + _LINGER
         self.look()
         while self._left and time.monotonic() < until:
             time.sleep(0.01)

@@ -25,7 +25,7 @@ def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = Tr
     """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
 
     What `marked` says holds for the script. When stdin ends, or after `timeout` seconds, the whole process group is told to
-    end, and a second later killed. At the end it is killed, too; with `hard=False` it is told to end first, and the status is 0.
+    end, and three seconds later killed. At the end it is killed, too; with `hard=False` it is told to end first, and the status is 0.
     """
     seconds = assign(envmgr_seconds=max(1, math.ceil(timeout)))
     end = "kill -KILL 0\n" if hard else f"{end_rest()}exit 0\n"

@@ -10,7 +10,11 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`where` is a file, an entry or a field; `nodes` is a folded node set, empty for the machine at hand."""
+    """`where` is a file, an entry or a field; `nodes` is a folded node set, empty for the machine at hand.
+
+    `between` are nodes that differ from each other, where nobody can tell who is right: none of them is accused, and `nodes`
+    is empty.
+    """
 
     check: str
     severity: Severity
@@ -19,3 +23,4 @@ class Finding:
     expected: str = ""
     hint: str = ""
     nodes: str = ""
+    between: str = ""

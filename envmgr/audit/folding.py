@@ -1,38 +1,12 @@
-"""What several checks need: nodes against nodes, and findings that say the same in several places."""
+"""What several checks need: findings that say the same in several places, MODULEPATH in its parts, short texts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
-from envmgr.probe.model import Fleet
-
-
-def drift(
-    check: str,
-    where: str,
-    fleet: Fleet,
-    key: str,
-    *,
-    severity: Severity = "warning",
-    hint: str = "",
-    prefer: str | None = None,
-    say: Callable[[str], str] = lambda value: value or "nothing",
-) -> Iterator[Finding]:
-    """A finding for every value of a fact but the commonest; where two are as common, `prefer` is the right one."""
-    values = fleet.by_value(key, default="")
-    if len(values) < 2:
-        return
-    counts = [len(nodes) for nodes in values.values()]
-    right = prefer if prefer in values and counts[0] == len(values[prefer]) else next(iter(values))
-    for value, nodes in values.items():
-        if value != right:
-            yield Finding(
-                check, severity, where, say(value), f"{say(right)}, as on {fold(values[right])}", hint, fold(nodes)
-            )
+from envmgr.finding import Finding
 
 
 def joined(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -17,11 +17,13 @@ from envmgr.audit.ask import Asker
 from envmgr.audit.controller import Controller
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
-from envmgr.audit.model import AsksController, AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
+from envmgr.audit.installs import expected_installs
+from envmgr.audit.model import AsksController, AsksWho, AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
+from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
-from envmgr.nodes import NodeSets, Reply
+from envmgr.nodes import NodeSets, Reply, fold
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import choose_contexts
 from envmgr.probe.here import look_here
@@ -41,13 +43,16 @@ Via = Literal["ssh", "slurm", "both"]
 class AuditRequest:
     """What to audit. `nodes` is a node set, None for all groups of the site.
 
-    Empty `contexts` are all of `via`; empty `modules` are a sample; times are wall-clock seconds.
+    `reference` is one of them that is right where nodes differ, empty for none. Empty `contexts` are all of `via`; empty
+    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. Times are wall-clock seconds.
     """
 
     nodes: str | None
     via: Via
     contexts: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    deep: bool = False
+    reference: str = ""
     deadline: float = 600
 
 
@@ -62,7 +67,7 @@ def gather(
     """Ask the nodes. Ends within `request.deadline` and a few seconds, whatever hangs where.
 
     Raises:
-        InputError: unknown nodes, contexts or entries.
+        InputError: unknown nodes, contexts or entries; `unknown-node` for the reference.
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
     ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
@@ -74,7 +79,13 @@ def gather(
     )  # fmt: skip
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
-    asking = _Asking(asker, checks, sets, sets.resolve(request.nodes), ways, request.modules, lmod)
+    nodes = sets.resolve(request.nodes)
+    if request.reference and request.reference not in nodes:
+        raise InputError(
+            "unknown-node", f"{request.reference} is none of the nodes that are asked", context=fold(nodes),
+            hint="`--reference` names one of them; `--nodes` may add it",
+        )  # fmt: skip
+    asking = _Asking(asker, checks, sets, nodes, ways, request.modules, lmod, request.deep, request.reference)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
@@ -85,7 +96,7 @@ def gather(
         again = read_published(prefix, runner, asker.left)
         if again is not None and again.record.number != published.record.number:
             evidence = asking.evidence(plan, again, controller)
-    return evidence
+    return asking.traced(evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +110,13 @@ class _Asking:
     ways: Sequence[Way]
     modules: Sequence[str]
     lmod: Lmod | None
+    deep: bool
+    reference: str
 
     def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
-            plan = _with_published(plan, published, self.modules)
+            plan = self._with_published(plan, published)
         parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
@@ -142,8 +155,34 @@ class _Asking:
             here=here,
             controller=controller,
             groups=self._groups(),
+            login=self._login(),
+            reference=self.reference,
         )
         return replace(evidence, answers=self._answers(evidence))
+
+    def traced(self, evidence: Evidence) -> Evidence:
+        """The same, with which start-up files did what checks find in shells. Nothing is asked where all is well."""
+        questions = [
+            question
+            for check in self.checks.values() if isinstance(check, AsksWho)
+            for question in check.trace_questions(evidence) if question.node in evidence.fleet.sound.nodes
+        ]  # fmt: skip
+        if not questions or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
+            return evidence
+        users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
+        plan = replace(evidence.plan, contexts=())
+        script = join_probes([trace_part(questions, users)], plan, stages=("prefix",))
+        fleet = self.asker.ssh(nodes_to_trace(questions), script, None, label="tracing shells that differ")
+        return replace(evidence, traces=read_traces(fleet))
+
+    def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
+        samples = choose_samples(self.modules, published)
+        roots = {name: published.specs[name].root for name in samples}
+        installs = expected_installs(
+            Prefix(self.asker.site.prefix), published.record.entries, published.specs, samples if self.deep else (),
+            self.asker.runner, self.asker.left,
+        )  # fmt: skip
+        return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
     def _answers(self, evidence: Evidence) -> Mapping[str, Facts]:
         """What checks ask of this host."""
@@ -176,6 +215,10 @@ class _Asking:
             folding(Reply(name, "answered", done.output, "", began, time.time()))
         return folding.fleet()
 
+    def _login(self) -> frozenset[str]:
+        expression = self.asker.site.login_nodes
+        return frozenset() if expression is None else frozenset(self.sets.resolve(expression))
+
     def _groups(self) -> Mapping[str, tuple[str, ...]]:
         """Nodes were named or found already: groups that cannot be read are a smaller loss than the audit."""
         try:
@@ -192,9 +235,3 @@ def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     if login == "root" or site.transport.become:
         return site.audit.user or site.build_user or "nobody", ("root", "user")
     return login, ("user",)
-
-
-def _with_published(plan: AuditPlan, published: PublishedGeneration, modules: Sequence[str]) -> AuditPlan:
-    samples = choose_samples(modules, published)
-    roots = {name: published.specs[name].root for name in samples}
-    return replace(plan, number=published.record.number, samples=samples, roots=roots)

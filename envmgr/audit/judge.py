@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from envmgr.audit.folding import joined
 from envmgr.audit.model import Check, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
+from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.probe.shell import context_key, looked_key
 
 
 def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...]:
@@ -15,6 +18,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...
     order = {"error": 0, "warning": 1, "note": 2}
     findings = [finding for check in checks.values() for finding in check.judge(evidence)]
     findings += _not_here(evidence)
+    findings += joined(_not_looked_at(evidence, checks))
     nodes: dict[Finding, list[str]] = {}
     for finding in findings:  # one, for nodes whose answers differ in something else
         nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
@@ -38,3 +42,28 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
         )
         hint = "mount the prefix here, or audit from a host that has it"
     yield Finding("generation", "error", prefix, found, expected, hint)
+
+
+def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
+    """What a check asked and a node's answer does not tell of: silence is no agreement. A stage that did not end is told once."""
+    for name, check in checks.items():
+        part = check.__name__.rpartition(".")[2]
+        for stage in check.probe(evidence.plan):
+            for where, key, fleet in _places(evidence, stage):
+                wanted = f"{key}{looked_key(part, stage)}"
+                silent = fleet.only(lambda facts, wanted=wanted: wanted not in facts)  # type: ignore[misc]
+                if silent.nodes:
+                    hint = f"`envmgr audit --check {name} --nodes {fold(silent.nodes)}` by itself; is the node out of memory or space?"
+                    yield Finding(name, "warning", where, "not looked at", "an answer", hint, fold(silent.nodes))
+
+
+def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, Fleet]]:
+    """Where a stage ran to its end: its place, how its facts begin, and the answers."""
+    if stage == "context":
+        for context, account, fleet in evidence.contexts():
+            key = context_key(context, account)
+            ended = fleet.only(lambda facts, key=key: f"{key}end" not in facts)  # type: ignore[misc]
+            yield f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})", key, ended
+        return
+    fleet = {"node": evidence.fleet, "prefix": evidence.fleet.sound, "login": evidence.shells}[stage]
+    yield stage, "", fleet.only(lambda facts: f"{stage}.end" not in facts and "probe" not in facts)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from envmgr.audit.controller import Controller
+from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.trace import TraceQuestion, Traces
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
@@ -32,7 +34,7 @@ class AuditPlan(ProbePlan):
     """What an audit's probe needs to know besides; `number` is the published generation's, None where nothing is known of one.
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
-    maps it to its install's folder.
+    maps it to its install's folder. `installs` are those of all published entries.
     """
 
     site: Site
@@ -40,6 +42,7 @@ class AuditPlan(ProbePlan):
     samples: tuple[str, ...] = ()
     loads: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
+    installs: tuple[ExpectedInstall, ...] = ()
 
     @property
     def generation(self) -> str:
@@ -56,7 +59,8 @@ class Evidence:
     connection, where it is a login node of the site: jobs inherit from its shells.
 
     `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
-    check -> what its own question to this host found. `groups` are the site's node groups with their nodes.
+    check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
+    nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ.
     """
 
     site: Site
@@ -70,6 +74,9 @@ class Evidence:
     controller: Facts = field(default_factory=dict)
     answers: Mapping[str, Facts] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    login: frozenset[str] = frozenset()
+    reference: str = ""
+    traces: Traces = field(default_factory=lambda: Traces({}))
 
     @property
     def fleet(self) -> Fleet:
@@ -118,6 +125,14 @@ class AsksController(Protocol):
         Raises:
             EnvmgrError: the audit cannot go on without an answer.
         """
+
+
+@runtime_checkable
+class AsksWho(Protocol):
+    """A check that wants to know which start-up file did it, where it finds something."""
+
+    def trace_questions(self, evidence: Evidence) -> Iterable[TraceQuestion]:
+        """One node of each group that has the same; the answers come as `evidence.traces`."""
 
 
 def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:

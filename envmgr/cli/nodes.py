@@ -78,6 +78,12 @@ def audit(
         list[str] | None, typer.Option(help="Entries looked at closely (may be repeated), or `all`; else a sample.")
     ] = None,
     check: Annotated[list[str] | None, typer.Option(help="Only this check (may be repeated).")] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Hash files of the installs on every node, a sample by the manifest.")
+    ] = False,
+    reference: Annotated[
+        str | None, typer.Option(metavar="NODE", help="Where nodes differ, this one is right; else most of a group.")
+    ] = None,
     node_timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that one node may take.")] = None,
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
@@ -108,7 +114,7 @@ def audit(
     ctx = open_context(site, fmt)
     result = audit_nodes(
         ctx, nodes=nodes, via=None if via is None else via.value, contexts=context or (), modules=modules or (),
-        checks=check or (), node_timeout=node_timeout, deadline=deadline,
+        checks=check or (), deep=deep, reference=reference, node_timeout=node_timeout, deadline=deadline,
     )  # fmt: skip
     return shown(result, show_audit)
 

@@ -75,10 +75,14 @@ def audit_nodes(
     contexts: Sequence[str] = (),
     modules: Sequence[str] = (),
     checks: Sequence[str] = (),
+    deep: bool = False,
+    reference: str | None = None,
     node_timeout: float | None = None,
     deadline: float | None = None,
 ) -> AuditResult:
-    """Audit `nodes` (a node set; None is all groups of the site). Times are wall-clock seconds.
+    """Audit `nodes` (a node set; None is all groups of the site); `deep` hashes files of installs there.
+
+    `reference` is a node that is right where nodes differ. Times are wall-clock seconds.
 
     Raises:
         InputError: unknown nodes, contexts, entries or checks.
@@ -86,12 +90,14 @@ def audit_nodes(
     """
     began = time.monotonic()
     site = _with_times(ctx.site, node_timeout, deadline)
-    chosen = _checks(checks)
+    chosen = _checks([*checks, "software"] if deep and checks else checks)
     request = AuditRequest(
         nodes=nodes,
         via=via or site.transport.via,
         contexts=tuple(contexts),
         modules=tuple(modules),
+        deep=deep,
+        reference=reference or "",
         deadline=site.transport.deadline,
     )
     if request.via != "ssh":

@@ -10,8 +10,15 @@ from envmgr.probe.model import ShellContext
 
 CONTEXTS = (
     ShellContext("bash-login", "ssh", "bash-login", "a login shell: `ssh NODE`, then a prompt"),
+    ShellContext(
+        "bash-interactive",
+        "ssh",
+        "bash-interactive",
+        "a bash at a terminal that is no login shell: `bash`, a terminal of a desktop",
+    ),
     ShellContext("bash-ssh", "ssh", "bash", "a command over ssh: `ssh NODE command`"),
     ShellContext("csh", "ssh", "csh", "csh or tcsh over ssh, where a node has it"),
+    ShellContext("zsh", "ssh", "zsh", "a login zsh, where a node has it"),
     ShellContext("sbatch-bash", "slurm", "bash", "`#!/bin/bash`, submitted from a login shell", "ALL"),
     ShellContext("sbatch-bash-login", "slurm", "bash-login", "`#!/bin/bash -l`, submitted from a login shell", "ALL"),
     ShellContext("sbatch-sh", "slurm", "sh", "`#!/bin/sh` that sources Lmod's init/sh", "ALL"),

@@ -27,7 +27,7 @@ class ShellContext:
 
     name: str
     way: Way
-    shell: Literal["bash", "bash-login", "sh", "csh"]
+    shell: Literal["bash", "bash-login", "bash-interactive", "sh", "csh", "zsh"]
     what: str
     export: Literal["", "ALL", "NONE"] = ""
 
@@ -53,7 +53,8 @@ class ProbePlan:
 class ProbePart:
     """What adds to a probe: POSIX shell text by stage, which tells facts by `put KEY VALUE`, `own KEY VALUE`, `lines KEY`.
 
-    Its facts begin with `name` and a dot. It can use `$prefix`, `$user`, `$build_user`, and what shell.library.sh defines.
+    Its facts begin with `name` and a dot. It can use `$prefix`, `$user`, `$build_user`, and what shell.library.sh defines. What
+    ran to its end is told by the fact `looked_key(name, stage)`.
     """
 
     name: str

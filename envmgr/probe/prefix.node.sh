@@ -20,3 +20,6 @@ put mount.type "$2"
 put mount.source "$3"
 put mount.super "$(printf '%s' "$4" | tr , '\n' | grep -v -E '^(clientaddr|addr|mountaddr|port|mountport|fd|context|seclabel|lowerdir|upperdir|workdir)(=|$)' | LC_ALL=C sort | paste -sd, -)"
 set +f
+awk -v prefix="${ENVMGR_REAL:-$prefix}" '
+  index($5, prefix "/") == 1 { for (i = 7; $i != "-"; i++); print $5, $(i + 1), $(i + 2) }
+' /proc/self/mountinfo | LC_ALL=C sort -u | lines mount.below

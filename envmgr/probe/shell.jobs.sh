@@ -36,9 +36,11 @@ known() {
   return 1
 }
 
-# write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks.
+# write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks. Once: a csh may read it.
 write_csh() {
+  if [ -e "$tmp/context.csh" ]; then return; fi
   cat >"$tmp/context.csh" <<'ENVMGR_CSH'
+setenv ENVMGR_ALIASES "`alias | cut -f1 | tr '\n' ' '`"
 if ( "`alias module`" =~ *LMOD_CMD* ) setenv ENVMGR_ALIAS yes
 exec /bin/sh "$1"
 ENVMGR_CSH

@@ -31,7 +31,7 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
     for part in parts:
         for stage, text in part.texts.items():
             if stage in stages:
-                texts[stage].append(text)
+                texts[stage].append(f"{text}\nput {looked_key(part.name, stage)} yes\n")
                 of_login |= {part.name} if stage == "login" else set()
     jobs = ["prefix"] if texts["prefix"] else []
     starting = ['start prefix /bin/sh "$tmp/prefix.sh"\n' for _ in jobs]
@@ -53,6 +53,11 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
         _function("start_rest", starting), _function("tell_all", telling), assign(jobs=" ".join(jobs)),
         script_text(__file__, "ask.sh"),
     ])  # fmt: skip
+
+
+def looked_key(part: str, stage: ProbeStage) -> str:
+    """The fact that the text of a part ran to its end; in a context it stands behind the context's key."""
+    return f"{part}.looked.{stage}"
 
 
 def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
@@ -89,6 +94,13 @@ def _name(account: ShellAccount, plan: ProbePlan) -> str:
     return plan.user if account == "user" else "root"
 
 
+# Its stdin is a terminal, where the node has script(1); what it prints goes past that, which would change its line ends.
+_AT_A_TERMINAL = (
+    'exec 9>&1; command -v script >/dev/null || exec /bin/bash -i "$0"; '
+    'exec script -qefc "/bin/bash -i $0 >&9 9>&-" /dev/null >/dev/null 2>&1'
+)
+
+
 def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePlan) -> str:
     """The lines that start a context's shell, where the node has it."""
     file, key = '"$tmp/context.sh"', context_key(context, account)
@@ -100,12 +112,15 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
             f" {file} {quote(f'{plan.init}/sh')}"
         ),
         "csh": f'csh "$tmp/context.csh" {file}',
+        "zsh": f"zsh -l -c 'emulate sh; . \"$0\"' {file}",
+        "bash-interactive": f"/bin/sh -c {quote(_AT_A_TERMINAL)} {file}",
     }[context.shell]
     if context.way == "slurm":
         return f"start {job} {command}\n"
     start = f"start {job} as {quote(_name(account, plan))} {command}\n"
-    if context.shell == "csh":
-        start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
+    if context.shell in ("csh", "zsh"):
+        ready = "write_csh\n" if context.shell == "csh" else ""
+        start = f"if command -v {context.shell} >/dev/null; then\n{ready}{start}else skip {job} {key} absent; fi\n"
     return _if_known(account, job, key, start, plan)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.audit.controller import SlurmView
+from envmgr.audit.installs import ExpectedInstall
 from envmgr.audit.model import AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -87,12 +88,18 @@ def evidence(
     here |= {check: {**here.get(check, {}), **facts} for check, facts in (asked_here or {}).items()}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
-        by_facts.setdefault(tuple(sorted({"gate": "ok", **facts}.items())), []).append(node)
+        healthy = {"gate": "ok", "software.seen": str(len(entries or {}))}
+        by_facts.setdefault(tuple(sorted({**healthy, **facts}.items())), []).append(node)
     groups = tuple(Group(dict(facts), tuple(nodes)) for facts, nodes in by_facts.items())
     replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}
     lost = tuple(Reply(node, "unreachable", "", "no route", 0.0, 1.0) for node in missing)
     where = site(**(settings or {}))
-    plan = audit_plan(where, samples=samples, roots={entry: f"/sw/store/{entry}" for entry in samples})
+    installs = tuple(
+        ExpectedInstall(entry, f"/sw/store/{entry}", "bin/run", "bin/run") for entry in sorted(entries or {})
+    )
+    plan = audit_plan(
+        where, samples=samples, roots={entry: f"/sw/store/{entry}" for entry in samples}, installs=installs
+    )
     fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
     nodes = (*answers, *missing)
     return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, answers=here, **more)

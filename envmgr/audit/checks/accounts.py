@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import script_text
+
+_SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -33,7 +36,7 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
     values = evidence.fleet.by_value(f"accounts.{name}")
     here = evidence.controller.get(f"accounts.{name}", "")
     known = [value for value in values if value not in ("", "hung")]
-    right = here if here not in ("", "hung") else (known[0] if known else "")
+    right = here if here in known else ""
     where = f"user {name}"
     for value, nodes in values.items():
         if value == "hung":
@@ -41,21 +44,26 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
                 "accounts", "error", where, "`id` does not answer", "an answer in 5 s",
                 "is the directory service (sssd, LDAP, NIS) reachable from the node?", fold(nodes),
             )  # fmt: skip
-        elif value == "" and name == evidence.site.build_user and right:
+        elif value == "" and name == evidence.site.build_user and known:
             yield Finding(
                 "accounts",
                 "note",
                 where,
                 "there is no such user",
-                right,
+                right or known[0],
                 f"`useradd --system {name}` with these numbers",
                 fold(nodes),
             )
-        elif value not in ("", right):
+        elif right and value not in ("", right):
+            yield Finding("accounts", "error", where, value, f"{right}, as on this host", _SAME_NUMBERS, fold(nodes))
+    if not right:
+        numbers = {value: nodes for value, nodes in values.items() if value in known}
+        if here not in ("", "hung") and len(known) == 1:  # this host against all nodes: who is right?
+            found = f"{known[0]} on {fold(numbers[known[0]])}; {here} on this host"
             yield Finding(
-                "accounts", "error", where, value, f"{right}, as on {'this host' if right == here else fold(values[right])}",
-                "one directory service for all nodes, or the same lines in /etc/passwd", fold(nodes),
-            )  # fmt: skip
+                "accounts", "error", where, found, "the same numbers", _SAME_NUMBERS, between=fold(numbers[known[0]])
+            )
+        yield from drift("accounts", where, numbers, evidence, severity="error", hint=_SAME_NUMBERS)
 
 
 def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:

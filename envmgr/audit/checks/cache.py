@@ -11,7 +11,9 @@ nodes: an old one hides new modules.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
 from envmgr.finding import Finding
@@ -98,14 +100,16 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     folders = {f for group in fleet.groups for f in _folders(group.facts) if not f.startswith(generations)}
     for folder in sorted(folders):
         values = fleet.by(lambda facts, folder=folder: "yes" if folder in _folders(facts) else "no")  # type: ignore[misc]
-        right, *others = values
-        for value in others:
-            found = f"Lmod {'also uses' if value == 'yes' else 'does not use'} the cache {folder}"
-            yield Finding(
-                "cache", "warning", f"{evidence.plan.user}'s login shell", found,
-                f"{'that one too' if right == 'yes' else 'not that one'}, as on {fold(values[right])}",
-                "`module --config` lists the rc files: one of them names it in scDescriptT", fold(values[value]),
-            )  # fmt: skip
+        yield from drift(
+            "cache", f"{evidence.plan.user}'s login shell", values, evidence,
+            hint="`module --config` lists the rc files: one of them names it in scDescriptT",
+            say=partial(_cache_in_use, folder),
+            expect=lambda right, _: "that one too" if right == "yes" else "not that one",
+        )  # fmt: skip
+
+
+def _cache_in_use(folder: str, value: str) -> str:
+    return f"Lmod {'also uses' if value == 'yes' else 'does not use'} the cache {folder}"
 
 
 def _folders(facts: Facts) -> list[str]:

@@ -1,6 +1,6 @@
 """MODULEPATH and the `module` command, in every context, for root and for an ordinary user.
 
-Login bash, bash as sshd starts it for a command, csh, and real batch jobs, with the submitting shell's environment and with
+Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs, with the submitting shell's environment and with
 --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
 entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited an older one
 that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared between
@@ -16,12 +16,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import assign, script_text
 
@@ -53,14 +55,38 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         if silent.nodes:
             yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
-        yield from _module_command(key, where, probed, evidence)
+        yield from _module_command(context, account, where, probed, evidence)
         yield from _told(key, where, probed, evidence)
-        yield from _generations(context, key, where, probed, evidence)
-        yield from _others(key, where, probed, evidence)
+        yield from _generations(context, account, where, probed, evidence)
+        yield from _others(context, account, where, probed, evidence)
         yield from _noise(context, key, where, fleet)
 
 
-def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who set MODULEPATH and LMOD_RC last, where they are not as published, or not as on the other nodes."""
+    published = evidence.published
+    for context, account, fleet in evidence.contexts():
+        key = context_key(context, account)
+        probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
+        wanted = [f"{published.record.number:04d}"] if published is not None else []
+        rest = probed.by(lambda facts, key=key: ":".join(_rest(facts, key, evidence)))  # type: ignore[misc]
+        for group in probed.groups:
+            wrong = _generation_numbers(group.facts, key, evidence) != wanted or _wrong_rc(group.facts, key, evidence)
+            if len(rest) > 1 or (published is not None and wrong):
+                yield TraceQuestion(group.nodes[0], context, account, ("LMOD_RC", "MODULEPATH"))
+
+
+def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, name: str, evidence: Evidence) -> str:
+    """What mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
+    if place := evidence.traces.culprit(nodes, context, account, name):
+        return f"{place} sets {name} after envmgr does: take that line away"
+    return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
+
+
+def _module_command(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    key = context_key(context, account)
     nodes = fleet.by_value(f"{key}module").get("no")
     if nodes:
         hint = f"`envmgr node-setup --apply --nodes {fold(nodes)}`; is Lmod installed there?"
@@ -83,7 +109,7 @@ def _module_command(key: str, where: str, fleet: Fleet, evidence: Evidence) -> I
             found = f"`module load {entry}` does not load it: {short(' '.join(said.split())) or 'and says nothing'}"
             yield _finding("error", where, found, "the module", "in that shell, by hand: `module --debug load`", nodes)
     for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
-        hint = f"`envmgr node-setup --apply --nodes {fold(wrong)}`"
+        hint = _mend(wrong, context, account, "LMOD_RC", evidence)
         yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
     if long := usable.by_value(f"{key}avail_extensions").get("yes"):
         found = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
@@ -122,7 +148,10 @@ def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
     return None if wanted & set(named.split(":")) else f"LMOD_RC is {named or 'not set'}"
 
 
-def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _generations(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    key = context_key(context, account)
     published = evidence.published
     if published is None:
         return
@@ -132,7 +161,7 @@ def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evid
         if numbers == [f"{wanted:04d}"]:
             continue
         shown = " and ".join(n.lstrip("0") for n in numbers)
-        fix = f"`envmgr node-setup --apply --nodes {fold(group.nodes)}`"
+        fix = _mend(group.nodes, context, account, "MODULEPATH", evidence)
         if not numbers:
             raw = group.facts[f"{key}modulepath"]
             found = f"MODULEPATH has no modules of {evidence.site.prefix}: {short(raw) if raw else 'it is empty'}"
@@ -156,16 +185,22 @@ def _generations(context: ShellContext, key: str, where: str, fleet: Fleet, evid
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
 
 
-def _others(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _others(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
     """What else is in MODULEPATH, node against node; where ours is missing that has one cause, which is told."""
+    key = context_key(context, account)
     fleet = fleet.only(lambda facts: bool(_generation_numbers(facts, key, evidence)))
     values = fleet.by(lambda facts: ":".join(_rest(facts, key, evidence)))
-    right, *others = values or [""]
-    for value in others:
-        found = _difference(elements(value), elements(right))
-        expected = f"{right or 'nothing'} besides the generation, as on {fold(values[right])}"
-        hint = "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
-        yield _finding("warning", where, f"MODULEPATH {found}", expected, hint, values[value])
+    traced = {fold(nodes): evidence.traces.culprit(nodes, context, account, "MODULEPATH") for nodes in values.values()}
+    places = [f"{place} sets it on {nodes}" for nodes, place in traced.items() if place]
+    yield from drift(
+        "contexts", where, values, evidence,
+        hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
+        say=lambda value: f"MODULEPATH has {value or 'nothing'} besides the generation",
+        expect=lambda right, _: f"{right or 'nothing'} besides the generation",
+        told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
+    )  # fmt: skip
 
 
 def _difference(found: list[str], right: list[str]) -> str:
@@ -177,7 +212,7 @@ def _difference(found: list[str], right: list[str]) -> str:
 
 
 def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
-    severity: Severity = "note" if context.shell == "bash-login" else "warning"
+    severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
     for text, nodes in fleet.by_value(f"{key}noise").items():
         yield _finding(
             severity, where, f'a start-up file prints "{text}"', "nothing on stdout",
@@ -198,7 +233,14 @@ def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
 def _by_hand(context: ShellContext, end: str) -> str:
     if end.startswith(NO_USER):
         return NO_USER_HINT
-    commands = {"bash-login": "bash -l", "bash": "bash -c true", "csh": "csh -c true", "sh": "sh -c true"}
+    commands = {
+        "bash-login": "bash -l",
+        "bash": "bash -c true",
+        "csh": "csh -c true",
+        "sh": "sh -c true",
+        "zsh": "zsh -lc true",
+        "bash-interactive": "bash -i",
+    }
     return f"try `{commands[context.shell]}` as that user on the node"
 
 

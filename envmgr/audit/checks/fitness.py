@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.folding import joined, short
 from envmgr.audit.matrix import observed, required
 from envmgr.audit.model import AuditPlan, Evidence
@@ -145,6 +148,7 @@ def _site_level(evidence: Evidence) -> Iterator[Finding]:
 def _drift(evidence: Evidence) -> Iterator[Finding]:
     """Node against node, inside each group of the site."""
     told = observed(evidence)
+    alike = replace(evidence, groups={}, login=frozenset())  # all that are in one group
     for name, listed in evidence.groups.items():
         members = frozenset(listed)
         groups = tuple(
@@ -154,13 +158,10 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         )
         fleet = Fleet(groups, {}, {}, ())
         for key, hint in _COMPARED.items():
-            values = sorted(fleet.by_value(key).items(), key=lambda item: (-len(item[1]), not item[0], item[0]))
-            for value, nodes in values[1:]:
-                right, most = values[0]
-                yield Finding(
-                    "fitness", "note" if key == "operating system" else "warning", f"group {name}", _said(key, value),
-                    f"{_said(key, right)}, as on {fold(most)}", hint, fold(nodes),
-                )  # fmt: skip
+            yield from drift(
+                "fitness", f"group {name}", fleet.by_value(key), alike, hint=hint, say=partial(_said, key),
+                severity="note" if key == "operating system" else "warning",
+            )  # fmt: skip
 
 
 _COMPARED = {

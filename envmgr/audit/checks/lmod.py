@@ -10,8 +10,10 @@ checks look at: the rc files and the caches. SitePackage.lua and lmod_config.lua
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-from envmgr.audit.folding import drift, short
+from envmgr.audit.comparing import drift
+from envmgr.audit.folding import short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -97,8 +99,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _versions(fleet, evidence)
     for version in fleet.by(_full_version):
         alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
-        yield from _settings(alike)
-        yield from _files(alike)
+        yield from _settings(alike, evidence)
+        yield from _files(alike, evidence)
 
 
 def _full_version(facts: Facts) -> str:
@@ -110,36 +112,44 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
     maker = published.record.tools.get("lmod", "") if published is not None else ""
     versions = fleet.by_value("lmod.version")
-    right = maker or next(iter(versions), "")
+    if not maker:
+        yield from drift(
+            "lmod", "version", versions, evidence, say=lambda version: f"Lmod {version}", hint="install the same Lmod on every node"
+        )  # fmt: skip
+    right = maker
     on = {version: fold(nodes) for version, nodes in versions.items()}
     for text, nodes in fleet.by(_full_version).items():
         version = text.partition(" ")[0]
-        if version == right:
+        if version == right or not maker:
             continue
         expected = (
             f"{right}, as on {on[right]}" if right in on else f"{right}, which made the published generation's cache"
         )
         hint = "install the same Lmod on every node"
-        if maker and right not in on:
+        if right not in on:
             hint += "; if this is the new one, publish once more on a host that has it"
         yield Finding("lmod", "warning", "version", f"Lmod {text}", expected, hint, fold(nodes))
     for version in versions:
         alike = fleet.only(lambda facts, version=version: facts.get("lmod.version") == version)  # type: ignore[misc]
         yield from drift(
-            "lmod", "Lua", alike, "lmod.lua", hint="install the same Lua and Lmod on every node", say=lambda lua: lua or "unknown"
+            "lmod", "Lua", alike.by_value("lmod.lua", default=""), evidence,
+            hint="install the same Lua and Lmod on every node", say=lambda lua: lua or "unknown",
         )  # fmt: skip
 
 
-def _settings(fleet: Fleet) -> Iterator[Finding]:
+def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What differs between nodes of one version, by name."""
     for name in sorted({name for group in fleet.groups for name in _settings_of(group.facts)}):
         values = fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
-        right, *others = values
-        for value in others:
-            yield Finding(
-                "lmod", "warning", "settings", f"{name} is {short(value)}", f"{short(right)}, as on {fold(values[right])}",
-                "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod", fold(values[value]),
-            )  # fmt: skip
+        yield from drift(
+            "lmod", "settings", values, evidence, say=partial(_setting, name),
+            expect=lambda right, _: short(right),
+            hint="which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
+        )  # fmt: skip
+
+
+def _setting(name: str, value: str) -> str:
+    return f"{name} is {short(value)}"
 
 
 def _settings_of(facts: Facts) -> dict[str, str]:
@@ -165,20 +175,15 @@ _FILES = {
 }
 
 
-def _files(fleet: Fleet) -> Iterator[Finding]:
+def _files(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for what in dict.fromkeys(_FILES.values()):
         values = fleet.by(lambda facts, what=what: _files_of(facts).get(what, ("", ""))[0])  # type: ignore[misc]
-        right, *others = values
-        for value in others:
-            paths = fleet.by(lambda facts, what=what, value=value: _path_of(facts, what, value))  # type: ignore[misc]
-            for path, nodes in paths.items():
-                yield Finding(
-                    "lmod", "error" if what != "Lmod's list of messages" else "warning", what,
-                    f"another one ({value[:12]}): {path}" if value else "the standard one" if what == "SitePackage.lua" else "none",
-                    f"{_shown(what, right)}, as on {fold(values[right])}",
-                    "copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder" if what == "SitePackage.lua"
-                    else "copy it to every node, or remove it", fold(nodes),
-                )  # fmt: skip
+        yield from drift(
+            "lmod", what, values, evidence, severity="error" if what != "Lmod's list of messages" else "warning",
+            hint="copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder" if what == "SitePackage.lua"
+            else "copy it to every node, or remove it",
+            say=partial(_named, what, fleet), expect=partial(_right_file, what),
+        )  # fmt: skip
 
 
 def _shown(what: str, value: str) -> str:
@@ -187,9 +192,16 @@ def _shown(what: str, value: str) -> str:
     return "the standard one" if what == "SitePackage.lua" else "none"
 
 
-def _path_of(facts: Facts, what: str, value: str) -> str | None:
-    found, path = _files_of(facts).get(what, ("", ""))
-    return path if found == value else None
+def _right_file(what: str, right: str, _value: str) -> str:
+    return _shown(what, right)
+
+
+def _named(what: str, fleet: Fleet, value: str) -> str:
+    """With the paths at which it lies."""
+    if not value:
+        return _shown(what, value)
+    files = [_files_of(group.facts).get(what, ("", "")) for group in fleet.groups]
+    return f"another one ({value[:12]}): {', '.join(sorted({path for found, path in files if found == value}))}"
 
 
 def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:

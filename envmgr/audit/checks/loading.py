@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.effect import effect
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
@@ -37,22 +38,36 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 "loading", "error", entry, f"cannot be loaded: {short(' '.join(said.split()))}", "`module load` that works",
                 f"on the node: `module load {entry}`", fold(nodes),
             )  # fmt: skip
-        yield from _differences(entry, fleet, evidence.plan.loads.get(entry))
+        yield from _differences(entry, fleet, evidence)
 
 
-def _differences(entry: str, fleet: Fleet, here: str | None) -> Iterator[Finding]:
+def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Against this host, where a node agrees with it: one that stands alone against all nodes accuses none of them."""
+    here = evidence.plan.loads.get(entry)
     found = fleet.by_value(f"loading.sha256.{entry}")
-    if not found or (here is None and len(found) < 2):
-        return
-    right = next(iter(found)) if here is None else _sum(here)
-    reference = printable(here) if here is not None else _text(entry, right, fleet)
-    for value, nodes in found.items():
-        if value != right:
+    hint = f"on the node: `module show {entry}`; is it the published file, and the same Lmod?"
+    if here is None or _sum(here) not in found:
+        if here is not None and len(found) == 1:
+            ((value, nodes),) = found.items()
+            changed = short(_changed(_text(entry, value, fleet), printable(here)))
             yield Finding(
-                "loading", "error", entry, f"gives another environment: {short(_changed(_text(entry, value, fleet), reference))}",
-                "what loading it on this host gives" if here is not None else f"as on {fold(found[right])}",
-                f"on the node: `module show {entry}`; is it the published file, and the same Lmod?", fold(nodes),
+                "loading", "error", entry, f"not what it gives on this host: {changed}", "the same environment", hint,
+                between=fold(nodes),
             )  # fmt: skip
+        yield from drift(
+            "loading", entry, found, evidence, severity="error", hint=hint, say=lambda value: f"environment {value[:12]}",
+            told=lambda of: _other(_text(entry, of.value, fleet), _text(entry, of.right, fleet)),
+            expect=lambda _right, _value: "the same environment",
+        )  # fmt: skip
+        return
+    for value, nodes in found.items():
+        if value != _sum(here):
+            other = _other(_text(entry, value, fleet), printable(here))
+            yield Finding("loading", "error", entry, other, "what loading it on this host gives", hint, fold(nodes))
+
+
+def _other(text: str, reference: str) -> str:
+    return f"gives another environment: {short(_changed(text, reference))}"
 
 
 def _text(entry: str, value: str, fleet: Fleet) -> str:

@@ -2,16 +2,17 @@
 
 How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
-answered. The right server and options are what `mount:` in site.yaml says, else what most nodes have. A local folder where
+answered. The right server and options are what `mount:` in site.yaml says, else what most like nodes have. A local folder where
 the others have a network mount is an unmounted prefix, or a copy that was left there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
+from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
-from envmgr.audit.folding import drift
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -20,6 +21,8 @@ from envmgr.probe.shell import GATE_SECONDS
 from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
+_TIMES = 4  # and a node in as long as the others, or some times that
+_ALL_SLOW_MS = 3000  # where all are slow, or too few are there to compare
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -35,7 +38,17 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
 def judge(evidence: Evidence) -> Iterator[Finding]:
     prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
-    right = evidence.site.mount.source or _commonest(fleet.sound, evidence.controller)
+    sources = fleet.sound.by(_source)
+    right = evidence.site.mount.source or _right_source(sources, evidence)
+    if not right:
+        yield from drift(
+            "mount",
+            prefix,
+            sources,
+            evidence,
+            severity="error",
+            hint="`mount: {source: …}` in site.yaml says which is right",
+        )
     for group in fleet.groups:
         nodes = _not_the_server(group, right)
         if nodes and (found := _fault(group.facts, right)):
@@ -54,19 +67,43 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         alike = _without_modes(alike)
     for key in ("mount.options", "mount.super"):
         hint = f"compare fstab or autofs maps; `mount -o remount {prefix}`"
-        yield from drift("mount", f"{prefix} options", alike, key, hint=hint)
+        yield from drift("mount", f"{prefix} options", alike.by_value(key, default=""), evidence, hint=hint)
+    yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), prefix)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)
+
+
+def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
+    """Programs on it cannot start; or something else lies over a part of it on some nodes."""
+    noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
+    if noexec.nodes:
+        yield Finding(
+            "mount", "error", prefix, "mounted noexec: no program of an entry starts", "exec",
+            f"on the node: `mount -o remount,exec {prefix}`, and in fstab", fold(noexec.nodes),
+        )  # fmt: skip
+    over: dict[str, list[str]] = {}
+    for group in fleet.groups:
+        for line in group.facts.get("mount.below", "").splitlines():
+            over.setdefault(line, []).extend(group.nodes)
+    for line, nodes in over.items():
+        point, _, what = line.partition(" ")
+        if others := [node for node in fleet.nodes if node not in nodes]:
+            yield Finding(
+                "mount", "error", point, f"another file system is mounted there ({what})", f"what {prefix} has there, as on {fold(others)}",
+                f"on the node: `umount {point}`, and in fstab", fold(nodes),
+            )  # fmt: skip
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
     for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
         times = {node: float(fleet.own.get(node, {}).get(key, 0)) for node in fleet.nodes}
-        slow = [node for node, time in times.items() if time > SLOW_MS]
+        usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
+        limit = min(max(SLOW_MS, _TIMES * usual), _ALL_SLOW_MS)
+        slow = [node for node, time in times.items() if time > limit]
         if slow:
             worst = max(times[node] for node in slow)
             yield Finding(
-                "mount", "warning", str(evidence.site.prefix), f"{what} in {worst / 1000:.1f} s", f"in {SLOW_MS / 1000:g} s",
+                "mount", "warning", str(evidence.site.prefix), f"{what} in {worst / 1000:.1f} s", f"in {limit / 1000:.2g} s",
                 "look at the file server's load and the network between", fold(slow),
             )  # fmt: skip
 
@@ -113,11 +150,15 @@ def _source(facts: Facts) -> str:
     return source if ":" in source or root == "/" else f"{source}[{root}]"
 
 
-def _commonest(fleet: Fleet, controller: Facts) -> str:
-    found = fleet.by(_source)
-    own = _source(controller)
-    best = max((len(nodes) for nodes in found.values()), default=0)
-    return own if len(found.get(own, ())) == best and best else next(iter(found), own if ":" in own else "")
+def _right_source(sources: Values, evidence: Evidence) -> str:
+    """What the reference, most nodes or else this host has; empty where that does not tell who is right."""
+    for source, nodes in sources.items():
+        if evidence.reference in nodes or (
+            len(nodes) >= QUORUM - 1 and 2 * len(nodes) > sum(map(len, sources.values()))
+        ):
+            return source
+    own = _source(evidence.controller)
+    return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
 
 
 def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 Each node makes a credential (`munge -n`), and this host decodes it. A node with another key, or without munged, gets no
 jobs from Slurm, or cannot tell whose they are. Credentials are made to live an hour, so that a long audit does not call
-them expired: clocks have a check of their own. Where munge is not installed, nothing is asked.
+them expired: clocks have a check of their own. Credentials are decoded side by side; those that this host has not decoded after
+twenty seconds are a note on it, and say nothing of their nodes. Where munge is not installed, nothing is asked.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from envmgr.audit.controller import Controller, answers_by_node
 from envmgr.audit.folding import short
@@ -22,7 +24,8 @@ from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.shelltext import script_text
 
-_SECONDS = 5.0  # for one
+_SECONDS, _IN_ALL = 5.0, 20.0  # for one, and for all
+_AT_ONCE = 8
 # They were made with our key: what clocks and time have to do with it is not munge's fault. Source: munge.h, munge_err_t.
 _OURS = ("Success", "Expired", "Rewound", "Replayed")
 _CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]+:")
@@ -36,22 +39,23 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """`used` where there is a Slurm, and node -> what is wrong with its credential, by `unmunge` on this host.
+    """`used` where there is a Slurm, node -> what is wrong with its credential, by `unmunge` on this host, and `undecoded` nodes.
 
     A munged that does not answer costs twenty seconds in all, however many nodes there are.
     """
     slurm = controller.slurm()
     if not slurm.states and not slurm.broken:
         return {}
-    found = {"used": "yes"}
-    left = min(20.0, controller.left)
-    for node in evidence.mounts.nodes if "munge.failed" not in evidence.controller else ():
-        if credential := evidence.mounts.own.get(node, {}).get("munge.credential", ""):
-            began = time.monotonic()
-            reason = unmunge(credential, controller.runner, left) if left > 0 else "munge here does not answer in time"
-            left -= time.monotonic() - began
-            found |= {f"wrong.{node}": reason} if reason else {}
-    return found
+    if "munge.failed" in evidence.controller:
+        return {"used": "yes"}
+    end = time.monotonic() + min(_IN_ALL, controller.left)
+    own = evidence.mounts.own
+    credentials = {node: made for node in evidence.mounts.nodes if (made := own.get(node, {}).get("munge.credential"))}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        reasons = pool.map(lambda made: unmunge(made, controller.runner, end - time.monotonic()), credentials.values())
+        decoded = dict(zip(credentials, reasons, strict=True))
+    wrong = {f"wrong.{node}": reason for node, reason in decoded.items() if reason}
+    return {"used": "yes", "undecoded": " ".join(node for node, reason in decoded.items() if reason is None), **wrong}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -70,6 +74,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "`systemctl restart munge` here: nothing that nodes send can be decoded",
         )  # fmt: skip
         return
+    if undecoded := answers.get("undecoded", "").split():
+        yield Finding(
+            "munge", "note", "munge on this host", f"not looked at: what {fold(undecoded)} sent was not decoded in {_IN_ALL:g} s",
+            "all of them", "`systemctl restart munge` here, if it hangs; a busy host may need longer, audit again",
+        )  # fmt: skip
     wrong: dict[str, list[str]] = {}
     for node, reason in answers_by_node(answers, "wrong.").items():
         wrong.setdefault(reason, []).append(node)
@@ -85,19 +94,24 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str:
-    """What is wrong with a credential, empty when it is made with this host's key. A host without munge finds nothing wrong."""
+def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str | None:
+    """What is wrong with a credential, empty when it is made with this host's key; None where there was no answer in `seconds`.
+
+    A host without munge finds nothing wrong.
+    """
     program = shutil.which("unmunge", path=clean_env()["PATH"])
     if program is None:
         return ""
     if not _CREDENTIAL.fullmatch(credential):
         return "not a credential"
+    if seconds <= 0:
+        return None
     try:
         done = runner.run(
             [program, "-m", "-", "-k", "STATUS"], stdin=credential, timeout=min(seconds, _SECONDS), check=False
         )
     except CommandError as error:
-        return error.message
+        return error.message if error.returncode is not None else None
     said = re.search(r"^STATUS:\s*(.+?)(?: \(\d+\))?$", done.stdout, re.MULTILINE)
     if said is not None:
         return "" if said[1].startswith(_OURS) else _lower(said[1])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -34,15 +35,15 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _ours(ours, fleet, evidence.published.record.files.get("lmodrc.lua", ""))
     hint = "remove it, or put the same on every node"
     other_rc = _paths(fleet, "rc_files.read", lambda path: path not in (ours, _OWN) and not _of_prefix(path, evidence))
-    yield from _compared(other_rc, "rc_files.read", fleet, "Lmod reads it on this node only", hint)
+    yield from _compared(other_rc, "rc_files.read", fleet, evidence, "Lmod reads it on this node only", hint)
     for version in fleet.by_value("rc_files.lmod"):
         alike = fleet.only(lambda facts, version=version: facts["rc_files.lmod"] == version)  # type: ignore[misc]
         yield from _compared(
-            [_OWN], "rc_files.read", alike, "", f"install Lmod {version} once more: the file is Lmod's own"
+            [_OWN], "rc_files.read", alike, evidence, "", f"install Lmod {version} once more: the file is Lmod's own"
         )
     modulerc = _paths(fleet, "rc_files.modulerc", bool)
     yield from _compared(
-        modulerc, "rc_files.modulerc", fleet, "it sets defaults, or hides modules, on this node only",
+        modulerc, "rc_files.modulerc", fleet, evidence, "it sets defaults, or hides modules, on this node only",
         f"{hint}; LMOD_MODULERCFILE may name it",
     )  # fmt: skip
 
@@ -72,17 +73,16 @@ def _paths(fleet: Fleet, key: str, wanted: Callable[[str], bool]) -> list[str]:
     return sorted({path for group in fleet.groups for path in _files(group.facts, key) if wanted(path)})
 
 
-def _compared(paths: list[str], key: str, fleet: Fleet, alone: str, hint: str) -> Iterator[Finding]:
-    """For each path: not there, or there with one content, as on most nodes."""
+def _compared(paths: list[str], key: str, fleet: Fleet, evidence: Evidence, alone: str, hint: str) -> Iterator[Finding]:
+    """For each path: not there, or there with one content, as on like nodes."""
     for path in paths:
         values = fleet.by(lambda facts, path=path: _files(facts, key).get(path, "-"))  # type: ignore[misc]
-        right, *others = values or ["-"]
-        for value in others:
-            found = "not read" if value == "-" else alone if right == "-" else _content(value)
-            expected = "not there" if right == "-" else "read" if value == "-" else f"content {right[:12]}"
-            yield Finding(
-                "rc-files", "warning", path, found, f"{expected}, as on {fold(values[right])}", hint, fold(values[value])
-            )  # fmt: skip
+        yield from drift(
+            "rc-files", path, values, evidence, hint=hint,
+            say=lambda value: "not read" if value == "-" else _content(value) if value == "" else f"content {value[:12]}",
+            told=lambda of: "not read" if of.value == "-" else alone if of.right == "-" else _content(of.value),
+            expect=lambda right, value: "not there" if right == "-" else "read" if value == "-" else f"content {right[:12]}",
+        )  # fmt: skip
 
 
 def _content(sha256: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -41,12 +42,10 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     ours = f"{evidence.site.prefix}/{generation}/modules"
     defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
-    right, *others = defaults or [""]
-    for names in others:
-        yield Finding(
-            "resolution", "error", "default versions", short(names or "none"), f"{short(right)}, as on {fold(defaults[right])}",
-            "which .modulerc, or LMOD_MODULERCFILE, sets others?", fold(defaults[names]),
-        )  # fmt: skip
+    yield from drift(
+        "resolution", "default versions", defaults, evidence, severity="error",
+        hint="which .modulerc, or LMOD_MODULERCFILE, sets others?", say=lambda names: short(names or "none"),
+    )  # fmt: skip
     yield from _hidden(fleet, evidence)
     yield from _elsewhere(fleet, evidence)
     for entry in evidence.plan.samples:
@@ -100,31 +99,28 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH."""
-    folders: dict[str, dict[str, set[str]]] = {}
+    folders: dict[str, dict[str, list[str]]] = {}
     for group in fleet.groups:
         names = listed(group.facts["resolution.avail"])
         for folder in elements(group.facts.get("resolution.modulepath", "")):
             if not folder.startswith(f"{evidence.site.prefix}/"):
-                folders.setdefault(folder, {})[fold(group.nodes)] = names.get(folder, set())
-    for folder, by_nodes in folders.items():
-        everywhere = set.intersection(*by_nodes.values())
-        having: dict[str, list[str]] = {}
-        for group in fleet.groups:
-            for name in by_nodes.get(fold(group.nodes), set()) - everywhere:
-                having.setdefault(name, []).extend(group.nodes)
-        for text, nodes in _by_nodes(having).items():
-            others = [n for g in fleet.groups if fold(g.nodes) in by_nodes for n in g.nodes if n not in nodes]
-            yield Finding(
-                "resolution", "warning", folder, f"{text} is listed here only", f"the same modules as on {fold(others)}",
-                "a folder that is not shared, or not exported? envmgr publishes to all nodes at once", fold(nodes),
-            )  # fmt: skip
+                has = folders.setdefault(folder, {}).setdefault(" ".join(sorted(names.get(folder, set()))), [])
+                has.extend(group.nodes)
+    for folder, values in folders.items():
+        yield from drift(
+            "resolution", folder, {names: tuple(nodes) for names, nodes in values.items()}, evidence,
+            hint="a folder that is not shared, or not exported? envmgr publishes to all nodes at once",
+            say=lambda names: f"`module avail` lists {short(', '.join(names.split()) or 'nothing')}",
+            told=lambda of: _other_names(set(of.value.split()), set(of.right.split())),
+            expect=lambda _right, _value: "the same modules",
+        )  # fmt: skip
 
 
-def _by_nodes(having: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    together: dict[tuple[str, ...], list[str]] = {}
-    for name, nodes in sorted(having.items()):
-        together.setdefault(tuple(nodes), []).append(name)
-    return {short(", ".join(names)): nodes for nodes, names in together.items()}
+def _other_names(found: set[str], right: set[str]) -> str:
+    also, lacks = sorted(found - right), sorted(right - found)
+    words = [f"`module avail` also lists {', '.join(also)}"] if also else []
+    words += [f"{'it' if also else '`module avail`'} does not list {', '.join(lacks)}"] if lacks else []
+    return short("; ".join(words))
 
 
 def listed(avail: str) -> dict[str, set[str]]:

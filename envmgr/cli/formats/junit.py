@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from envmgr.cli.text.audit import place
 from envmgr.nodes import expand, fold
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _cases(
     by_nodes: dict[str, list[Finding]] = {}
     for finding in all_findings:
         if finding.check == check:
-            by_nodes.setdefault(finding.nodes, []).append(finding)
+            by_nodes.setdefault(finding.nodes or finding.between, []).append(finding)
     for nodes, findings in by_nodes.items():
         yield _case(check, nodes or "here", findings)
     told = {node for nodes in by_nodes for node in expand(nodes)}
@@ -78,7 +79,7 @@ def _blocks(findings: Iterable[Finding]) -> str:
 
 
 def _lines(finding: Finding) -> Iterable[str]:
-    yield f"{finding.severity}[{finding.check}] {finding.nodes or 'here'}: {finding.where}"
+    yield f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}"
     rows = {"found": finding.found, "expected": finding.expected, "hint": finding.hint}
     yield from (f"  {name:<9} {text}" for name, text in rows.items() if text)
 

@@ -93,7 +93,7 @@ def _nodes(result: AuditResult) -> Samples:
 def _unfit(result: AuditResult) -> Samples:
     unfit: Counter[str] = Counter()
     for row in result.matrix:
-        unfit[row.entry] += 0 if row.fit or row.reasons == ("no answer",) else len(expand(row.nodes))
+        unfit[row.entry] += 0 if row.fit is not False or row.reasons == ("no answer",) else len(expand(row.nodes))
     for entry, count in unfit.items():
         yield {"entry": entry}, count
 

@@ -27,19 +27,27 @@ def show_audit(result: AuditResult) -> None:
     if result.matrix:
         out()
         table(
-            [[row.entry, "yes" if row.fit else "no", row.nodes, ", ".join(row.reasons)] for row in result.matrix],
+            [[row.entry, _RUNS[row.fit], row.nodes, ", ".join(row.reasons)] for row in result.matrix],
             header=["entry", "runs", "nodes", "why"],
         )
     out()
     out(_summary(result))
 
 
+_RUNS = {True: "yes", False: "no", None: "not known"}
+
+
 def show_explain(result: ExplainResult) -> None:
     out(result.text)
 
 
+def place(finding: Finding) -> str:
+    """Whom it is true of."""
+    return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
+
+
 def _finding(finding: Finding) -> None:
-    out(f"{finding.severity}[{finding.check}] {finding.nodes or 'here'}: {finding.where}")
+    out(f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}")
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
     table([row for row in rows if row[1]])
 

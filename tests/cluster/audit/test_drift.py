@@ -31,6 +31,7 @@ def test_unmounted_prefix_is_told_on_its_node_alone_and_is_gone_once_mended(audi
             "expected": f"mounted from {SOURCE}",
             "hint": f"on the node: `mount {PREFIX}`",
             "nodes": "c2",
+            "between": "",
         }
     ]
     assert audited.findings(code=0) == []

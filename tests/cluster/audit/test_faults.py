@@ -290,7 +290,14 @@ def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: 
         said = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
         told = tuple(finding[key] for key in ("severity", "check", "nodes", "where", "found", "hint"))
         hint = "`envmgr node-setup --apply --nodes c2`"
-        assert told == ("note", "contexts", "c2", "bash-login, bash-ssh, csh (root, alice)", said, hint)
+        assert told == (
+            "note",
+            "contexts",
+            "c2",
+            "bash-login, bash-interactive, bash-ssh, csh, zsh (root, alice)",
+            said,
+            hint,
+        )
         audited.envmgr(*shlex.split(hint.strip("`"))[1:])
         assert audited.findings(code=0) == []
     finally:
@@ -304,7 +311,7 @@ def test_user_that_a_node_does_not_know(audited: Audited) -> None:
         (alone,) = audited.audit("--check", "resolution", code=1)["findings"]
     (finding,) = result["findings"]
     assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
-        "contexts", "c2", "bash-login, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
+        "contexts", "c2", "bash-login, bash-interactive, bash-ssh, csh, zsh (alice)", "cannot be probed: there is no user alice"
     )  # fmt: skip
     assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
         "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"

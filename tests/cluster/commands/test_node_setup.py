@@ -101,7 +101,8 @@ srun /bin/bash --norc -c 'echo unset ${HELLO-nothing}'
 
 def jobs(cluster: Cluster, *options: str) -> str:
     """What a job of alice's says, stderr among it."""
-    script = f"cd; sbatch -Q -W -o j.out {shlex.join(options)}; cat j.out; rm j.out"
+    ended = 'while squeue -h -j "$job" | grep -q .; do sleep 0.1; done'  # --wait looks every few seconds
+    script = f"cd; job=$(sbatch --parsable -Q -o j.out {shlex.join(options)}); {ended}; cat j.out; rm j.out"
     return cluster.sh("login", script, "alice").stdout
 
 

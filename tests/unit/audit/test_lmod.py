@@ -119,9 +119,9 @@ def test_lmod_site_package_is_compared_by_its_content() -> None:
     assert told("lmod", {"c1": {}, "c2": one, "c3": {}}) == [
         f"error c2: SitePackage.lua: another one (555555555555): {path} | the standard one, as on c[1,3] | {hint}"
     ]
-    assert told("lmod", {"c1": one, "c2": one, "c3": two, "c4": {}}) == [
-        f"error c4: SitePackage.lua: the standard one | sha256 555555555555, as on c[1-2] | {hint}",
-        f"error c3: SitePackage.lua: another one (666666666666): {path} | sha256 555555555555, as on c[1-2] | {hint}",
+    assert told("lmod", {"c1": one, "c2": one, "c3": two, "c4": {}, "c5": one}) == [
+        f"error c4: SitePackage.lua: the standard one | sha256 555555555555, as on c[1-2,5] | {hint}",
+        f"error c3: SitePackage.lua: another one (666666666666): {path} | sha256 555555555555, as on c[1-2,5] | {hint}",
     ]
     elsewhere = {"lmod.files": f"sitePkg {'5' * 64} /opt/other/SitePackage.lua"}
     assert told("lmod", {"c1": one, "c2": elsewhere}) == []

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given as given_that
 from hypothesis import strategies as st
 
-from envmgr.audit.checks import accounts, clock, munge, slurm, space
-from envmgr.nodes import Reply
-from tests.helpers.evidence import evidence, told
+from envmgr.audit.checks import accounts, clock, mount, munge, slurm, space
+from envmgr.audit.controller import Controller, SlurmView
+from envmgr.nodes import NodeSets, Reply
+from envmgr.system.run import Runner
+from tests.helpers.evidence import evidence, site, told
 
 # -- clocks -------------------------------------------------------------------------------------------------------------
 
@@ -180,6 +187,50 @@ def test_munge_findings() -> None:
             "/etc/munge/munge.key on all hosts, owned by munge with mode 0400; then `systemctl restart munge` there"
         ),
     ]
+
+
+def test_credentials_are_decoded_side_by_side_and_what_was_not_is_no_fault_of_its_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = threading.Barrier(2)
+
+    def unmunge(credential: str, _runner: Runner, _seconds: float) -> str | None:
+        if credential in ("MUNGE:c1:", "MUNGE:c2:"):
+            together.wait(60)  # one after the other never gets by
+        return {"MUNGE:c3:": "invalid credential", "MUNGE:c4:": None}.get(credential, "")
+
+    monkeypatch.setattr(munge, "unmunge", unmunge)
+    own = {f"c{n}": {"munge.credential": f"MUNGE:c{n}:"} for n in range(1, 5)}
+    given = evidence({node: {} for node in own}, own=own, slurm=IDLE)
+    controller = Controller(Runner(), NodeSets(site(), Runner(), 1.0), jobs=False, end=time.monotonic() + 60)
+    monkeypatch.setattr(Controller, "slurm", lambda _self: SlurmView(IDLE))
+    found = munge.ask_controller(controller, given)
+    assert found == {"used": "yes", "undecoded": "c4", "wrong.c3": "invalid credential"}
+    assert [line.partition(" | ")[0] for line in told(munge, replace(given, answers={"munge": found}))] == [
+        "note : munge on this host: not looked at: what c4 sent was not decoded in 20 s",
+        "error c3: munge: this host cannot decode its credential: invalid credential",
+    ]
+
+
+def test_munge_that_hangs_here_accuses_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "unmunge"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(munge.shutil, "which", lambda *_args, **_named: str(program))
+    assert munge.unmunge("MUNGE:abc:", Runner(), 0.2) is None
+
+
+def test_node_is_slow_by_what_the_others_need() -> None:
+    def slow(*times: int) -> list[str]:
+        own = {f"c{n}": {"gate_ms": str(ms)} for n, ms in enumerate(times, 1)}
+        said = told(mount, evidence({node: {"mount.source": "fs1:/sw", "mount.type": "nfs"} for node in own}, own=own))
+        return [line.partition(": ")[0] for line in said]
+
+    assert slow(5, 6, 1200) == ["warning c3"]
+    assert slow(900, 1100, 1300) == []
+    assert slow(1200, 1300) == []
+    assert slow(3100, 3200, 3300) == ["warning c[1-3]"]
+    assert slow(5, 3100) == ["warning c2"]
 
 
 def test_munge_is_not_looked_at_without_slurm() -> None:

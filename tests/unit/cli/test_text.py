@@ -147,6 +147,7 @@ def test_to_data_takes_dataclasses_in_tuples() -> None:
             "expected": "",
             "hint": "",
             "nodes": "",
+            "between": "",
         },
     ]
 

@@ -1,0 +1,157 @@
+"""What a shell brings along before any module is loaded, in every context, and what of it changes what modules give.
+
+Told wherever it is, also where all nodes have it: PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from
+there first), an active conda or virtual environment, functions and aliases that are called as programs of published entries are, a /tmp
+(or TMPDIR) in which the user cannot write, a home that is missing or read-only. LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT and
+PYTHONSTARTUP are a note where all nodes have the same: sites have reasons for them. Node against node: these, BASH_ENV, PATH and its
+order, and the modules that are loaded already. A finding names the file and line of the start-up file that does it, where the trace of
+one such shell shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.comparing import drift
+from envmgr.audit.folding import joined, short
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.shell import context_key
+from envmgr.system.shelltext import assign, script_text
+
+_MOST = 40  # names of programs that are asked for
+_ALWAYS = ("pip", "python", "python3")
+
+# Variable -> how bad it is wherever it is, and why.
+_HARM: Mapping[str, tuple[Severity, str]] = {
+    "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),
+    "PYTHONPATH": ("warning", "each Python of a module imports from there first"),
+    "PYTHONUSERBASE": ("note", "pip of a module installs there"),
+    "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
+    "LD_PRELOAD": ("note", "each program of a module loads it"),
+    "LD_AUDIT": ("note", "each program of a module loads it"),
+    "LD_LIBRARY_PATH": ("note", "programs of modules look there for libraries before the system's"),
+    "CONDA_PREFIX": (
+        "warning",
+        "a conda environment is active: its programs come before the system's, and mix with a module's",
+    ),
+    "VIRTUAL_ENV": ("warning", "a virtual environment is active: its Python comes first"),
+}
+_SHOWN = {"loaded": "LOADEDMODULES"}
+_COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    own = {install.program.rpartition("/")[2] for install in plan.installs if install.program}
+    names = [
+        name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    ]
+    return {"context": assign(ambient_names=" ".join(names[:_MOST])) + script_text(__file__, "context.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    yield from joined(_all(evidence))
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """For each value that is told, one node that has it."""
+    for context, account, fleet in evidence.contexts():
+        key = f"{context_key(context, account)}ambient."
+        for name in _COMPARED:
+            values = fleet.only(lambda facts, key=key: f"{key}PATH" in facts).by_value(f"{key}{name}", default="")  # type: ignore[misc]
+            for value, nodes in values.items():
+                if (value and name in _HARM) or len(values) > 1:
+                    yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
+        aliases = {
+            fact.removeprefix(f"{key}alias.")
+            for g in fleet.groups
+            for fact in g.facts
+            if fact.startswith(f"{key}alias.")
+        }
+        for name in sorted(aliases):
+            for nodes in fleet.by_value(f"{key}alias.{name}").values():
+                yield TraceQuestion(nodes[0], context, account, (name,))
+
+
+def _all(evidence: Evidence) -> Iterator[Finding]:
+    for context, account, fleet in evidence.contexts():
+        key = f"{context_key(context, account)}ambient."
+        user = evidence.plan.user if account == "user" else "root"
+        where = _place(context, account, evidence)
+        asked = fleet.only(lambda facts, key=key: f"{key}PATH" in facts)  # type: ignore[misc]
+        for name in _COMPARED:
+            yield from _variable(name, context, account, asked, evidence)
+        yield from _shadows(context, account, asked, evidence)
+        for what, nodes in asked.by_value(f"{key}tmp").items():
+            yield Finding(
+                "ambient", "error", where, f"{user} cannot write in {what.removeprefix('TMPDIR is ')}", "a place for temporary files",
+                "on the node: `chmod 1777 /tmp`; is it mounted read-only, or full?" if what == "/tmp"  # noqa: S108
+                else f"which start-up file sets TMPDIR? {what.removeprefix('TMPDIR is ')} is not there, or not {user}'s", fold(nodes),
+            )  # fmt: skip
+        for what, nodes in asked.by_value(f"{key}home").items():
+            yield Finding(
+                "ambient", "warning", where, f"the home of {user} {what}", "a home that can be written",
+                "is the file system of homes mounted on the node, and not read-only?", fold(nodes),
+            )  # fmt: skip
+
+
+def _place(context: ShellContext, account: ShellAccount, evidence: Evidence) -> str:
+    return f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
+
+
+def _variable(
+    name: str, context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    key, where = f"{context_key(context, account)}ambient.", _place(context, account, evidence)
+    values = fleet.by_value(f"{key}{name}", default="")
+    shown = _SHOWN.get(name, name)
+    if name in _HARM:
+        severity, why = _HARM[name]
+        for value, nodes in values.items():
+            if value:
+                place = evidence.traces.place(nodes, context, account, shown)
+                hint = (
+                    f"{place} sets it: take it away there"
+                    if place
+                    else f"which start-up file sets {shown}? take it away there"
+                )
+                yield Finding(
+                    "ambient", severity, where, f"{shown} is {short(value)}", f"not set: {why}", hint, fold(nodes)
+                )
+        if severity != "note":
+            return  # told of each node that has it
+    places = {
+        fold(nodes): place
+        for nodes in values.values() if (place := evidence.traces.place(nodes, context, account, shown))
+    }  # fmt: skip
+    said = "; ".join(f"{place} sets it on {nodes}" for nodes, place in places.items())
+    yield from drift(
+        "ambient", where, values, evidence, hint=said or f"compare start-up files: which one sets {shown}?",
+        say=lambda value: f"{shown} is {short(value) or 'not set'}",
+    )  # fmt: skip
+
+
+def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    key, where = f"{context_key(context, account)}ambient.", _place(context, account, evidence)
+    for kind in ("function", "alias"):
+        begins = f"{key}{kind}."
+        for fact in sorted({fact for group in fleet.groups for fact in group.facts if fact.startswith(begins)}):
+            name = fact.removeprefix(begins)
+            for said, nodes in fleet.by_value(fact).items():
+                line, _, file = said.partition(" ")
+                found = f"`{name}` is {'a function' if kind == 'function' else f'an alias: {short(said)}'}"
+                place = evidence.traces.place(nodes, context, account, name) if kind == "alias" else f"{file}:{line}"
+                hint = f"{place} defines it: take it away there"
+                if kind == "alias" and not place:
+                    hint = f"`grep -rn 'alias {name}' /etc/profile.d /etc/bash.bashrc /etc/bashrc ~` names the file"
+                elif kind == "function" and file in ("", "environment"):
+                    hint = f"it was exported (`export -f {name}`) by a shell before this one"
+                yield Finding(
+                    "ambient", "error", where, found, "the program that modules put into PATH", hint, fold(nodes)
+                )
+
+
+__all__ = ["judge", "probe", "trace_questions"]

@@ -1,0 +1,23 @@
+# shellcheck shell=sh
+# What the first program of an entry is in this shell once the entry is loaded, and whether it starts. The check of contexts may
+# have loaded it. csh has its own `module`: this is the sh that it was replaced by.
+: "${software_entry?}" "${software_program?}" "${software_limit?}"
+
+case :${LOADEDMODULES-}: in
+  *":$software_entry:"*) ;;
+  *)
+    if [ -n "${ENVMGR_ALIAS-}" ]; then
+      eval "$("$LMOD_CMD" sh load "$software_entry" 2>/dev/null)"
+    else
+      module load "$software_entry" >/dev/null 2>&1
+    fi
+    ;;
+esac
+case :${LOADEDMODULES-}: in
+  *":$software_entry:"*)
+    put program "$(command -v "${software_program##*/}" | head -n 1)"
+    timeout -k 1 "$software_limit" "${software_program##*/}" --version </dev/null >/dev/null 2>&1
+    put started $?
+    ;;
+  *) put program_unloaded yes ;;
+esac

@@ -1,0 +1,42 @@
+# shellcheck shell=sh
+# $1: seconds it may take; then ENTRY ROOT FILE KIND SUMS of each install, KIND `program` or `file`, SUMS lines for sha256sum or
+# nothing. Run as the ordinary user. It looks at the clock itself: the probe cannot end all of its processes without ending itself.
+
+why() { # PATH: why it cannot be had, in the system's words
+  said=$(ls -dL "$1" 2>&1 >/dev/null)
+  printf '%s\n' "${said##*: }"
+}
+look() {
+  seen=0
+  while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
+    bad=
+    if ! cd "$2" 2>/dev/null; then
+      bad="$2: $(why "$2/.")"
+    elif ! [ -e "$3" ]; then
+      bad="$3: $(why "$3")"
+    elif [ "$4" = program ] && ! [ -x "$3" ]; then
+      bad="$3: cannot be executed"
+    elif ! said=$(head -c 1 "$3" 2>&1 >/dev/null); then
+      bad="$3: ${said##*: }"
+    fi
+    [ -z "$bad" ] || printf '@software.bad.%s=%s\n' "$1" "$bad"
+    cd /
+    seen=$((seen + 1))
+    shift 5
+  done
+  echo "@software.seen=$seen"
+}
+hash() {
+  while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
+    if [ -n "$5" ] && cd "$2" 2>/dev/null; then
+      printf '%s\n' "$5" | sha256sum --check --quiet - 2>/dev/null | head -n 20 | sed "s|^|@software.differs.$1\||"
+      echo "@software.hashed.$1=yes"
+      cd /
+    fi
+    shift 5
+  done
+}
+end=$(($(date +%s) + $1))
+shift
+look "$@"
+hash "$@"

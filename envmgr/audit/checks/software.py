@@ -1,0 +1,227 @@
+"""The installs themselves: on every node the ordinary user gets what was published, and it starts.
+
+On each node, as the ordinary user: the install of every published entry can be entered, and its first program (the Python of
+an entry that has one, else what is called as the entry is, else the first executable that it puts into PATH; a file of it where
+it puts none there) is where the manifest names it, can be read and executed. In a login shell, each sampled entry
+(`--modules`) is loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for
+five seconds at most. In every context, one entry is loaded in the shell as it is; its first program must be the install's there,
+not another file, a function or an alias, and start. With `--deep`, files of the sampled entries are drawn from their
+manifests, up to 24 of 8 MB at most each, and hashed on every node through its own mount. What was not looked at is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.folding import joined, short
+from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.software import bad_installs, covered_by, program_fault, program_of, start_fault
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.shell import context_key
+from envmgr.system.shelltext import assign, script_text, words
+
+START_SECONDS = 5
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    if not plan.installs:
+        return {}
+    given = assign(software_seconds=_seconds(plan), software_look=script_text(__file__, "look.sh"))
+    arguments = (word for install in plan.installs for word in _arguments(install))
+    texts: dict[ProbeStage, str] = {
+        "prefix": f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
+    }
+    limit = assign(software_limit=START_SECONDS)
+    programs = {install.entry: program_of(install) for install in plan.installs if install.program}
+    sampled = [word for entry in plan.samples if entry in programs for word in (entry, programs[entry])]
+    if sampled:
+        texts["login"] = f"{limit}set -- {words(*sampled)}\n{script_text(__file__, 'login.sh')}"
+        one = assign(software_entry=sampled[0], software_program=sampled[1])
+        texts["context"] = f"{limit}{one}{script_text(__file__, 'context.sh')}"
+    return texts
+
+
+def _arguments(install: ExpectedInstall) -> tuple[str, ...]:
+    sums = "\n".join(f"{sha256}  {path}" for path, sha256 in (install.sums or {}).items())
+    return install.entry, install.root, install.file or ".", "program" if install.program else "file", sums
+
+
+def _seconds(plan: AuditPlan) -> int:
+    """A third of what all that reads the prefix may take: other checks have their turn, too."""
+    return max(2, plan.seconds // 3)
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.published is None:
+        return
+    yield from joined(_installs(evidence))
+    yield from _unseen(evidence)
+    yield from joined(_starts(evidence))
+    yield from joined(_in_contexts(evidence))
+    yield from _deep(evidence)
+
+
+# -- on the node --------------------------------------------------------------------------------------------------------
+
+
+def _installs(evidence: Evidence) -> Iterator[Finding]:
+    """What the user cannot have of an install. A prefix that is mounted noexec is told by the check of mounts."""
+    for install in evidence.plan.installs:
+        found: dict[str, list[str]] = {}
+        covers: dict[str, str] = {}
+        for group in evidence.fleet.sound.groups:
+            reason = bad_installs(group.facts).get(install.entry)
+            if reason and not (reason.endswith("cannot be executed") and _noexec(group.facts)):
+                found.setdefault(reason, []).extend(group.nodes)
+                covers[reason] = covers.get(reason) or covered_by(install.root, group.facts)
+        for reason, nodes in found.items():
+            others = [node for node in evidence.fleet.sound.nodes if node not in nodes]
+            yield Finding(
+                "software", "error", install.entry, short(reason), f"{install.file or install.root}, as {evidence.plan.user}",
+                _hint(install, reason, covers[reason], others=bool(others)), fold(nodes),
+            )  # fmt: skip
+
+
+def _noexec(facts: Facts) -> bool:
+    return "noexec" in facts.get("mount.options", "").split(",")
+
+
+def _hint(install: ExpectedInstall, reason: str, cover: str, *, others: bool) -> str:
+    if cover:
+        return f"on the node: `umount {cover}`, and take it out of fstab: another file system lies over the install"
+    if others:
+        return "other nodes have it: does this node have the same file system? on the node: `ls -ld` of it, then mount it again"
+    if reason.endswith("Permission denied"):
+        return (
+            f"on the server: `chmod a+rX {install.root}`; `envmgr verify {install.entry}` tells what else was changed"
+        )
+    return f"`envmgr verify {install.entry}` tells what was changed in the install, and how to have it again"
+
+
+def _unseen(evidence: Evidence) -> Iterator[Finding]:
+    """Installs that no look was taken at."""
+    number = len(evidence.plan.installs)
+    short_of: dict[int, list[str]] = {}
+    for group in evidence.fleet.sound.groups:
+        seen = int(group.facts.get("software.seen", "0"))
+        if seen < number and "software.looked.prefix" in group.facts and "software.user" not in group.facts:
+            short_of.setdefault(seen, []).extend(group.nodes)
+    for seen, nodes in short_of.items():
+        yield Finding(
+            "software", "warning", "installs", f"{number - seen} of {number} were not looked at within {_seconds(evidence.plan)} s",
+            "all of them", "is the file server slow? a longer --node-timeout gives more time", fold(nodes),
+        )  # fmt: skip
+    unread = [install.entry for install in evidence.plan.installs if not install.file]
+    if unread:
+        yield Finding(
+            "software", "warning", short(", ".join(unread)), "not looked at: its manifest cannot be read here",
+            "the manifest beside the install", "`envmgr verify` tells what is wrong with it",
+        )  # fmt: skip
+
+
+# -- in shells ----------------------------------------------------------------------------------------------------------
+
+
+def _starts(evidence: Evidence) -> Iterator[Finding]:
+    """In a clean environment."""
+    fleet = evidence.shells
+    for install in evidence.plan.installs:
+        if not install.program or install.entry not in evidence.plan.samples:
+            continue
+        healthy = fleet.only(lambda facts, entry=install.entry: entry not in bad_installs(facts))  # type: ignore[misc]
+        for fault, nodes in healthy.by(lambda facts, of=install: program_fault(of, facts)).items():  # type: ignore[misc]
+            if fault:
+                slow = fault.startswith("no end")
+                hint = (
+                    f"on the node: `module load {install.entry}`, then `{install.program.rpartition('/')[2]} --version`"
+                )
+                yield Finding(
+                    "software", "note" if slow else "error", install.entry, f"{install.program}: {short(fault)}",
+                    f"`--version` that ends in {START_SECONDS} s" if slow else "a program that starts", hint, fold(nodes),
+                )  # fmt: skip
+
+
+def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
+    first = next((i for i in _sampled(evidence) if i.program), None)
+    if first is None:
+        return
+    path = program_of(first)
+    for context, account, fleet in evidence.contexts():
+        key = context_key(context, account)
+        name = evidence.plan.user if account == "user" else "root"
+        healthy = fleet.only(lambda facts: first.entry not in bad_installs(facts))
+        for said, nodes in healthy.by_value(f"{key}program").items():
+            if said != path:
+                yield _shadowed(f"{context.name} ({name})", first, said, nodes)
+        right = healthy.only(lambda facts, key=key: facts.get(f"{key}program") == path)  # type: ignore[misc]
+        for status, nodes in right.by_value(f"{key}started").items():
+            if fault := start_fault(status):
+                severity: Severity = "note" if fault.startswith("no end") else "error"
+                yield Finding(
+                    "software", severity, f"{context.name} ({name})", f"{first.program} of {first.entry}: {fault}",
+                    "a program that starts", f"in that shell, after `module load {first.entry}`: `{path} --version`", fold(nodes),
+                )  # fmt: skip
+        if unloaded := healthy.by_value(f"{key}program_unloaded").get("yes"):
+            yield Finding(
+                "software", "note", f"{context.name} ({name})", f"not looked at: {first.entry} cannot be loaded there",
+                "a look at its programs", "another finding tells why: `envmgr audit --check contexts`", fold(unloaded),
+            )  # fmt: skip
+
+
+def _shadowed(where: str, install: ExpectedInstall, said: str, nodes: tuple[str, ...]) -> Finding:
+    name = install.program.rpartition("/")[2]
+    if said.startswith("alias "):
+        found, hint = said, f"which start-up file has `{said.partition('=')[0]}`? take it away there"
+    elif said == name:
+        found = f"`{name}` is a function of the shell"
+        hint = f"which start-up file defines it, or which `export -f {name}` is inherited? take it away there"
+    elif said:
+        found = f"`{name}` is {said}"
+        hint = f"which start-up file puts {said.rpartition('/')[0]} into PATH after the module is loaded?"
+    else:
+        found, hint = f"`{name}` is not in PATH", "which start-up file changes PATH or `module`?"
+    return Finding(
+        "software",
+        "error",
+        where,
+        f"{short(found)}, after `module load {install.entry}`",
+        program_of(install),
+        hint,
+        fold(nodes),
+    )
+
+
+def _sampled(evidence: Evidence) -> Iterator[ExpectedInstall]:
+    by_name = {install.entry: install for install in evidence.plan.installs}
+    return (by_name[entry] for entry in evidence.plan.samples if entry in by_name)
+
+
+# -- by sha256 ----------------------------------------------------------------------------------------------------------
+
+
+def _deep(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.fleet.sound
+    for install in evidence.plan.installs:
+        if not install.sums:
+            continue
+        well = fleet.only(lambda facts, entry=install.entry: entry not in bad_installs(facts))  # type: ignore[misc]
+        for said, nodes in well.by_value(f"software.differs.{install.entry}").items():
+            paths = [line.partition(": FAILED")[0] for line in said.splitlines()]
+            everywhere = set(nodes) == set(well.nodes)
+            yield Finding(
+                "software", "error", install.entry, short(f"other content: {', '.join(paths)}"), "the sha256 of its manifest",
+                f"`envmgr verify {install.entry}` looks at the prefix itself" if everywhere
+                else "other nodes read the right content: an old copy, or a cache of this node? mount the prefix again there",
+                fold(nodes),
+            )  # fmt: skip
+        if nodes := well.only(lambda facts, entry=install.entry: f"software.hashed.{entry}" not in facts).nodes:  # type: ignore[misc]
+            yield Finding(
+                "software", "warning", install.entry, f"not hashed within {_seconds(evidence.plan)} s", f"{len(install.sums)} files hashed",
+                "a longer --node-timeout, or fewer --modules", fold(nodes),
+            )  # fmt: skip
+
+
+__all__ = ["judge", "probe"]

@@ -1,0 +1,116 @@
+"""Node against node: who differs from its like, and where nobody can tell who is right.
+
+Nodes are alike that are in the same groups of the site; login nodes are apart. Among at least three like nodes the value of
+more than half is right, and the others are accused. Two nodes that differ, halves, and groups that differ from each other accuse
+nobody: they differ. The audit's `--reference NODE` is right, whatever the others have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from envmgr.audit.model import Evidence
+from envmgr.finding import Finding, Severity
+from envmgr.nodes import fold
+
+Values = Mapping[str, tuple[str, ...]]
+"""value -> the nodes that have it."""
+
+QUORUM = 3  # like nodes that must have answered before one of them is accused
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """`nodes` have `value`, their like (`others`) have `right`."""
+
+    value: str
+    nodes: tuple[str, ...]
+    right: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Who is accused; and `differ`, the values between which nobody can choose, each with its nodes; empty where none are left."""
+
+    outliers: tuple[Outlier, ...] = ()
+    differ: Values | None = None
+
+
+def compare(values: Values, evidence: Evidence) -> Comparison:
+    """Judge the nodes of `values` against each other."""
+    if len(values) < 2:
+        return Comparison()
+    if (right := next((value for value, nodes in values.items() if evidence.reference in nodes), None)) is not None:
+        wrong = [Outlier(value, of, right, (evidence.reference,)) for value, of in values.items() if value != right]
+        return Comparison(tuple(wrong))
+    outliers: dict[tuple[str, str], list[str]] = {}
+    agreed: dict[str, list[str]] = {}
+    undecided: dict[str, list[str]] = {}
+    for of_group in _like(values, evidence):
+        count = sum(map(len, of_group.values()))
+        best, most = max(of_group.items(), key=lambda item: len(item[1]))
+        if len(of_group) > 1 and (count < QUORUM or 2 * len(most) <= count):
+            for value, having in of_group.items():
+                undecided.setdefault(value, []).extend(having)
+            continue
+        agreed.setdefault(best, []).extend(most)
+        for value, having in of_group.items():
+            if value != best:
+                outliers.setdefault((value, best), []).extend(having)
+    found = tuple(
+        Outlier(value, tuple(having), best, tuple(agreed[best])) for (value, best), having in outliers.items()
+    )
+    if not undecided and len(agreed) < 2:
+        return Comparison(found)
+    differ = {value: [*agreed.get(value, ()), *undecided.get(value, ())] for value in {**agreed, **undecided}}
+    ordered = sorted(differ.items(), key=lambda item: (-len(item[1]), item[0]))
+    return Comparison(found, {value: tuple(nodes) for value, nodes in ordered})
+
+
+def _like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
+    """The values of each set of like nodes."""
+    member: dict[str, set[str]] = {}
+    for name, nodes in evidence.groups.items():
+        for node in nodes:
+            member.setdefault(node, set()).add(name)
+    found: dict[tuple[bool, frozenset[str]], dict[str, list[str]]] = {}
+    for value, nodes in values.items():
+        for node in nodes:
+            key = (node in evidence.login, frozenset(member.get(node, ())))
+            found.setdefault(key, {}).setdefault(value, []).append(node)
+    return list(found.values())
+
+
+def drift(
+    check: str,
+    where: str,
+    values: Values,
+    evidence: Evidence,
+    *,
+    severity: Severity = "warning",
+    hint: str = "",
+    say: Callable[[str], str] = lambda value: value or "nothing",
+    expect: Callable[[str, str], str] | None = None,
+    told: Callable[[Outlier], str] | None = None,
+) -> Iterator[Finding]:
+    """A finding for every value that is not right, and one for those between which nobody can choose.
+
+    `say` puts a value into words, `expect(right, value)` what is right for nodes that have `value`; `told` what an outlier
+    has, where its words depend on what is right.
+    """
+    compared = compare(values, evidence)
+    for outlier in compared.outliers:
+        right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
+        found = told(outlier) if told else say(outlier.value)
+        yield Finding(
+            check, severity, where, found, f"{right}, as on {fold(outlier.others)}", hint, fold(outlier.nodes)
+        )
+    if compared.differ:
+        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in compared.differ.items())
+        between = fold(node for nodes in compared.differ.values() for node in nodes)
+        yield Finding(check, severity, where, words, _ALIKE, hint, between=between)
+
+
+_ALIKE = "the same everywhere; `--reference NODE` says which node is right"

@@ -1,0 +1,55 @@
+"""What nodes told of installs: for the check of software, and for the matrix of what can run where."""
+
+from __future__ import annotations
+
+from envmgr.audit.installs import ExpectedInstall
+from envmgr.probe.model import Facts
+
+_KEY = "software.bad."
+_LEFT = ("124", "137")  # of timeout(1): it was told to end, or killed
+_LOAD = "200"  # of software.login.sh: the entry could not be loaded, which another check tells
+
+
+def bad_installs(facts: Facts) -> dict[str, str]:
+    """entry -> what the ordinary user cannot have of its install."""
+    return {key.removeprefix(_KEY): value for key, value in facts.items() if key.startswith(_KEY)}
+
+
+def is_seen(number: int, facts: Facts) -> bool:
+    """Whether the install with this number, in the plan's order, was looked at."""
+    return number < int(facts.get("software.seen", "0"))
+
+
+def covered_by(root: str, facts: Facts) -> str:
+    """Where another file system is mounted over the install or a part of it; empty where none is."""
+    for line in facts.get("mount.below", "").splitlines():
+        point = line.partition(" ")[0]
+        if f"{point}/".startswith(f"{root}/") or f"{root}/".startswith(f"{point}/"):
+            return point
+    return ""
+
+
+def program_of(install: ExpectedInstall) -> str:
+    return f"{install.root}/{install.program}".replace("/./", "/")
+
+
+def start_fault(status: str, said: str = "") -> str:
+    """Why a program did not start, by its status as shells tell it; empty where it did, whatever it thinks of `--version`."""
+    number = int(status) if status.isdecimal() else 0
+    if status in _LEFT:
+        return "no end of `--version`"
+    if number < 126 or status == _LOAD:
+        return ""
+    what = f"signal {number - 128}" if number > 128 else f"exit status {number}"
+    return f"does not start, {what}{f': {said}' if said else ''}"
+
+
+def program_fault(install: ExpectedInstall, facts: Facts) -> str | None:
+    """What is wrong with its program in a clean environment; empty where it starts, None where it was not tried."""
+    status = facts.get(f"software.status.{install.entry}")
+    if status is None or status == _LOAD:
+        return None
+    found = facts.get(f"software.found.{install.entry}", "")
+    if found != program_of(install):
+        return f"`{install.program.rpartition('/')[2]}` is {found or 'not in PATH'}"
+    return start_fault(status, facts.get(f"software.said.{install.entry}", ""))

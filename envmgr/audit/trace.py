@@ -1,0 +1,77 @@
+"""Who did it: the file and line of the start-up file that set a variable, by one traced shell for each group of nodes that differ.
+
+Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION; tried on bash 5.2, which takes no PS4 from the environment for root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
+from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
+from envmgr.system.shelltext import assign, quote, script_text
+
+MOST = 12  # nodes that are asked: each stands for all with the same answers
+
+_OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
+_PINNED = ":pinned"
+_HOW = {"bash-login": "login", "bash": "ssh", "csh": "csh", "zsh": "zsh", "bash-interactive": "interactive"}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceQuestion:
+    """Who sets the variables, or makes the aliases, `names` in this shell on `node`?"""
+
+    node: str
+    context: ShellContext
+    account: ShellAccount
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the traces told: (node, context's name, account, name) -> `FILE:LINE`."""
+
+    places: Mapping[tuple[str, str, str, str], str]
+
+    def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> str:
+        """Where it is set on the first of `nodes` that was asked; empty where no trace shows it."""
+        found = (self.places.get((node, context.name, account, name), "") for node in nodes)
+        return next((place for place in found if place), "")
+
+    def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
+        """As `place`, where node-setup's files were read in that shell and something else set it after them; else empty."""
+        place = self.place(nodes, context, account, name)
+        pinned = context.shell == "csh" or self.place(nodes, context, account, _PINNED)
+        return place if pinned and not place.startswith(_OURS) else ""
+
+
+def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(question.node for question in questions))[:MOST]
+
+
+def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, str]) -> ProbePart:
+    """All questions in one script: it is the same for every node. Jobs' shells are not traced."""
+    names = sorted({name for question in questions for name in question.names})
+    shells = dict.fromkeys(
+        (q.context, q.account) for q in questions if q.context.shell in _HOW and q.context.way == "ssh"
+    )
+    calls = "".join(
+        f"trace {quote(f'{context.name}.{account}')} {quote(users[account])} {_HOW[context.shell]}\n"
+        for context, account in shells
+    )
+    return ProbePart(
+        "trace",
+        {"prefix": assign(trace_names=" ".join(names), trace_pin=f"{HOME}/") + script_text(__file__, "sh") + calls},
+    )
+
+
+def read_traces(fleet: Fleet) -> Traces:
+    places: dict[tuple[str, str, str, str], str] = {}
+    for group in fleet.groups:
+        for key, place in group.facts.items():
+            words = key.split(".", 3)
+            if words[0] == "trace" and len(words) == 4 and words[1] != "looked":
+                places |= {(node, words[1], words[2], words[3]): place for node in group.nodes}
+    return Traces(places)

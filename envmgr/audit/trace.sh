@@ -1,0 +1,72 @@
+# shellcheck shell=sh
+# Which line of which start-up file set a variable last, or an alias: traced shells, each once, as the account whose shell it is.
+# `trace_names` are the names; trace KEY ACCOUNT HOW, HOW `login`, `interactive`,
+# `ssh`, `csh` or `zsh`.
+#
+# A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
+# environment for root: there a bash that sets it reads the start-up files itself, in bash's order. Lmod silences traces of itself,
+# but for LMOD_SH_DBG_ON.
+: "${trace_names?}" # and `trace_pin`, the folder of node-setup's files
+
+# shellcheck disable=SC2016 # bash's
+trace_ps4='+${BASH_SOURCE[0]-}:${LINENO}<${BASH_SOURCE[1]-}:${BASH_LINENO[0]-}<${BASH_SOURCE[2]-}:${BASH_LINENO[1]-}: '
+# shellcheck disable=SC2016 # the inner shell's
+trace_root='PS4=$0; BASH_XTRACEFD=9; set -x
+if [ "$1" = login ]; then
+  . /etc/profile
+  for file in ~/.bash_profile ~/.bash_login ~/.profile; do if [ -r "$file" ]; then . "$file"; break; fi; done
+else
+  for file in /etc/bash.bashrc ~/.bashrc; do if [ -r "$file" ]; then . "$file"; fi; done
+fi'
+trace_run() { # ACCOUNT HOW
+  trace_options=-x
+  case $2 in login) trace_options=-xl ;; interactive) trace_options=-xi ;; esac
+  if [ "$2" = zsh ]; then
+    # shellcheck disable=SC2016 # zsh's
+    as "$1" env LMOD_SH_DBG_ON=1 PS4='+%x:%I<: ' /bin/sh -c 'exec zsh -xl -c true 2>&1 >/dev/null'
+  elif [ "$(id -u "$1")" = 0 ]; then
+    trace_inside=
+    [ "$2" != interactive ] || trace_inside=-i
+    # shellcheck disable=SC2016,SC2086 # the inner shell's; one word or none
+    as "$1" env LMOD_SH_DBG_ON=1 /bin/sh -c 'exec 9>&1 >/dev/null 2>&1; exec /bin/bash --norc --noprofile "$@"' sh \
+      $trace_inside -c "$trace_root" "$trace_ps4" "$2"
+  else
+    # shellcheck disable=SC2016 # the inner shell's
+    as "$1" env LMOD_SH_DBG_ON=1 PS4="$trace_ps4" BASH_XTRACEFD=9 /bin/sh -c \
+      'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c true' "$trace_options"
+  fi
+}
+# The last line that sets NAME: where it is, or the first caller that is none of Lmod's own files.
+trace_place() { # NAME FILE
+  awk -v name="$1" '
+    /^\++[^ ]*: / {
+      text = $0
+      sub(/^[^ ]*: /, "", text)
+      if (text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
+        place = $0
+        sub(/: .*/, "", place)
+      }
+    }
+    END {
+      sub(/^\++/, "", place)
+      count = split(place, of, "<")
+      for (i = 1; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) { print of[i]; exit }
+      if (of[1] ~ /^\//) print of[1]
+    }' "$2"
+}
+trace_csh() { # NAME, by what csh reads, the last file first
+  grep -n -s -E "^[[:space:]]*(setenv|set|alias)[[:space:]]+$1([[:space:]=]|\$)" /etc/csh.cshrc /etc/csh.login \
+    /etc/profile.d/*.csh "$trace_home/.tcshrc" "$trace_home/.cshrc" "$trace_home/.login" /dev/null | tail -n 1 | cut -d: -f1,2
+}
+trace() { # KEY ACCOUNT HOW
+  trace_home=$(getent passwd "$2" | cut -d: -f6)
+  if [ "$3" != csh ]; then
+    with_limit 10 "$0.trace" trace_run "$2" "$3"
+    if grep -q -F -e "${trace_pin?}" "$0.trace"; then put "trace.$1.:pinned" yes; fi
+  fi
+  for trace_name in $trace_names; do
+    if [ "$3" = csh ]; then trace_found=$(trace_csh "$trace_name"); else trace_found=$(trace_place "$trace_name" "$0.trace"); fi
+    [ -n "$trace_found" ] || trace_found=$(grep -n -s -E "^(export +)?$trace_name=" /etc/environment /dev/null | tail -n 1 | cut -d: -f1,2)
+    [ -z "$trace_found" ] || put "trace.$1.$trace_name" "$trace_found"
+  done
+}

@@ -1,0 +1,125 @@
+"""What shells bring along, on real nodes: each is told with the file and the line that does it; taking that away mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.helpers.audit_scene import Audited
+
+pytestmark = pytest.mark.xdist_group("audited")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _green_again(audited: Audited) -> Iterator[None]:
+    yield
+    assert audited.findings("--via", "ssh") == []
+
+
+@contextmanager
+def start_up(audited: Audited, nodes: str, path: str, text: str) -> Iterator[None]:
+    """A start-up file of some nodes (`c1 c2`); lines are added to one that is there."""
+    for node in nodes.split():
+        audited.cluster.sh(
+            node, f"[ ! -e {path} ] || cp -a {path} /run/parked; cat >>{path} <<'END'\n{text}\nEND\n", check=True
+        )
+    try:
+        yield
+    finally:
+        for node in nodes.split():
+            audited.cluster.sh(
+                node, f"if [ -e /run/parked ]; then mv /run/parked {path}; else rm {path}; fi", check=True
+            )
+
+
+def told(audited: Audited, check: str, *argv: str) -> list[dict[str, Any]]:
+    found = audited.audit("--via", "ssh", *argv, code=1)["findings"]
+    return [f for f in found if f["check"] == check]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "path", "text", "severity", "found", "hint"),
+    [
+        ("c1 c2 c3", "/etc/profile.d/zzz-sci.sh", "# ours\nexport PYTHONPATH=/opt/sci", "warning", "PYTHONPATH is /opt/sci", "/etc/profile.d/zzz-sci.sh:2 sets it: take it away there"),
+        ("c2", "/etc/profile.d/aaa-sci.sh", "PYTHONHOME=/opt/py; export PYTHONHOME", "error", "PYTHONHOME is /opt/py", "/etc/profile.d/aaa-sci.sh:1 sets it: take it away there"),
+        ("c1", "/home/alice/.profile", "export LD_PRELOAD=/lib/x86_64-linux-gnu/libdl.so.2", "note", "LD_PRELOAD is /lib/x86_64-linux-gnu/libdl.so.2", "/home/alice/.profile:"),
+        ("c3", "/etc/profile.d/zzz.sh", "\n\npython() { echo mine; }", "error", "`python` is a function", "/etc/profile.d/zzz.sh:3 defines it: take it away there"),
+        ("c3", "/etc/profile.d/zzz.sh", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/etc/profile.d/zzz.sh:1 defines it: take it away there"),
+        ("c1", "/etc/environment", "PYTHONPATH=/opt/pam", "warning", "PYTHONPATH is /opt/pam", "/etc/environment:"),
+        ("c2", "/etc/csh.cshrc", "setenv PYTHONPATH /opt/csh", "warning", "PYTHONPATH is /opt/csh", "/etc/csh.cshrc:"),
+        ("c1", "/home/alice/.bashrc", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/home/alice/.bashrc:"),
+        ("c3", "/etc/zsh/zshenv", "export PYTHONPATH=/opt/zsh", "warning", "PYTHONPATH is /opt/zsh", "/etc/zsh/zshenv:"),
+        ("c2", "/etc/csh.cshrc", "alias python echo", "error", "`python` is an alias: python", "/etc/csh.cshrc:"),
+    ],
+    ids=["everywhere", "home", "bashrc", "function", "alias", "environment", "csh", "interactive", "zsh", "csh-alias"],
+)  # fmt: skip
+def test_baggage_is_told_with_its_line(
+    audited: Audited, nodes: str, path: str, text: str, severity: str, found: str, hint: str
+) -> None:
+    with start_up(audited, nodes, path, text):
+        rows = audited.audit("--via", "ssh")["findings"]
+    of = [f for f in rows if f["check"] == "ambient" and f["found"] == found]
+    assert of, rows
+    expected = "c[1-3]" if len(nodes.split()) == 3 or path.startswith("/home/") else nodes  # they share the homes
+    assert {(f["severity"], f["nodes"]) for f in of} == {(severity, expected)}
+    assert all(f["hint"].startswith(hint) for f in of), of
+
+
+def test_profile_file_after_ours_is_named_and_node_setup_is_not(audited: Audited) -> None:
+    with start_up(audited, "c2", "/etc/profile.d/zzz_lmod.sh", "export MODULEPATH=/sw/modules/all"):
+        rows = told(audited, "contexts", "--context", "bash-login")
+        assert {f["nodes"] for f in rows} == {"c2"}
+        assert {f["hint"] for f in rows if f["found"].startswith("MODULEPATH has no modules")} == {
+            "/etc/profile.d/zzz_lmod.sh:1 sets MODULEPATH after envmgr does: take that line away"
+        }
+        audited.cluster.sh("c2", "sed -i 1d /etc/profile.d/zzz_lmod.sh", check=True)
+        assert audited.findings("--via", "ssh", code=0) == []
+
+
+def test_module_use_of_one_node_is_named(audited: Audited) -> None:
+    audited.cluster.sh("c3", "mkdir -p /opt/mods", check=True)
+    with start_up(audited, "c3", "/etc/profile.d/zzz_use.sh", "# for us\nmodule use /opt/mods"):
+        rows = [f for f in told(audited, "contexts", "--context", "bash-login") if "/opt/mods" in f["found"]]
+    audited.cluster.sh("c3", "rmdir /opt/mods", check=True)
+    assert {(f["nodes"], f["found"]) for f in rows} == {("c3", "MODULEPATH also has /opt/mods")}
+    assert {f["hint"] for f in rows} == {"/etc/profile.d/zzz_use.sh:2 sets it on c3"}
+
+
+def test_users_lmod_rc_is_named(audited: Audited) -> None:
+    with start_up(audited, "c1", "/home/alice/.bash_profile", ". ~/.bashrc\nexport LMOD_RC=/nowhere/rc.lua"):
+        rows = told(audited, "contexts", "--context", "bash-login")
+    assert {(f["where"], f["found"], f["hint"]) for f in rows if f["found"].startswith("LMOD_RC")} == {
+        ("bash-login (alice)", "LMOD_RC is /nowhere/rc.lua", "/home/alice/.bash_profile:2 sets LMOD_RC after envmgr does: take that line away")
+    }  # fmt: skip
+
+
+def test_node_without_node_setup_is_told_to_get_it(audited: Audited) -> None:
+    audited.cluster.sh("c2", "mv /etc/profile.d/zz-envmgr.sh /run/away", check=True)
+    try:
+        rows = told(audited, "contexts", "--context", "bash-login")
+    finally:
+        audited.cluster.sh("c2", "mv /run/away /etc/profile.d/zz-envmgr.sh", check=True)
+    hints = {f["hint"] for f in rows if "MODULEPATH has no modules" in f["found"]}
+    assert hints <= {"`envmgr node-setup --apply --nodes c2`"}
+
+
+@pytest.mark.parametrize(
+    ("do", "undo", "found"),
+    [
+        ("mount -t tmpfs -o mode=755 none /tmp", "umount /tmp", "alice cannot write in /tmp"),
+        ("mount --bind /home/alice /home/alice && mount -o remount,bind,ro /home/alice", "umount /home/alice", "the home of alice cannot be written"),
+        ("mv /home/alice /home/away", "mv /home/away /home/alice", "the home of alice is not there"),
+    ],
+    ids=["tmp", "read-only-home", "no-home"],
+)  # fmt: skip
+def test_places_that_a_user_needs(audited: Audited, do: str, undo: str, found: str) -> None:
+    audited.cluster.sh("c1", do, check=True)
+    try:
+        rows = audited.audit("--via", "ssh", code=1)["findings"]
+    finally:
+        audited.cluster.sh("c1", undo, check=True)
+    nodes = "c[1-3]" if do.startswith("mv ") else "c1"  # they share the homes
+    assert (found, nodes) in {(f["found"], f["nodes"]) for f in rows if f["check"] == "ambient"}, rows

@@ -1,0 +1,313 @@
+"""What is expected of installs, what is looked at on a node, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.audit.checks import all_checks, get_check, software
+from envmgr.audit.installs import ExpectedInstall, expected_installs
+from envmgr.audit.judge import judge
+from envmgr.audit.matrix import MatrixRow, matrix
+from envmgr.audit.model import Evidence
+from envmgr.audit.software import covered_by, start_fault
+from envmgr.catalog.recipe import Requires
+from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.shell import join_probes
+from envmgr.publish.record import PublishedEntry
+from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import script_text
+from tests.helpers.evidence import SHA, evidence, told
+
+LOOK = script_text(software.__file__ or "", "look.sh")
+MACHINE = {"fitness.arch": "x86_64", "fitness.glibc": "2.36"}
+
+
+# -- what is expected ---------------------------------------------------------------------------------------------------
+
+
+def tree(root: Path, files: Mapping[str, int], links: Mapping[str, str] | None = None) -> None:
+    for path, mode in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"#!/bin/sh\n# {path}\n")
+        (root / path).chmod(mode)
+    for path, target in (links or {}).items():
+        (root / path).symlink_to(target)
+
+
+def spec_of(root: Path, name: str, folders: tuple[str, ...] = ("bin",), **more: Any) -> ModuleSpec:
+    environment = tuple(EnvOp(kind="prepend", name="PATH", value=f"{root}/{folder}".rstrip("/")) for folder in folders)
+    return ModuleSpec(
+        name=name, version="1", root=str(root), digest=SHA, description="", environment=environment, **more
+    )
+
+
+def expected(
+    tmp_path: Path, name: str, files: Mapping[str, int], links: Mapping[str, str] | None = None, *,
+    folders: tuple[str, ...] = ("bin",), deep: bool = False, **more: Any,
+) -> ExpectedInstall:  # fmt: skip
+    root = tmp_path / "store" / name / "1-00000000"
+    root.mkdir(parents=True)
+    tree(root, files, links)
+    manifest = make_manifest(root, SHA, InstallFacts(), {}, mask=0o022, workers=1)
+    write_manifest(root.parent / f"{root.name}.manifest.json", manifest)
+    entry = PublishedEntry(digest=SHA, path=str(root.relative_to(tmp_path)), lock=SHA, fingerprint="")
+    specs = {f"{name}/1": spec_of(root, name, folders, **more)}
+    (found,) = expected_installs(
+        Prefix(tmp_path), {f"{name}/1": entry}, specs, [f"{name}/1"] if deep else [], Runner(), 60
+    )
+    return found
+
+
+def test_python_of_an_entry_is_its_first_program(tmp_path: Path) -> None:
+    files = {"bin/2to3": 0o755, "bin/python3.11": 0o755, "lib/x.py": 0o644}
+    found = expected(tmp_path, "tool", files, {"bin/python": "python3.11"}, python=True, own_python=True)
+    assert (found.program, found.file) == ("bin/python", "bin/python")
+
+
+@pytest.mark.parametrize(
+    ("files", "folders", "program"),
+    [
+        ({"bin/aaa": 0o755, "bin/Tool": 0o644, "bin/tool": 0o755}, ("bin",), "bin/tool"),
+        ({"bin/bbb": 0o755, "bin/aaa": 0o755}, ("bin",), "bin/aaa"),
+        ({"bin/aaa": 0o644, "sbin/x": 0o755}, ("bin", "sbin"), "sbin/x"),
+        ({"bin/aaa": 0o755, "sbin/x": 0o755}, ("bin", "sbin"), "sbin/x"),  # what is prepended last is found first
+        ({"run": 0o755, "bin/x": 0o755}, ("",), "run"),
+        ({"lib+c/[a]": 0o755}, ("lib+c",), "lib+c/[a]"),
+        ({"bin/x": 0o755}, (), ""),
+        ({"bin/x": 0o644}, ("bin",), ""),
+    ],
+)
+def test_first_program_is_the_first_that_a_user_finds(
+    tmp_path: Path, files: dict[str, int], folders: tuple[str, ...], program: str
+) -> None:
+    found = expected(tmp_path, "Tool", files, folders=folders)
+    assert found.program == program
+    assert found.file == program or (not program and found.file == next(iter(files)))
+
+
+def test_deep_takes_files_of_the_manifest(tmp_path: Path) -> None:
+    found = expected(tmp_path, "tool", {f"share/{n}": 0o644 for n in range(40)} | {"bin/tool": 0o755}, deep=True)
+    assert found.program == "bin/tool"
+    assert found.sums is not None
+    assert len(found.sums) == 24
+    assert all(len(value) == 64 for value in found.sums.values())
+
+
+def test_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    found = expected(tmp_path, "tool", {"bin/tool": 0o755})
+    assert replace(found, program="", file="") == expected_installs(
+        Prefix(tmp_path / "elsewhere"), {"tool/1": PublishedEntry(digest=SHA, path="store/x", lock=SHA, fingerprint="")},
+        {"tool/1": spec_of(Path(found.root), "tool")}, [], Runner(), 60,
+    )[0]  # fmt: skip
+    given = of_installs({"c1": {}}, ExpectedInstall("t/1", "/sw/store/t"))
+    assert [line.partition(" | ")[0] for line in told(software, given)] == [
+        "warning : t/1: not looked at: its manifest cannot be read here"
+    ]
+
+
+# -- what is looked at --------------------------------------------------------------------------------------------------
+
+
+def looked(*installs: tuple[str, Path, str, str, str], user: int | None = None) -> list[str]:
+    """What look.sh prints of installs (entry, root, file, kind, sums); as an ordinary user where we are root."""
+    words = [str(word) for install in installs for word in install]
+    argv = ["/bin/sh", "-c", LOOK, "sh", "60", *words]
+    if user is not None:
+        argv = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups", *argv]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_look_at_what_is_well_says_how_many(tmp_path: Path) -> None:
+    tree(tmp_path, {"bin/run": 0o755, "share/f": 0o644})
+    assert looked(("a/1", tmp_path, "bin/run", "program", ""), ("b/1", tmp_path, "share/f", "file", "")) == [
+        "@software.seen=2"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"),
+    [
+        ("rm -r bin", "bin/run: No such file or directory"),
+        ("rm bin/run; ln -s gone bin/run", "bin/run: No such file or directory"),
+        ("chmod 644 bin/run", "bin/run: cannot be executed"),
+        ("rm bin/run; mkdir bin/run", "bin/run: Is a directory"),
+        ("rm -r bin; : >bin", "bin/run: Not a directory"),
+        ("rm -r ../x", "ROOT: No such file or directory"),
+        ("rm -r ../x; : >../x", "ROOT: Not a directory"),
+    ],
+)
+def test_look_at_what_is_broken_says_how(tmp_path: Path, break_it: str, said: str) -> None:
+    root = tmp_path / "x"
+    tree(root, {"bin/run": 0o755})
+    subprocess.run(["/bin/sh", "-c", f"cd '{root}' && {break_it}"], check=True)
+    whole = said.replace("ROOT", str(root))
+    assert looked(("a/1", root, "bin/run", "program", ""), ("b/1", tmp_path, ".", "file", "")) == [
+        f"@software.bad.a/1={whole}", "@software.bad.b/1=.: Is a directory", "@software.seen=2",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+@pytest.mark.parametrize(("mode", "path", "said"), [(0o700, ".", "ROOT: Permission denied"), (0o700, "bin", "bin/run: Permission denied"), (0o711, "bin/run", "bin/run: Permission denied")])  # fmt: skip
+def test_look_is_the_users(tmp_path: Path, mode: int, path: str, said: str) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    root = tmp_path / "x"
+    tree(root, {"bin/run": 0o755})
+    (root / path).chmod(mode)
+    assert looked(("a/1", root, "bin/run", "program", ""), user=65534) == [
+        f"@software.bad.a/1={said.replace('ROOT', str(root))}", "@software.seen=1",
+    ]  # fmt: skip
+
+
+def test_look_hashes_what_it_is_given(tmp_path: Path) -> None:
+    tree(tmp_path, {"bin/run": 0o755, "share/f": 0o644})
+    subprocess.run(["sh", "-c", f"cd '{tmp_path}' && sha256sum bin/run share/f >'{tmp_path}/sums'"], check=True)
+    sums = (tmp_path / "sums").read_text().rstrip()
+    (tmp_path / "share/f").chmod(0o644)
+    (tmp_path / "share/f").write_text("other\n")
+    assert looked(("a/1", tmp_path, "bin/run", "program", sums), ("b/1", tmp_path, "bin/run", "program", "")) == [
+        "@software.seen=2", "@software.differs.a/1|share/f: FAILED", "@software.hashed.a/1=yes",
+    ]  # fmt: skip
+
+
+# -- what is told -------------------------------------------------------------------------------------------------------
+
+
+def of_installs(answers: Mapping[str, Mapping[str, str]], *installs: ExpectedInstall, **more: Any) -> Evidence:
+    entries = {install.entry: Requires() for install in installs}
+    given = evidence(answers, entries=entries, **more)
+    return replace(given, plan=replace(given.plan, installs=installs))
+
+
+HELLO = ExpectedInstall("h/1", "/sw/store/h", "bin/run", "bin/run")
+
+
+def test_install_that_one_node_lacks() -> None:
+    bad = MACHINE | {"software.bad.h/1": "bin/run: No such file or directory"}
+    given = of_installs({"c1": MACHINE, "c2": bad, "c3": bad | {"mount.below": "/sw/store/h tmpfs none"}}, HELLO)
+    mend = "on the node: `umount /sw/store/h`, and take it out of fstab: another file system lies over the install"
+    assert told(software, given) == [
+        f"error c[2-3]: h/1: bin/run: No such file or directory | bin/run, as alice | {mend}"
+    ]
+    assert matrix(given) == (
+        MatrixRow("h/1", "c[2-3]", fit=False, reasons=("bin/run: No such file or directory",)),
+        MatrixRow("h/1", "c1", fit=True),
+    )
+
+
+def test_what_was_not_looked_at_is_never_yes() -> None:
+    given = of_installs(
+        {"c1": MACHINE, "c2": MACHINE | {"software.seen": "1", "software.looked.prefix": "yes"}},
+        HELLO,
+        replace(HELLO, entry="z/1"),
+    )
+    assert [line.partition(" | ")[0] for line in told(software, given)] == [
+        "warning c2: installs: 1 of 2 were not looked at within 14 s"
+    ]
+    assert MatrixRow("z/1", "c2", fit=None, reasons=("not looked at: its install",)) in matrix(given)
+    assert MatrixRow("h/1", "c[1-2]", fit=True) in matrix(given)
+
+
+def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
+    login = next(c for c in CONTEXTS if c.name == "bash-login")
+    key = "ctx.bash-login.user."
+    well = MACHINE | {f"{key}module": "yes", f"{key}modulepath": "/sw/generations/0001/modules"}
+    given = of_installs(
+        {"c1": well, "c2": well | {f"{key}module": "no"}, "c3": well | {f"{key}modulepath": "/opt/modules"}},
+        HELLO, asked=((login, "user", "ssh"),),
+    )  # fmt: skip
+    assert {row.nodes: row.reasons for row in matrix(given)} == {
+        "c1": (), "c2": ("no `module` in bash-login",), "c3": ("no published modules in bash-login",),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        ("0", ""), ("1", ""), ("2", ""), ("200", ""), ("124", "no end of `--version`"), ("137", "no end of `--version`"),
+        ("126", "does not start, exit status 126"), ("127", "does not start, exit status 127"), ("132", "does not start, signal 4"),
+    ],
+)  # fmt: skip
+def test_start_is_judged_by_its_status(status: str, fault: str) -> None:
+    assert start_fault(status) == fault
+
+
+def test_program_that_does_not_start_is_told_where_it_was_tried() -> None:
+    start = {"software.found.h/1": "/sw/store/h/bin/run", "software.status.h/1": "0"}
+    broken = start | {"software.status.h/1": "127", "software.said.h/1": "libx.so.1: cannot open"}
+    shadowed = start | {"software.found.h/1": "/usr/bin/run"}
+    given = of_installs({"c1": start, "c2": broken, "c3": shadowed}, HELLO, samples=("h/1",))
+    assert sorted(line.rpartition(" | ")[0] for line in told(software, given)) == [
+        "error c2: h/1: bin/run: does not start, exit status 127: libx.so.1: cannot open | a program that starts",
+        "error c3: h/1: bin/run: `run` is /usr/bin/run | a program that starts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("run", "`run` is a function of the shell"),
+        ("alias run='echo'", "alias run='echo'"),
+        ("/opt/bin/run", "`run` is /opt/bin/run"),
+        ("", "`run` is not in PATH"),
+    ],
+)
+def test_program_that_a_shell_shadows(said: str, found: str) -> None:
+    login = next(c for c in CONTEXTS if c.name == "bash-login")
+    well = {"ctx.bash-login.user.program": "/sw/store/h/bin/run", "ctx.bash-login.user.started": "0"}
+    given = of_installs(
+        {"c1": well, "c2": well | {"ctx.bash-login.user.program": said}}, HELLO, samples=("h/1",),
+        asked=((login, "user", "ssh"),),
+    )  # fmt: skip
+    (line,) = told(software, given)
+    assert line.startswith(
+        f"error c2: bash-login (alice): {found}, after `module load h/1` | /sw/store/h/bin/run | which start-up file"
+    )
+
+
+def test_covered_is_the_install_or_a_part_or_what_it_lies_in() -> None:
+    def covered(point: str) -> str:
+        return covered_by("/sw/store/h/1", {"mount.below": f"{point} tmpfs none"})
+
+    assert [covered(p) for p in ("/sw/store/h/1", "/sw/store/h/1/bin", "/sw/store")] == [
+        "/sw/store/h/1", "/sw/store/h/1/bin", "/sw/store",
+    ]  # fmt: skip
+    assert covered("/sw/store/h/10") == ""
+
+
+# -- silence ------------------------------------------------------------------------------------------------------------
+
+
+def test_text_of_every_check_says_that_it_ran() -> None:
+    given = of_installs({"c1": {}}, HELLO, samples=("h/1",))
+    plan = replace(given.plan, contexts=CONTEXTS[:1], accounts=("user",))
+    for name, check in all_checks().items():
+        part = name.replace("-", "_")
+        for stage in check.probe(plan):
+            assert f"put {part}.looked.{stage} yes" in join_probes(_parts(name, plan), plan), (name, stage)
+
+
+def _parts(name: str, plan: Any) -> Any:
+    from envmgr.audit.model import audit_parts
+
+    return audit_parts([get_check(name)], plan)
+
+
+def test_check_without_an_answer_is_a_finding_unless_its_stage_has_one() -> None:
+    checks = {"clock": get_check("clock")}
+    silent = judge(
+        evidence({"c1": {"clock.looked.prefix": "yes"}, "c2": {}, "c3": {"prefix.end": "no end in 7 s"}}), checks
+    )
+    assert [(f.severity, f.check, f.nodes, f.where, f.found) for f in silent] == [
+        ("warning", "clock", "c2", "prefix", "not looked at")
+    ]

@@ -75,7 +75,7 @@ def gather(
     plan = AuditPlan(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
-        init=str(lmod.package / "init") if lmod else "",
+        init=str(lmod.package / "init") if lmod else "", shells=(*site.audit.shells, *request.contexts),
     )  # fmt: skip
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
@@ -122,7 +122,9 @@ class _Asking:
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
         found: dict[str, Fleet] = {}
         here = look = None
-        asked: list[tuple[ShellContext, ShellAccount, str]] = [(c, a, "ssh") for c in over_ssh for a in plan.accounts]
+        asked: list[tuple[ShellContext, ShellAccount, str]] = [
+            (c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts
+        ]
         into_shells = any("context" in part.texts for part in parts)
         if "ssh" in self.ways:
             script = join_probes(parts, replace(plan, contexts=over_ssh))

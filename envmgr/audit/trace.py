@@ -43,7 +43,11 @@ class Traces:
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
         """As `place`, where node-setup's files were read in that shell and something else set it after them; else empty."""
         place = self.place(nodes, context, account, name)
-        pinned = context.shell == "csh" or self.place(nodes, context, account, _PINNED)
+        if context.shell == "csh":  # ours is the last in /etc/csh.cshrc, and one of /etc/profile.d
+            file = place.rpartition(":")[0]
+            after = file.startswith("/etc/profile.d/") and file > CSH_PROFILE
+            return place if after or (file and not file.startswith("/etc/")) else ""
+        pinned = self.place(nodes, context, account, _PINNED)
         return place if pinned and not place.startswith(_OURS) else ""
 
 

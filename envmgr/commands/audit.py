@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +19,7 @@ from envmgr.finding import Finding
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes import fold, slurm_here
 from envmgr.probe.model import Fleet
+from envmgr.probe.shell import context_key
 from envmgr.report import Result
 from envmgr.store.node_facts import save_node_facts
 from envmgr.system.users import find_account
@@ -113,7 +114,7 @@ def audit_nodes(
         nodes=fold(evidence.nodes),
         count=len(evidence.nodes),
         asked=tuple(_asked(way, fleet) for way, fleet in evidence.ways.items()),
-        contexts=tuple(dict.fromkeys(context.name for context, _, _ in evidence.asked)),
+        contexts=tuple(dict.fromkeys(_answered(evidence))),
         accounts=_accounts(evidence),
         checks=tuple(chosen),
         findings=findings,
@@ -121,6 +122,14 @@ def audit_nodes(
         finished=time.time(),
         seconds=time.monotonic() - began,
     )
+
+
+def _answered(evidence: Evidence) -> Iterator[str]:
+    """The contexts that were there on a node: one that no node has was not looked at."""
+    for context, account, fleet in evidence.contexts():
+        ends = fleet.by_value(f"{context_key(context, account)}end", default="")
+        if not fleet.nodes or set(ends) != {"absent"}:
+            yield context.name
 
 
 def _can_send_jobs(site: Site) -> None:

@@ -18,24 +18,29 @@ ProbeStage = Literal["node", "prefix", "context", "login"]
 `context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once.
 """
 
+
 ShellAccount = Literal["root", "user"]
 
 
 @dataclass(frozen=True, slots=True)
 class ShellContext:
-    """A way in which a user reaches software. `export` is what a batch job inherits; empty for ssh."""
+    """A way in which a user reaches software. `export` is what a batch job inherits; empty for ssh. `accounts` are whose shells
+    of this kind are looked at.
+    """
 
     name: str
     way: Way
     shell: Literal["bash", "bash-login", "bash-interactive", "sh", "csh", "zsh"]
     what: str
     export: Literal["", "ALL", "NONE"] = ""
+    accounts: tuple[ShellAccount, ...] = ("root", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
     """What every probe needs to know: the prefix, the ordinary user (empty where none is looked at), the build user.
 
+    `shells` are asked on every node that has them; others, but for bash and csh, where an account of the node has them.
     `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and `accounts`
     are those of the script at hand; `init` is Lmod's folder of start-up files on the controller, for contexts that source one.
     """
@@ -47,6 +52,7 @@ class ProbePlan:
     contexts: tuple[ShellContext, ...] = ()
     accounts: tuple[ShellAccount, ...] = ()
     init: str = ""
+    shells: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def context_key(context: ShellContext, account: ShellAccount) -> str:
 
 
 def _pairs(plan: ProbePlan) -> list[tuple[ShellContext, ShellAccount]]:
-    return [(c, a) for c in plan.contexts for a in plan.accounts]
+    return [(c, a) for c in plan.contexts for a in plan.accounts if a in c.accounts]
 
 
 def _settings(plan: ProbePlan) -> str:
@@ -118,9 +118,11 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     if context.way == "slurm":
         return f"start {job} {command}\n"
     start = f"start {job} as {quote(_name(account, plan))} {command}\n"
-    if context.shell in ("csh", "zsh"):
-        ready = "write_csh\n" if context.shell == "csh" else ""
-        start = f"if command -v {context.shell} >/dev/null; then\n{ready}{start}else skip {job} {key} absent; fi\n"
+    if context.shell == "csh":
+        start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
+    if context.shell == "zsh":
+        used = "" if "zsh" in plan.shells else " && has_shell zsh"
+        start = f"if command -v zsh >/dev/null{used}; then\n{start}else skip {job} {key} absent; fi\n"
     return _if_known(account, job, key, start, plan)
 
 

@@ -17,6 +17,7 @@ from envmgr.audit.folding import joined, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
+from envmgr.modules.nodesetup import PROGRAM
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
@@ -49,7 +50,10 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     names = [
         name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     ]
-    return {"context": assign(ambient_names=" ".join(names[:_MOST])) + script_text(__file__, "context.sh")}
+    return {
+        "context": assign(ambient_names=" ".join(names[:_MOST]), ambient_without=PROGRAM)
+        + script_text(__file__, "context.sh")
+    }
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

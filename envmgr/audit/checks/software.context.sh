@@ -15,7 +15,7 @@ case :${LOADEDMODULES-}: in
 esac
 case :${LOADEDMODULES-}: in
   *":$software_entry:"*)
-    put program "$(command -v "${software_program##*/}" | head -n 1)"
+    put program "$(command -v "${software_program##*/}")"
     timeout -k 1 "$software_limit" "${software_program##*/}" --version </dev/null >/dev/null 2>&1
     put started $?
     ;;

@@ -164,7 +164,10 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
                     "software", severity, f"{context.name} ({name})", f"{first.program} of {first.entry}: {fault}",
                     "a program that starts", f"in that shell, after `module load {first.entry}`: `{path} --version`", fold(nodes),
                 )  # fmt: skip
-        if unloaded := healthy.by_value(f"{key}program_unloaded").get("yes"):
+        untold = healthy.only(lambda facts, key=key: f"{key}modulepath" not in facts)  # type: ignore[misc]
+        if unloaded := untold.by_value(f"{key}program_unloaded").get(
+            "yes"
+        ):  # where contexts are asked, that check tells why
             yield Finding(
                 "software", "note", f"{context.name} ({name})", f"not looked at: {first.entry} cannot be loaded there",
                 "a look at its programs", "another finding tells why: `envmgr audit --check contexts`", fold(unloaded),

@@ -60,7 +60,7 @@ def test_baggage_is_told_with_its_line(
     audited: Audited, nodes: str, path: str, text: str, severity: str, found: str, hint: str
 ) -> None:
     with start_up(audited, nodes, path, text):
-        rows = audited.audit("--via", "ssh")["findings"]
+        rows = audited.audit("--via", "ssh", *(("--context", "zsh") if "zsh" in path else ()))["findings"]
     of = [f for f in rows if f["check"] == "ambient" and f["found"] == found]
     assert of, rows
     expected = "c[1-3]" if len(nodes.split()) == 3 or path.startswith("/home/") else nodes  # they share the homes
@@ -123,3 +123,18 @@ def test_places_that_a_user_needs(audited: Audited, do: str, undo: str, found: s
         audited.cluster.sh("c1", undo, check=True)
     nodes = "c[1-3]" if do.startswith("mv ") else "c1"  # they share the homes
     assert (found, nodes) in {(f["found"], f["nodes"]) for f in rows if f["check"] == "ambient"}, rows
+
+
+def test_zsh_is_asked_where_somebody_has_it(audited: Audited) -> None:
+    assert "zsh" not in audited.audit("--via", "ssh", "--check", "contexts", code=0)["contexts"]
+    for node in audited.cluster.compute:
+        audited.cluster.sh(
+            node, "cp -a /etc/passwd /run/passwd; sed -i '/^alice:/s|[^:]*$|/usr/bin/zsh|' /etc/passwd", check=True
+        )
+    try:
+        result = audited.audit("--via", "ssh", "--check", "contexts", "--check", "software", code=0)
+    finally:
+        for node in audited.cluster.compute:
+            audited.cluster.sh(node, "cat /run/passwd >/etc/passwd; rm /run/passwd", check=True)
+    assert "zsh" in result["contexts"]
+    assert result["findings"] == []

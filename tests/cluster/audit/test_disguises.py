@@ -134,7 +134,10 @@ def test_options_are_compared_where_the_site_says_who_may_write(audited: Audited
     finally:
         do(audited.cluster, "c2", f"mount -o remount,bind,{options},exec {PREFIX}")
         audited.cluster.write_site()
-    assert found == [("warning", "mount", "c2", f"{PREFIX} options", "nodev,noexec,nosuid")]
+    assert found == [
+        ("error", "mount", "c2", PREFIX, "mounted noexec: no program of an entry starts"),
+        ("warning", "mount", "c2", f"{PREFIX} options", "nodev,noexec,nosuid"),
+    ]
 
 
 def test_file_server_among_the_nodes_has_its_own_disk(audited: Audited) -> None:

@@ -165,6 +165,7 @@ def test_dead_node(audited: Audited) -> None:
             "expected": "an answer",
             "hint": "is c3 on, and on the network? `ping c3`",
             "nodes": "c3",
+            "between": "",
         }
     )
     assert result["asked"] == [{"way": "ssh", "answered": "c[1-2]", "silent": "", "unreachable": "c3"}]
@@ -195,7 +196,7 @@ def test_banner_does_not_hurt_and_is_told(audited: Audited) -> None:
     with faults.banner(audited.cluster, "c2"):
         assert audited.findings(code=1) == [
             ("warning", "contexts", "c2", "bash-ssh, csh (root, alice)", said),
-            ("note", "contexts", "c2", "bash-login (root, alice)", said),
+            ("note", "contexts", "c2", "bash-login (root, alice); bash-interactive (alice)", said),
         ]
 
 
@@ -205,7 +206,12 @@ def test_banner_does_not_hurt_and_is_told(audited: Audited) -> None:
 def test_other_content_under_the_same_path(audited: Audited) -> None:
     path = f"{PREFIX}/generations/{audited.generation:04d}/modules/hello/1.0.lua"
     with faults.shadowed_file(audited.cluster, "c3", path, 'setenv("HELLO", "another")\n'):
-        loading, resolution = audited.findings(code=1)
+        found = audited.findings(code=1)
+    assert {row[1] for row in found} == {"loading", "mount", "resolution", "software"}
+    assert {row[2] for row in found} == {"c3"}
+    (loading,) = [row for row in found if row[1] == "loading"]
+    (resolution,) = [row for row in found if row[1] == "resolution"]
+    assert ("error", "mount", "c3", path) in [row[:4] for row in found]
     assert loading[:4] == ("error", "loading", "c3", "hello/1.0")
     assert "gives another environment: HELLO=another; PATH=" in loading[4]
     assert resolution == ("error", "resolution", "c3", "hello/1.0", "other content (05ac7cca19f5)")
@@ -223,7 +229,14 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
                 "error",
                 "contexts",
                 "c1",
-                "bash-login (alice); csh (root, alice)",
+                "bash-login (alice)",
+                f"MODULEPATH has no modules of {PREFIX}: /opt/site/modules",
+            ),
+            (
+                "error",
+                "contexts",
+                "c1",
+                "csh (root, alice)",
                 f"MODULEPATH has no modules of {PREFIX}: /opt/site/modules",
             ),
             ("error", "contexts", "c1", "csh (root, alice)", "no `module` command"),
@@ -232,7 +245,7 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
 
 def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> None:
     """A folder that was never exported: `module load` works at the prompt and fails in every job."""
-    module = "/opt/site/modules/foo/1.0.lua"
+    module, usual = "/opt/site/modules/foo/1.0.lua", "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles"
     with (
         login_node_too(audited),
         file_on(audited.cluster, "login", module, 'setenv("FOO", "1")\n'),
@@ -241,14 +254,18 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
         ),
     ):
         assert audited.findings(code=1) == [
-            ("warning", "contexts", "login", "bash-login (root, alice)", "MODULEPATH also has /opt/site/modules")
-        ]
+            (
+                "warning", "contexts", "", "bash-login (root, alice)",
+                (f"MODULEPATH has {usual} besides the generation on c[1-3]; "
+                f"MODULEPATH has {usual}:/opt/site/modules besides the generation on login"),
+            )
+        ]  # fmt: skip
 
 
 def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> None:
     with file_on(audited.cluster, "c2", "/etc/lmod/modules/old/3.1.lua", ""):
         assert audited.findings(code=1) == [
-            ("warning", "resolution", "c2", "/etc/lmod/modules", "old/3.1 is listed here only")
+            ("warning", "resolution", "c2", "/etc/lmod/modules", "`module avail` also lists old/3.1")
         ]
 
 
@@ -265,7 +282,7 @@ def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
 def test_node_without_node_setup(audited: Audited) -> None:
     audited.cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "c2"])
     try:
-        found = audited.findings(code=1)
+        found = sorted(audited.findings(code=1), key=lambda row: not row[3].startswith("bash-login"))
     finally:
         audited.set_up("c2")
     usual = "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles/"
@@ -275,10 +292,16 @@ def test_node_without_node_setup(audited: Audited) -> None:
             "error",
             "contexts",
             "c2",
-            "bash-ssh, csh (root, alice)",
+            "bash-interactive (alice); bash-ssh, csh (root, alice)",
             f"MODULEPATH has no modules of {PREFIX}: it is empty",
         ),
-        ("error", "contexts", "c2", "bash-ssh, csh (root, alice)", "no `module` command"),
+        (
+            "error",
+            "contexts",
+            "c2",
+            "bash-interactive (alice); bash-ssh, csh (root, alice)",
+            "no `module` command",
+        ),
     ]
 
 
@@ -294,7 +317,7 @@ def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: 
             "note",
             "contexts",
             "c2",
-            "bash-login, bash-interactive, bash-ssh, csh, zsh (root, alice)",
+            "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
             said,
             hint,
         )
@@ -311,7 +334,7 @@ def test_user_that_a_node_does_not_know(audited: Audited) -> None:
         (alone,) = audited.audit("--check", "resolution", code=1)["findings"]
     (finding,) = result["findings"]
     assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
-        "contexts", "c2", "bash-login, bash-interactive, bash-ssh, csh, zsh (alice)", "cannot be probed: there is no user alice"
+        "contexts", "c2", "bash-login, bash-interactive, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
     )  # fmt: skip
     assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
         "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"

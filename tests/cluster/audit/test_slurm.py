@@ -19,7 +19,7 @@ def test_green_over_ssh_and_slurm(audited: Audited) -> None:
     everybody = {"answered": "c[1-3]", "silent": "", "unreachable": ""}
     assert result["asked"] == [{"way": way, **everybody} for way in ("ssh", "slurm", "slurm-none")]
     assert result["contexts"] == [
-        "bash-login", "bash-ssh", "csh", "sbatch-bash", "sbatch-bash-login", "sbatch-sh", "sbatch-bash-none",
+        "bash-login", "bash-interactive", "bash-ssh", "csh", "sbatch-bash", "sbatch-bash-login", "sbatch-sh", "sbatch-bash-none",
         "sbatch-bash-login-none", "sbatch-sh-none",
     ]  # fmt: skip
 

@@ -66,7 +66,7 @@ def seen_by_nodes(audited: Audited, wanted: tuple[str, str, str, str]) -> ROWS:
     rows: ROWS = []
 
     def told() -> bool:
-        rows[:] = audited.findings("--via", "ssh")
+        rows[:] = audited.findings("--via", "ssh", "--check", "software", "--context", "bash-ssh")
         return wanted in of_software(rows)
 
     assert soon(told), rows
@@ -82,7 +82,7 @@ def test_install_that_users_cannot_enter_is_told_for_every_node(audited: Audited
     finally:
         root.chmod(0o555)
     assert [(row["nodes"], row["fit"]) for row in matrix if row["entry"] == "hello/1.0"] == [("c[1-3]", False)]
-    assert soon(lambda: audited.findings("--via", "ssh") == [])
+    assert soon(lambda: audited.findings("--via", "ssh", "--check", "software", "--context", "bash-ssh") == [])
 
 
 def test_program_that_is_gone_is_told(audited: Audited) -> None:
@@ -95,7 +95,7 @@ def test_program_that_is_gone_is_told(audited: Audited) -> None:
     finally:
         away.rename(python)
         python.parent.chmod(0o555)
-    assert soon(lambda: audited.findings("--via", "ssh") == [])
+    assert soon(lambda: audited.findings("--via", "ssh", "--check", "software", "--context", "bash-ssh") == [])
 
 
 def test_prefix_without_exec_is_an_error(audited: Audited) -> None:

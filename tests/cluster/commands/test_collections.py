@@ -40,13 +40,13 @@ def _audit(users: Users) -> None:
     scene.cluster.sh("c3", f"echo '-- of another release' >>{ours}/restore.lua", check=True)
     found = [f for f in scene.findings("--via", "ssh", code=1) if f[1] == "saved-collections"]
     assert sorted(found) == [
-        ("warning", "saved-collections", "c1", "bash-login, bash-interactive, bash-ssh, csh, zsh (root, alice)", "envmgr's hook is not installed"),
+        ("warning", "saved-collections", "c1", "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)", "envmgr's hook is not installed"),
         (
             "warning", "saved-collections", "c2", "bash-login (root, alice)",
             "Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod",
         ),
         (
-            "warning", "saved-collections", "c3", "bash-login, bash-interactive, bash-ssh, csh, zsh (root, alice)",
+            "warning", "saved-collections", "c3", "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
             "envmgr's hook is of another envmgr than this one",
         ),
     ]  # fmt: skip

@@ -21,12 +21,18 @@ from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import CONTEXTS, choose_contexts
+from envmgr.probe.model import ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import printable, read_answer
 from envmgr.publish.record import PublishedEntry
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told
 from tests.helpers.evidence import evidence as hand_made
 from tests.helpers.places import ROOT
+
+
+def named(name: str) -> ShellContext:
+    return next(context for context in CONTEXTS if context.name == name)
+
 
 TEXT = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=40)
 KEY = st.text("abcdefghijklmnopqrstuvwxyz0123456789./_-", min_size=1, max_size=20)
@@ -113,7 +119,9 @@ def test_only_a_node_that_answers_can_be_stale() -> None:
 
 def test_contexts_are_chosen_by_name_or_by_way() -> None:
     assert choose_contexts((), ("ssh", "slurm")) == CONTEXTS
-    assert [c.name for c in choose_contexts((), ("ssh",))] == ["bash-login", "bash-ssh", "csh"]
+    assert [c.name for c in choose_contexts((), ("ssh",))] == [
+        "bash-login", "bash-interactive", "bash-ssh", "csh", "zsh",
+    ]  # fmt: skip
     assert [c.name for c in choose_contexts(["csh"], ("ssh",))] == ["csh"]
 
 
@@ -199,7 +207,7 @@ def job_with_generation(number: int, kept: tuple[int, ...]) -> Evidence:
     facts = {"current": "generations/0004"}
     for name, value in {"modulepath": f"{folder}/modules", "module": "yes", "lmod_rc": f"{folder}/lmodrc.lua"}.items():
         facts[f"ctx.sbatch-bash.user.{name}"] = value
-    made = hand_made({"c1": facts}, way="slurm", asked=((CONTEXTS[3], "user", "slurm"),))
+    made = hand_made({"c1": facts}, way="slurm", asked=((named("sbatch-bash"), "user", "slurm"),))
     return replace(made, published=some_published(4, {}, kept))
 
 
@@ -266,7 +274,7 @@ def with_avail_extensions(value: str) -> Evidence:
     }
     facts |= {"avail_extensions": value}
     answers = {"current": "generations/0004"} | {f"ctx.bash-login.user.{name}": text for name, text in facts.items()}
-    made = hand_made({"c1": answers}, asked=((CONTEXTS[0], "user", "ssh"),))
+    made = hand_made({"c1": answers}, asked=((named("bash-login"), "user", "ssh"),))
     return replace(made, published=some_published(4, {}))
 
 

@@ -15,7 +15,12 @@ from tests.helpers.evidence import told
 CHECK = get_check("saved-collections")
 HOOK = "/etc/envmgr/node/lmod"
 LOADS = f"Lmod loads {HOOK}"
-ASKED = tuple((context, account, context.way) for context in CONTEXTS[:2] for account in ("root", "user"))
+ASKED = tuple(
+    (context, account, context.way)
+    for context in CONTEXTS
+    if context.name in ("bash-login", "bash-ssh")
+    for account in ("root", "user")
+)
 
 
 def facts(**said: str) -> dict[str, str]:

@@ -1,0 +1,102 @@
+"""Which line did it: what a traced shell prints, read back; real shells are in tests/cluster/audit/test_ambient.py."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.checks import ambient, contexts
+from envmgr.audit.trace import MOST, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
+from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import Fleet, Group
+from envmgr.system.shelltext import script_text
+from tests.helpers.evidence import evidence
+
+SCRIPT = f"trace_names=x trace_pin=/p\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
+LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
+
+
+def place(tmp_path: Path, name: str, *lines: str) -> str:
+    (tmp_path / "trace").write_text("".join(f"{line}\n" for line in lines))
+    argv = ["/bin/sh", "-c", f'{SCRIPT}\ntrace_place "$@"', "sh", name, str(tmp_path / "trace")]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["+/etc/profile.d/a.sh:3<bash:0<:: export X=1"], "/etc/profile.d/a.sh:3"),
+        (["+++/etc/a.sh:3</etc/profile:20<bash:0: X=1", "+/etc/a.sh:4<:: export X"], "/etc/a.sh:3"),
+        (["+/a:1<:: X=1", "+/b:2<:: X=2", "+/c:3<:: XX=3", "+/c:4<:: echo X=4"], "/b:2"),
+        (["+/a:1<:: declare -x X=1"], "/a:1"),
+        (["+/a:1<:: alias 'X=echo yes'"], "/a:1"),
+        (["+/usr/share/lmod/lmod/init/bash:84</etc/zzz.sh:2<bash:0: X=/opt"], "/etc/zzz.sh:2"),
+        (["+/usr/share/lmod/lmod/init/bash:84<bash:0<:: X=/opt"], "/usr/share/lmod/lmod/init/bash:84"),
+        (["+/etc/zsh/zshenv:7<: export X=1"], "/etc/zsh/zshenv:7"),
+        (["+:1<:: X=1"], ""),
+        (["a line of a value: X=1", "+/a:1<:: Y=1"], ""),
+    ],
+)
+def test_place_is_the_last_line_that_sets_it(tmp_path: Path, lines: list[str], found: str) -> None:
+    assert place(tmp_path, "X", *lines) == found
+
+
+def test_real_trace_of_bash_names_the_caller_of_a_function(tmp_path: Path) -> None:
+    library, user = tmp_path / "lmod/init", tmp_path / "zzz.sh"
+    library.parent.mkdir()
+    library.write_text('use() { eval "X=$1; export X"; }\n')
+    user.write_text(f". {library}\n\nuse /opt\n")
+    script = f'{SCRIPT}\nPS4=$trace_ps4 bash -xc ". {user}" 2>"$1"; trace_place X "$1"'
+    argv = ["/bin/sh", "-c", script.replace("PS4=$trace_ps4", 'PS4="$trace_ps4"'), "sh", str(tmp_path / "t")]
+    said = subprocess.run(
+        ["setpriv", "--reuid", "65534", "--clear-groups", *argv], capture_output=True, text=True, check=False
+    )
+    if said.returncode:  # the folder is root's: as root bash takes no PS4 from the environment
+        tmp_path.chmod(0o777)
+        for folder in tmp_path.parents[:3]:
+            folder.chmod(0o755)
+        said = subprocess.run(
+            ["setpriv", "--reuid", "65534", "--clear-groups", *argv], capture_output=True, text=True, check=False
+        )
+    assert said.stdout.strip() == f"{user}:3", said.stderr
+
+
+def traced(facts: Mapping[str, str]) -> Traces:
+    return read_traces(Fleet((Group(facts, ("c1", "c2")),), {}, {}, ()))
+
+
+def test_who_did_it_is_said_only_where_node_setup_came_before() -> None:
+    key = "trace.bash-login.user."
+    after = traced({f"{key}MODULEPATH": "/etc/zzz.sh:1", f"{key}:pinned": "yes", "trace.looked.prefix": "yes"})
+    assert after.place(("c9", "c2"), LOGIN, "user", "MODULEPATH") == "/etc/zzz.sh:1"
+    assert after.culprit(("c2",), LOGIN, "user", "MODULEPATH") == "/etc/zzz.sh:1"
+    assert after.culprit(("c2",), LOGIN, "root", "MODULEPATH") == ""
+    assert traced({f"{key}MODULEPATH": "/etc/zzz.sh:1"}).culprit(("c1",), LOGIN, "user", "MODULEPATH") == ""
+    ours = traced({f"{key}MODULEPATH": "/etc/envmgr/node/pin:8", f"{key}:pinned": "yes"})
+    assert ours.culprit(("c1",), LOGIN, "user", "MODULEPATH") == ""
+
+
+def test_healthy_nodes_are_not_traced_and_sick_ones_once_for_each_value() -> None:
+    key = "ctx.bash-login.user."
+    well = {
+        f"{key}ambient.PATH": "/usr/bin", f"{key}modulepath": "/sw/generations/0001/modules",
+        f"{key}lmod_rc": "/sw/generations/0001/lmodrc.lua",
+    }  # fmt: skip
+    asked = ((LOGIN, "user", "ssh"),)
+    healthy = evidence({f"c{n}": well for n in range(1, 4)}, asked=asked)  # type: ignore[arg-type]
+    assert [*ambient.trace_questions(healthy), *contexts.trace_questions(healthy)] == []
+    bad = well | {f"{key}ambient.PYTHONPATH": "/opt", f"{key}modulepath": "/opt/modules"}
+    sick = evidence({f"c{n}": bad if n > 1 else well for n in range(1, 40)}, asked=asked)  # type: ignore[arg-type]
+    questions = [*ambient.trace_questions(sick), *contexts.trace_questions(sick)]
+    assert {question.node for question in questions} == {"c1", "c2"}
+    assert ("PYTHONPATH",) in {question.names for question in questions}
+
+
+def test_no_more_than_some_nodes_are_asked() -> None:
+    questions = [TraceQuestion(f"c{n}", LOGIN, "user", ("X",)) for n in range(100)]
+    assert nodes_to_trace(questions) == tuple(f"c{n}" for n in range(MOST))
+    text = trace_part(questions, {"user": "alice", "root": "root"}).texts["prefix"]
+    assert text.count("\ntrace bash-login.user alice login\n") == 1

@@ -120,10 +120,11 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     start = f"start {job} as {quote(_name(account, plan))} {command}\n"
     if context.shell == "csh":
         start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
+    start = _if_known(account, job, key, start, plan)
     if context.shell == "zsh":
         used = "" if "zsh" in plan.shells else " && has_shell zsh"
         start = f"if command -v zsh >/dev/null{used}; then\n{start}else skip {job} {key} absent; fi\n"
-    return _if_known(account, job, key, start, plan)
+    return start
 
 
 def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: ProbePlan) -> str:

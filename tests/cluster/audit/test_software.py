@@ -73,18 +73,6 @@ def seen_by_nodes(audited: Audited, wanted: tuple[str, str, str, str]) -> ROWS:
     return rows
 
 
-def test_install_that_users_cannot_enter_is_told_for_every_node(audited: Audited) -> None:
-    root = audited.cluster.host_prefix / installed(audited).removeprefix(f"{PREFIX}/")
-    root.chmod(0o700)
-    try:
-        seen_by_nodes(audited, ("error", "c[1-3]", "hello/1.0", f"{installed(audited)}: Permission denied"))
-        matrix = audited.audit("--via", "ssh", code=1)["matrix"]
-    finally:
-        root.chmod(0o555)
-    assert [(row["nodes"], row["fit"]) for row in matrix if row["entry"] == "hello/1.0"] == [("c[1-3]", False)]
-    assert soon(lambda: audited.findings("--via", "ssh", "--check", "software", "--context", "bash-ssh") == [])
-
-
 def test_program_that_is_gone_is_told(audited: Audited) -> None:
     python = audited.cluster.host_prefix / installed(audited).removeprefix(f"{PREFIX}/") / "bin/python"
     away = audited.cluster.host_prefix / "parked-python"
@@ -112,7 +100,7 @@ def test_program_that_a_start_up_file_shadows_is_told(audited: Audited) -> None:
     line = "python() { echo mine; }; export -f python"
     audited.cluster.write("c1", file, f'if [ -n "$BASH_VERSION" ]; then {line}; fi\n')
     try:
-        rows = of_software(audited.findings("--via", "ssh", "--context", "bash-login", code=1))
+        rows = of_software(audited.findings("--via", "ssh", "--check", "software", "--context", "bash-login", code=1))
     finally:
         audited.cluster.exec("c1", ["rm", file], check=True)
     found = "`python` is a function of the shell, after `module load hello/1.0`"
@@ -122,7 +110,7 @@ def test_program_that_a_start_up_file_shadows_is_told(audited: Audited) -> None:
 
 
 def test_deep_hashes_what_the_node_reads(audited: Audited) -> None:
-    assert audited.findings("--via", "ssh", "--deep", code=0) == []
+    assert audited.findings("--via", "ssh", "--deep", "--check", "software", code=0) == []
     root = installed(audited)
     files = audited.cluster.sh("c1", f"cd {root} && find . -type f -size +0 | sed 's|^./||'").stdout.splitlines()
     covered = "; ".join(f"mount --bind /etc/hostname {root}/{file}" for file in files[:400])

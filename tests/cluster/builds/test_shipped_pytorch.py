@@ -256,7 +256,7 @@ def test_driver_below_what_the_recipe_requires_is_told_at_load_and_by_the_audit(
         loaded = scene.cluster.exec(
             "c2", ["bash", "-lc", "module load pytorch && python -c 'import torch'"], user="alice"
         )
-        audit = scene.audit("--check", "fitness", "--via", "ssh", code=1)
+        audit = scene.audit("--check", "fitness", "--check", "software", "--via", "ssh", code=1)
     assert loaded.returncode == 0
     needs = f"{ENTRY} needs NVIDIA driver 450.80.02 or newer; c2 has 440.33.01."
     assert needs in " ".join(loaded.stderr.split())

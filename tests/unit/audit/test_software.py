@@ -27,6 +27,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import SHA, evidence, told
+from tests.helpers.open_folders import open_to_all
 
 LOOK = script_text(software.__file__ or "", "look.sh")
 MACHINE = {"fitness.arch": "x86_64", "fitness.glibc": "2.36"}
@@ -159,8 +160,7 @@ def test_look_at_what_is_broken_says_how(tmp_path: Path, break_it: str, said: st
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
 @pytest.mark.parametrize(("mode", "path", "said"), [(0o700, ".", "ROOT: Permission denied"), (0o700, "bin", "bin/run: Permission denied"), (0o711, "bin/run", "bin/run: Permission denied")])  # fmt: skip
 def test_look_is_the_users(tmp_path: Path, mode: int, path: str, said: str) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     root = tmp_path / "x"
     tree(root, {"bin/run": 0o755})
     (root / path).chmod(mode)

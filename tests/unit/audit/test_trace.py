@@ -14,6 +14,7 @@ from envmgr.probe.contexts import CONTEXTS
 from envmgr.probe.model import Fleet, Group
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence
+from tests.helpers.open_folders import open_to_all
 
 SCRIPT = f"trace_names=x trace_pin=/p\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
 LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
@@ -51,16 +52,12 @@ def test_real_trace_of_bash_names_the_caller_of_a_function(tmp_path: Path) -> No
     user.write_text(f". {library}\n\nuse /opt\n")
     script = f'{SCRIPT}\nPS4=$trace_ps4 bash -xc ". {user}" 2>"$1"; trace_place X "$1"'
     argv = ["/bin/sh", "-c", script.replace("PS4=$trace_ps4", 'PS4="$trace_ps4"'), "sh", str(tmp_path / "t")]
+    open_to_all(tmp_path)
+    tmp_path.chmod(0o777)
+    # As root bash takes no PS4 from the environment.
     said = subprocess.run(
         ["setpriv", "--reuid", "65534", "--clear-groups", *argv], capture_output=True, text=True, check=False
     )
-    if said.returncode:  # the folder is root's: as root bash takes no PS4 from the environment
-        tmp_path.chmod(0o777)
-        for folder in tmp_path.parents[:3]:
-            folder.chmod(0o755)
-        said = subprocess.run(
-            ["setpriv", "--reuid", "65534", "--clear-groups", *argv], capture_output=True, text=True, check=False
-        )
     assert said.stdout.strip() == f"{user}:3", said.stderr
 
 

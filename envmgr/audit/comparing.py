@@ -17,6 +17,7 @@ from envmgr.nodes import fold
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
 
+_SHOWN = 4  # values of nodes that differ
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
@@ -108,7 +109,9 @@ def drift(
             check, severity, where, found, f"{right}, as on {fold(outlier.others)}", hint, fold(outlier.nodes)
         )
     if compared.differ:
-        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in compared.differ.items())
+        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
+        if (more := len(compared.differ) - _SHOWN) > 0:
+            words += f"; and {more} other values"
         between = fold(node for nodes in compared.differ.values() for node in nodes)
         yield Finding(check, severity, where, words, _ALIKE, hint, between=between)
 

@@ -164,10 +164,11 @@ class _Asking:
 
     def traced(self, evidence: Evidence) -> Evidence:
         """The same, with which start-up files did what checks find in shells. Nothing is asked where all is well."""
+        sound = frozenset(evidence.fleet.sound.nodes)
         questions = [
             question
             for check in self.checks.values() if isinstance(check, AsksWho)
-            for question in check.trace_questions(evidence) if question.node in evidence.fleet.sound.nodes
+            for question in check.trace_questions(evidence) if question.node in sound
         ]  # fmt: skip
         if not questions or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
             return evidence

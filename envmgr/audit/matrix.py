@@ -89,7 +89,7 @@ def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
     bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
     missing = [reply.node for reply in evidence.fleet.missing]
     shells = _without_modules(evidence)
-    places = {install.entry: number for number, install in enumerate(evidence.plan.installs)}
+    places = {install.entry: number for number, install in enumerate(evidence.plan.installs) if install.file}
     rows = []
     for entry, requires in required(evidence):
         found: dict[_Outcome, list[str]] = {}

@@ -1,6 +1,7 @@
 # shellcheck shell=sh
-# $1: seconds it may take; then ENTRY ROOT FILE KIND SUMS of each install, KIND `program` or `file`, SUMS lines for sha256sum or
-# nothing. Run as the ordinary user. It looks at the clock itself: the probe cannot end all of its processes without ending itself.
+# $1: seconds it may take; then ENTRY ROOT FILE KIND SUMS of each install, KIND `program`, `file` or `folder` (FILE is empty), SUMS
+# lines for sha256sum or nothing. Run as the ordinary user. It looks at the clock itself: the probe cannot end all of its processes
+# without ending itself.
 
 why() { # PATH: why it cannot be had, in the system's words
   said=$(ls -dL "$1" 2>&1 >/dev/null)
@@ -12,6 +13,8 @@ look() {
     bad=
     if ! cd "$2" 2>/dev/null; then
       bad="$2: $(why "$2/.")"
+    elif [ "$4" = folder ]; then
+      : # nothing is known of what it has
     elif ! [ -e "$3" ]; then
       bad="$3: $(why "$3")"
     elif [ "$4" = program ] && ! [ -x "$3" ]; then

@@ -46,7 +46,8 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def _arguments(install: ExpectedInstall) -> tuple[str, ...]:
     sums = "\n".join(f"{sha256}  {path}" for path, sha256 in (install.sums or {}).items())
-    return install.entry, install.root, install.file or ".", "program" if install.program else "file", sums
+    kind = "program" if install.program else "file" if install.file else "folder"
+    return install.entry, install.root, install.file, kind, sums
 
 
 def _seconds(plan: AuditPlan) -> int:

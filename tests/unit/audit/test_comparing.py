@@ -50,6 +50,11 @@ def test_two_and_halves_differ_and_nobody_is_accused() -> None:
     assert findings({"c1": "a", "c2": "b", "c3": "c"}) == [("", "a on c1; b on c2; c on c3", "c[1-3]")]
 
 
+def test_many_values_are_not_all_told() -> None:
+    (said,) = findings({f"c{n}": f"v{n}" for n in range(1, 1001)})
+    assert said == ("", "v1 on c1; v10 on c10; v100 on c100; v1000 on c1000; and 996 other values", "c[1-1000]")
+
+
 def test_login_nodes_are_apart() -> None:
     alike = {"c1": "a", "c2": "a", "c3": "a"}
     assert findings(alike | {"login": "b"}) == [("", "a on c[1-3]; b on login", "c[1-3],login")]

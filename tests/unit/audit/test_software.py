@@ -152,8 +152,8 @@ def test_look_at_what_is_broken_says_how(tmp_path: Path, break_it: str, said: st
     tree(root, {"bin/run": 0o755})
     subprocess.run(["/bin/sh", "-c", f"cd '{root}' && {break_it}"], check=True)
     whole = said.replace("ROOT", str(root))
-    assert looked(("a/1", root, "bin/run", "program", ""), ("b/1", tmp_path, ".", "file", "")) == [
-        f"@software.bad.a/1={whole}", "@software.bad.b/1=.: Is a directory", "@software.seen=2",
+    assert looked(("a/1", root, "bin/run", "program", ""), ("b/1", tmp_path, "", "folder", "")) == [
+        f"@software.bad.a/1={whole}", "@software.seen=2",
     ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -174,6 +175,9 @@ def test_ordinary_user_audits_what_is_his(audited: Audited) -> None:
     assert found == [
         ("note", "contexts", "c[1-3]", "root", "not looked at: the audit logs in as alice"),
     ]
+    said = audited.cluster.envmgr(["audit", "--via", "ssh"], user="alice")
+    assert said.code == 0
+    assert not re.search("denied|debug|warning|Lmod|kept", said.stderr, re.IGNORECASE), said.stderr
 
 
 def test_ordinary_user_whom_the_nodes_do_not_let_in(audited: Audited) -> None:

@@ -269,6 +269,17 @@ def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> No
         ]
 
 
+def test_modulefile_of_others_that_was_edited_on_one_node(audited: Audited) -> None:
+    file = "/etc/lmod/modules/site/1.0.lua"
+    with ExitStack() as stack:
+        for node in audited.cluster.compute:
+            stack.enter_context(
+                file_on(audited.cluster, node, file, f'setenv("SITE", "{"odd" if node == "c3" else ""}")\n')
+            )
+        found = audited.findings("--via", "ssh", "--check", "modulefiles", "--check", "resolution", code=1)
+    assert found == [("warning", "modulefiles", "c3", "/etc/lmod/modules", "other content: site/1.0.lua")]
+
+
 def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
     with (
         file_on(audited.cluster, "c2", "/opt/first/hello/1.0.lua", ""),

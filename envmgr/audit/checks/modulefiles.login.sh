@@ -1,0 +1,19 @@
+# shellcheck shell=sh
+# What lies in the folders of MODULEPATH that are not the prefix's, by content. A folder whose server hangs is left behind.
+: "${prefix?}" "${room?}" "${modulefiles_seconds?}" "${modulefiles_most?}"
+
+printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u |
+  while read -r modulefiles_folder; do
+    [ -d "$modulefiles_folder" ] || continue
+    modulefiles_number=$((${modulefiles_number:-0} + 1))
+    # shellcheck disable=SC2016 # the inner shell's
+    with_limit "$modulefiles_seconds" "$room/modulefiles" /bin/sh -c '
+      cd "$1" && find -L . -type f 2>/dev/null | LC_ALL=C sort | head -n "$2" | tr "\n" "\0" | xargs -0 -r -n 100 sha256sum
+    ' sh "$modulefiles_folder" "$modulefiles_most"
+    if [ $? = 124 ]; then
+      printf '%s\n' "$modulefiles_folder" | lines modulefiles.unread
+    else
+      printf '%s %s\n' "$(sum <"$room/modulefiles")" "$modulefiles_folder" | lines "modulefiles.sum.$modulefiles_number"
+      cut -c1-16,65- "$room/modulefiles" | head -n 300 | lines "modulefiles.files.$modulefiles_number"
+    fi
+  done

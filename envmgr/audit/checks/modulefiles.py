@@ -1,0 +1,83 @@
+"""Modulefiles of others: the folders besides the prefix's in the users' MODULEPATH have the same content on every node.
+
+In the ordinary user's login shell, the files of each such folder are hashed, 1,000 at most and for five seconds; that a file has another
+content on a node than on the others (an edited copy, a folder that was copied and not shared) is told with its path. Which names are
+listed is compared by the check of resolution. Folders are compared between nodes that have them in MODULEPATH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.comparing import compare
+from envmgr.audit.folding import short
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, ProbeStage
+from envmgr.system.shelltext import assign, script_text
+
+_MOST, _SECONDS = 1000, 5
+_HINT = "a copy that was edited, or a folder that is not shared? put the right file there"
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"login": assign(modulefiles_most=_MOST, modulefiles_seconds=_SECONDS) + script_text(__file__, "login.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.shells
+    for folders, nodes in fleet.by_value("modulefiles.unread").items():
+        yield Finding(
+            "modulefiles", "warning", ", ".join(folders.splitlines()), f"not looked at: no end in {_SECONDS} s", "an answer",
+            "does the file server of that folder answer? a load of any module waits for it, too", fold(nodes),
+        )  # fmt: skip
+    for folder in sorted({folder for group in fleet.groups for folder in _folders(group.facts)}):
+        values = fleet.by(lambda facts, folder=folder: _folders(facts).get(folder, (None, ""))[0])  # type: ignore[misc]
+        files = {}
+        for group in fleet.groups:
+            if folder in (of_group := _folders(group.facts)):
+                sha256, number = of_group[folder]
+                files[sha256] = _files(group.facts.get(f"modulefiles.files.{number}", ""))
+        compared = compare(values, evidence)
+        for of in compared.outliers:
+            if changed := _changed(files[of.value], files[of.right]):
+                yield Finding(
+                    "modulefiles", "warning", folder, f"other content: {changed}", f"the same content, as on {fold(of.others)}",
+                    _HINT, fold(of.nodes),
+                )  # fmt: skip
+        if compared.differ:
+            first, second, *_ = compared.differ
+            if changed := _changed(files[first], files[second]):
+                yield Finding(
+                    "modulefiles", "warning", folder, f"different content: {changed}",
+                    "the same everywhere; `--reference NODE` says which node is right", _HINT,
+                    between=fold(node for nodes in compared.differ.values() for node in nodes),
+                )  # fmt: skip
+
+
+def _folders(facts: Facts) -> dict[str, tuple[str, str]]:
+    """folder -> the sum over its files, and its number in the answer."""
+    found = {}
+    for key, value in facts.items():
+        if key.startswith("modulefiles.sum."):
+            sha256, _, folder = value.partition(" ")
+            found[folder] = (sha256, key.rpartition(".")[2])
+    return found
+
+
+def _files(text: str) -> dict[str, str]:
+    """path below the folder -> the beginning of its sha256."""
+    lines = (line.partition("  ") for line in text.splitlines())
+    return {path.removeprefix("./"): sha256 for sha256, _, path in lines}
+
+
+def _changed(files: Mapping[str, str], others: Mapping[str, str]) -> str:
+    """What both have, with another content. Empty where they have other names: that is told by the check of resolution."""
+    changed = [path for path in files if path in others and files[path] != others[path]]
+    if not changed and files.keys() == others.keys():
+        return f"files behind the first {len(files)}"
+    return short(", ".join(changed))
+
+
+__all__ = ["judge", "probe"]

@@ -102,7 +102,7 @@ srun /bin/bash --norc -c 'echo unset ${HELLO-nothing}'
 def jobs(cluster: Cluster, *options: str) -> str:
     """What a job of alice's says, stderr among it."""
     ended = 'while squeue -h -j "$job" | grep -q .; do sleep 0.1; done'  # --wait looks every few seconds
-    script = f"cd; job=$(sbatch --parsable -Q -o j.out {shlex.join(options)}); {ended}; cat j.out; rm j.out"
+    script = f"cd; job=$(sbatch --parsable -o j.out {shlex.join(options)}); {ended}; cat j.out; rm j.out"
     return cluster.sh("login", script, "alice").stdout
 
 

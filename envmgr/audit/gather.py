@@ -17,8 +17,17 @@ from envmgr.audit.ask import Asker
 from envmgr.audit.controller import Controller
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
-from envmgr.audit.installs import expected_installs
-from envmgr.audit.model import AsksController, AsksWho, AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
+from envmgr.audit.installs import ExpectedInstall, expected_installs
+from envmgr.audit.model import (
+    AsksController,
+    AsksWho,
+    AuditPlan,
+    Check,
+    Evidence,
+    PublishedGeneration,
+    ReadsInstalls,
+    audit_parts,
+)
 from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
@@ -181,10 +190,12 @@ class _Asking:
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
         samples = choose_samples(self.modules, published)
         roots = {name: published.specs[name].root for name in samples}
-        installs = expected_installs(
-            Prefix(self.asker.site.prefix), published.record.entries, published.specs, samples if self.deep else (),
-            self.asker.runner, self.asker.left,
-        )  # fmt: skip
+        installs: tuple[ExpectedInstall, ...] = ()
+        if any(isinstance(check, ReadsInstalls) for check in self.checks.values()):
+            installs = expected_installs(
+                Prefix(self.asker.site.prefix), published.record.entries, published.specs, samples if self.deep else (),
+                self.asker.runner, self.asker.left,
+            )  # fmt: skip
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
     def _answers(self, evidence: Evidence) -> Mapping[str, Facts]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,17 @@ def _by_manifest(output: str) -> dict[str, list[list[Any]]]:
         if line.startswith("@"):
             rows = found.setdefault(line[1:], [])
         elif line.startswith("["):
-            try:
-                rows.append(json.loads(line.rstrip(",")))
-            except ValueError:  # cut off: it was left behind
-                break
+            with suppress(ValueError):  # cut off where it was left behind, or damaged: `verify` tells that
+                rows.append(_row(json.loads(line.rstrip(","))))
     return found
+
+
+def _row(row: list[Any]) -> list[Any]:
+    """Path, kind, mode, size, sha256 or target. Raises ValueError for anything else."""
+    if [type(value) for value in row] != [str, str, str, int, str]:
+        raise ValueError("no row of a manifest")
+    int(row[2], 8)
+    return row
 
 
 def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, deep: bool) -> ExpectedInstall:
@@ -77,7 +84,10 @@ def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, dee
     file = program or next((str(row[0]) for row in rows if row[1] == "file"), "")
     sums = None
     if deep:
-        hashed = [row for row in rows if row[1] == "file" and 0 < row[3] <= _LARGEST]
+        plain = [
+            row for row in rows if row[0].isprintable() and "\\" not in row[0]
+        ]  # sha256sum writes others in its own way
+        hashed = [row for row in plain if row[1] == "file" and 0 < row[3] <= _LARGEST]
         sums = {str(row[0]): str(row[4]) for row in hashed[-_MOST:]}
     return ExpectedInstall(name, spec.root, program, file, sums)
 

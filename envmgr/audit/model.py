@@ -128,6 +128,13 @@ class AsksController(Protocol):
 
 
 @runtime_checkable
+class ReadsInstalls(Protocol):
+    """A check that needs `AuditPlan.installs`: the manifests are read for it alone."""
+
+    READS_INSTALLS: bool
+
+
+@runtime_checkable
 class AsksWho(Protocol):
     """A check that wants to know which start-up file did it, where it finds something."""
 

@@ -21,13 +21,15 @@ ambient_aliases="
 $(alias 2>/dev/null)
 "
 for ambient_name in $ambient_names; do
-  case "$ambient_aliases ${ENVMGR_ALIASES-} " in
+  case $ambient_aliases in
     *"
 $ambient_name="* | *"
 alias $ambient_name="*)
       ambient_said=$(alias "$ambient_name")
       put "ambient.alias.$ambient_name" "${ambient_said#alias }"
       ;;
+  esac
+  case " ${ENVMGR_ALIASES-} " in # names alone, of csh
     *" $ambient_name "*) put "ambient.alias.$ambient_name" "$ambient_name" ;;
   esac
   case $ambient_found in

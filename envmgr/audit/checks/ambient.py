@@ -23,6 +23,7 @@ from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
+READS_INSTALLS = True
 _MOST = 40  # names of programs that are asked for
 _ALWAYS = ("pip", "python", "python3")
 

@@ -1,7 +1,7 @@
 """MODULEPATH and the `module` command, in every context, for root and for an ordinary user.
 
-Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs, with the submitting shell's environment and with
---export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
+Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs, with the submitting
+shell's environment and with --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
 entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited an older one
 that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared between
 nodes, without empty parts, repetitions and trailing slashes. Where `module avail` lists the packages of the entries besides

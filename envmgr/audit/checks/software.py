@@ -23,6 +23,7 @@ from envmgr.probe.model import Facts, ProbeStage
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text, words
 
+READS_INSTALLS = True
 START_SECONDS = 5
 
 

@@ -104,6 +104,22 @@ def test_deep_takes_files_of_the_manifest(tmp_path: Path) -> None:
     assert all(len(value) == 64 for value in found.sums.values())
 
 
+def test_damaged_rows_of_a_manifest_are_passed_over(tmp_path: Path) -> None:
+    found = expected(tmp_path, "tool", {"bin/tool": 0o755, "share/a\\b": 0o644}, deep=True)
+    assert list(found.sums or ()) == ["bin/tool"]  # sha256sum would write the other in its own way
+    manifest = Path(found.root).parent / "1-00000000.manifest.json"
+    manifest.chmod(0o644)
+    text = manifest.read_text()
+    manifest.write_text(
+        text.replace('["bin/tool"', '["bin/a", "file", "no", "x"]\n["bin/b", "file", "0999", 1, "y"]\n["bin/tool"')
+    )
+    entry = PublishedEntry(digest=SHA, path="store/tool/1-00000000", lock=SHA, fingerprint="")
+    (again,) = expected_installs(
+        Prefix(tmp_path), {"tool/1": entry}, {"tool/1": spec_of(Path(found.root), "tool")}, [], Runner(), 60
+    )
+    assert again.program == "bin/tool"
+
+
 def test_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     found = expected(tmp_path, "tool", {"bin/tool": 0o755})
     assert replace(found, program="", file="") == expected_installs(

@@ -63,7 +63,7 @@ def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, F
         for context, account, fleet in evidence.contexts():
             key = context_key(context, account)
             ended = fleet.only(lambda facts, key=key: f"{key}end" not in facts)  # type: ignore[misc]
-            yield f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})", key, ended
+            yield evidence.shell(context, account), key, ended
         return
     fleet = {"node": evidence.fleet, "prefix": evidence.fleet.sound, "login": evidence.shells}[stage]
     yield stage, "", fleet.only(lambda facts: f"{stage}.end" not in facts and "probe" not in facts)

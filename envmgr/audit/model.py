@@ -93,6 +93,13 @@ class Evidence:
         for context, account, way in self.asked:
             yield context, account, self.shells if way == "ssh" else self.ways[way].sound
 
+    def account(self, account: ShellAccount) -> str:
+        return self.plan.user if account == "user" else "root"
+
+    def shell(self, context: ShellContext, account: ShellAccount) -> str:
+        """Where a finding about a shell is: `bash-login (alice)`."""
+        return f"{context.name} ({self.account(account)})"
+
     @property
     def shells(self) -> Fleet:
         """Sound nodes, and this host where it is a login node: whose shells are compared."""

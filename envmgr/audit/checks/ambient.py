@@ -84,8 +84,8 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
 def _all(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
-        user = evidence.plan.user if account == "user" else "root"
-        where = _place(context, account, evidence)
+        user = evidence.account(account)
+        where = evidence.shell(context, account)
         asked = fleet.only(lambda facts, key=key: f"{key}PATH" in facts)  # type: ignore[misc]
         for name in _COMPARED:
             yield from _variable(name, context, account, asked, evidence)
@@ -103,14 +103,10 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _place(context: ShellContext, account: ShellAccount, evidence: Evidence) -> str:
-    return f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
-
-
 def _variable(
     name: str, context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
 ) -> Iterator[Finding]:
-    key, where = f"{context_key(context, account)}ambient.", _place(context, account, evidence)
+    key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
     values = fleet.by_value(f"{key}{name}", default="")
     shown = _SHOWN.get(name, name)
     if name in _HARM:
@@ -140,7 +136,7 @@ def _variable(
 
 
 def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    key, where = f"{context_key(context, account)}ambient.", _place(context, account, evidence)
+    key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
     for kind in ("function", "alias"):
         begins = f"{key}{kind}."
         for fact in sorted({fact for group in fleet.groups for fact in group.facts if fact.startswith(begins)}):

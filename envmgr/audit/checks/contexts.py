@@ -45,7 +45,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def _all(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
-        where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
+        where = evidence.shell(context, account)
         for end, nodes in fleet.by_value(f"{key}end").items():
             if end != "absent":
                 yield _finding(

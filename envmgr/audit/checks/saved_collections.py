@@ -36,7 +36,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
     digest = hook_digest()
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
-        where = f"{context.name} ({evidence.plan.user if account == 'user' else 'root'})"
+        where = evidence.shell(context, account)
         yield from _missing(key, where, fleet)
         others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != digest for n in nodes}
         for said, nodes in fleet.by_value(f"{key}hook").items():

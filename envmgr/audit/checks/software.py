@@ -70,20 +70,25 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _installs(evidence: Evidence) -> Iterator[Finding]:
-    """What the user cannot have of an install. A prefix that is mounted noexec is told by the check of mounts."""
+    """What the user cannot have of an install."""
     for install in evidence.plan.installs:
         found: dict[str, list[str]] = {}
         covers: dict[str, str] = {}
+        noexec: set[str] = set()
         for group in evidence.fleet.sound.groups:
             reason = bad_installs(group.facts).get(install.entry)
-            if reason and not (reason.endswith("cannot be executed") and _noexec(group.facts)):
+            if reason:
                 found.setdefault(reason, []).extend(group.nodes)
                 covers[reason] = covers.get(reason) or covered_by(install.root, group.facts)
+                noexec |= {reason} if _noexec(group.facts) else set()
         for reason, nodes in found.items():
             others = [node for node in evidence.fleet.sound.nodes if node not in nodes]
+            hint = _hint(install, reason, covers[reason], others=bool(others))
+            if reason in noexec and reason.endswith("cannot be executed"):
+                hint = f"on the node: `mount -o remount,exec {evidence.site.prefix}`: it is mounted noexec"
             yield Finding(
                 "software", "error", install.entry, short(reason), f"{install.file or install.root}, as {evidence.plan.user}",
-                _hint(install, reason, covers[reason], others=bool(others)), fold(nodes),
+                hint, fold(nodes),
             )  # fmt: skip
 
 
@@ -153,17 +158,17 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
     path = program_of(first)
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
-        name = evidence.plan.user if account == "user" else "root"
+        where = evidence.shell(context, account)
         healthy = fleet.only(lambda facts: first.entry not in bad_installs(facts))
         for said, nodes in healthy.by_value(f"{key}program").items():
             if said != path:
-                yield _shadowed(f"{context.name} ({name})", first, said, nodes)
+                yield _shadowed(where, first, said, nodes)
         right = healthy.only(lambda facts, key=key: facts.get(f"{key}program") == path)  # type: ignore[misc]
         for status, nodes in right.by_value(f"{key}started").items():
             if fault := start_fault(status):
                 severity: Severity = "note" if fault.startswith("no end") else "error"
                 yield Finding(
-                    "software", severity, f"{context.name} ({name})", f"{first.program} of {first.entry}: {fault}",
+                    "software", severity, where, f"{first.program} of {first.entry}: {fault}",
                     "a program that starts", f"in that shell, after `module load {first.entry}`: `{path} --version`", fold(nodes),
                 )  # fmt: skip
         untold = healthy.only(lambda facts, key=key: f"{key}modulepath" not in facts)  # type: ignore[misc]
@@ -171,7 +176,7 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
             "yes"
         ):  # where contexts are asked, that check tells why
             yield Finding(
-                "software", "note", f"{context.name} ({name})", f"not looked at: {first.entry} cannot be loaded there",
+                "software", "note", where, f"not looked at: {first.entry} cannot be loaded there",
                 "a look at its programs", "another finding tells why: `envmgr audit --check contexts`", fold(unloaded),
             )  # fmt: skip
 

@@ -30,7 +30,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     """One finding a file, however many contexts told of it."""
     found: dict[Finding, dict[str, None]] = {}
     for context, account, fleet in evidence.contexts():
-        user = evidence.plan.user if account == "user" else "root"
+        user = evidence.account(account)
         for lines, nodes in fleet.by_value(f"{context_key(context, account)}user_files").items():
             for line in lines.splitlines():
                 found.setdefault(_finding(line, user), {}).update(dict.fromkeys(nodes))

@@ -221,6 +221,15 @@ def test_install_that_one_node_lacks() -> None:
     )
 
 
+def test_prefix_without_exec_is_told_by_this_check_too() -> None:
+    """It may be asked alone."""
+    bad = MACHINE | {"software.bad.h/1": "bin/run: cannot be executed", "mount.options": "noexec,rw"}
+    mend = "on the node: `mount -o remount,exec /sw`: it is mounted noexec"
+    assert told(software, of_installs({"c1": MACHINE, "c2": bad}, HELLO)) == [
+        f"error c2: h/1: bin/run: cannot be executed | bin/run, as alice | {mend}"
+    ]
+
+
 def test_what_was_not_looked_at_is_never_yes() -> None:
     given = of_installs(
         {"c1": MACHINE, "c2": MACHINE | {"software.seen": "1", "software.looked.prefix": "yes"}},

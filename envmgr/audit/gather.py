@@ -29,6 +29,7 @@ from envmgr.audit.model import (
     audit_parts,
 )
 from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
+from envmgr.audit.used_shells import shells_of_jobs
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
@@ -84,7 +85,8 @@ def gather(
     plan = AuditPlan(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
-        init=str(lmod.package / "init") if lmod else "", shells=(*site.audit.shells, *request.contexts),
+        init=str(lmod.package / "init") if lmod else "",
+        shells=(*site.audit.shells, *request.contexts, *shells_of_jobs(runner, request.deadline)),
     )  # fmt: skip
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)

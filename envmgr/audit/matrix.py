@@ -12,7 +12,7 @@ from envmgr.audit.software import bad_installs, is_seen, start_fault
 from envmgr.catalog.fitness import NodeFacts, cpu_level, unfit, without_gpu
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts
+from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key
 
 BY = "fitness"  # the check that asks for what the matrix is made of
@@ -143,7 +143,7 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
             continue
         key = context_key(context, account)
         for group in fleet.groups:
-            if lack := _lack(group.facts, key, str(evidence.site.prefix)):
+            if lack := _lack(group.facts, context, key, str(evidence.site.prefix)):
                 for node in group.nodes:
                     found.setdefault(node, {}).setdefault(lack, []).append(context.name)
     return {
@@ -152,13 +152,13 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
     }
 
 
-def _lack(facts: Facts, key: str, prefix: str) -> str:
+def _lack(facts: Facts, context: ShellContext, key: str, prefix: str) -> str:
     end = facts.get(f"{key}end", "")
     if end == "absent" or not any(fact.startswith(key) for fact in facts):
         return ""  # no such shell there; or not asked
     if end:
         return f"no shell ({end})" if end.startswith(NO_USER) else "a shell that cannot be probed"
-    if facts.get(f"{key}module", "yes") != "yes":
+    if context.shell != "wrap" and facts.get(f"{key}module", "yes") != "yes":
         return "no `module`"
     if f"{prefix}/" not in facts.get(f"{key}modulepath", f"{prefix}/"):
         return "no published modules"

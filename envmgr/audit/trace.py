@@ -5,6 +5,7 @@ Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION; tried on bash 5.2, which takes 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,12 +22,17 @@ _HOW = {"bash-login": "login", "bash": "ssh", "csh": "csh", "zsh": "zsh", "bash-
 
 @dataclass(frozen=True, slots=True)
 class TraceQuestion:
-    """Who sets the variables, or makes the aliases, `names` in this shell on `node`?"""
+    """Who sets the variables, or makes the aliases, `names` in this shell on `node`? `NAME~PART`: who brings PART into a list."""
 
     node: str
     context: ShellContext
     account: ShellAccount
     names: tuple[str, ...]
+
+
+def part_of(name: str, part: str) -> str:
+    """The name under which it is asked what brings `part` into the list `name`; that alone where a word cannot hold it."""
+    return f"{name}~{part}" if part and not re.search(r"[\s=|*?\[]", part) else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,6 @@ class Traces:
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
         """As `place`, where node-setup's files were read in that shell and something else set it after them; else empty."""
         place = self.place(nodes, context, account, name)
-        if context.shell == "csh":  # ours is the last in /etc/csh.cshrc, and one of /etc/profile.d
-            file = place.rpartition(":")[0]
-            after = file.startswith("/etc/profile.d/") and file > CSH_PROFILE
-            return place if after or (file and not file.startswith("/etc/")) else ""
         pinned = self.place(nodes, context, account, _PINNED)
         return place if pinned and not place.startswith(_OURS) else ""
 
@@ -67,7 +69,16 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
     )
     return ProbePart(
         "trace",
-        {"prefix": assign(trace_names=" ".join(names), trace_pin=f"{HOME}/") + script_text(__file__, "sh") + calls},
+        {
+            "prefix": "".join(
+                [
+                    assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_home=""),
+                    script_text(__file__, "csh.sh"),
+                    script_text(__file__, "sh"),
+                    calls,
+                ]
+            )
+        },
     )
 
 

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Which line of which start-up file set a variable last, or an alias: traced shells, each once, as the account whose shell it is.
-# `trace_names` are the names; trace KEY ACCOUNT HOW, HOW `login`, `interactive`,
-# `ssh`, `csh` or `zsh`.
+# `trace_names` are the names, or NAME~PART, for what brought PART into a list; trace KEY ACCOUNT HOW, HOW `login`,
+# `interactive`, `ssh`, `csh` or `zsh`. Behind trace.csh.sh.
 #
 # A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
 # environment for root: there a bash that sets it reads the start-up files itself, in bash's order. Lmod silences traces of itself,
@@ -21,7 +21,10 @@ fi'
 trace_run() { # ACCOUNT HOW
   trace_options=-x
   case $2 in login) trace_options=-xl ;; interactive) trace_options=-xi ;; esac
-  if [ "$2" = zsh ]; then
+  if [ "$2" = csh ]; then
+    # shellcheck disable=SC2016 # the inner shell's
+    as "$1" /bin/sh -c 'exec csh -X -c true 2>&1'
+  elif [ "$2" = zsh ]; then
     # shellcheck disable=SC2016 # zsh's
     as "$1" env LMOD_SH_DBG_ON=1 PS4='+%x:%I<: ' /bin/sh -c 'exec zsh -xl -c true 2>&1 >/dev/null'
   elif [ "$(id -u "$1")" = 0 ]; then
@@ -36,12 +39,14 @@ trace_run() { # ACCOUNT HOW
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c true' "$trace_options"
   fi
 }
-# The last line that sets NAME: where it is, or the first caller that is none of Lmod's own files.
-trace_place() { # NAME FILE
-  awk -v name="$1" '
+# The last line that sets NAME, or the first that brings PART into it: where it is, or the first caller that is none of Lmod's own.
+trace_place() { # NAME FILE [PART]
+  trace_part=${3-} awk -v name="$1" '
+    BEGIN { part = ENVIRON["trace_part"] }
     /^\++[^ ]*: / {
       text = $0
       sub(/^[^ ]*: /, "", text)
+      if (part != "" && (place != "" || !index(text, part))) next
       if (text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
         place = $0
         sub(/: .*/, "", place)
@@ -54,19 +59,22 @@ trace_place() { # NAME FILE
       if (of[1] ~ /^\//) print of[1]
     }' "$2"
 }
-trace_csh() { # NAME, by what csh reads, the last file first
-  grep -n -s -E "^[[:space:]]*(setenv|set|alias)[[:space:]]+$1([[:space:]=]|\$)" /etc/csh.cshrc /etc/csh.login \
-    /etc/profile.d/*.csh "$trace_home/.tcshrc" "$trace_home/.cshrc" "$trace_home/.login" /dev/null | tail -n 1 | cut -d: -f1,2
-}
 trace() { # KEY ACCOUNT HOW
   trace_home=$(getent passwd "$2" | cut -d: -f6)
-  if [ "$3" != csh ]; then
-    with_limit 10 "$0.trace" trace_run "$2" "$3"
-    if grep -q -F -e "${trace_pin?}" "$0.trace"; then put "trace.$1.:pinned" yes; fi
-  fi
+  with_limit 10 "$0.trace" trace_run "$2" "$3"
+  if grep -q -F -e "${trace_pin?}" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do
-    if [ "$3" = csh ]; then trace_found=$(trace_csh "$trace_name"); else trace_found=$(trace_place "$trace_name" "$0.trace"); fi
-    [ -n "$trace_found" ] || trace_found=$(grep -n -s -E "^(export +)?$trace_name=" /etc/environment /dev/null | tail -n 1 | cut -d: -f1,2)
+    trace_part=
+    case $trace_name in *'~'*) trace_part=${trace_name#*"~"} ;; esac
+    set -- "$1" "$2" "$3" "${trace_name%%"~"*}"
+    if [ "$3" = csh ]; then
+      trace_found=$(trace_csh "$4" "$0.trace" "$trace_part")
+    else
+      trace_found=$(trace_place "$4" "$0.trace" "$trace_part")
+    fi
+    [ -n "$trace_found" ] || trace_found=$(
+      grep -n -s -E "^(export +)?$4=" /etc/environment /dev/null | grep -F -e "$trace_part" | tail -n 1 | cut -d: -f1,2
+    )
     [ -z "$trace_found" ] || put "trace.$1.$trace_name" "$trace_found"
   done
 }

@@ -14,10 +14,12 @@ from envmgr.nodes.slurm import (
     UNCONFIGURED,
     asleep,
     in_words,
+    node_hosts,
     node_states,
     slurm_here,
     slurm_names,
     states_or_reason,
+    users_with_jobs,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "fold",
     "in_words",
     "job_facts",
+    "node_hosts",
     "node_states",
     "resolve_nodes",
     "see_jobs",
@@ -43,4 +46,5 @@ __all__ = [
     "slurm_here",
     "slurm_names",
     "states_or_reason",
+    "users_with_jobs",
 ]

@@ -67,6 +67,19 @@ def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[st
         return {}, reason(error.stderr.encode()) or error.message
 
 
+def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
+    """node -> the host name that Slurm has for it (NodeHostname), within `timeout` seconds. Raises EnvmgrError as `node_states`."""
+    lines = runner.run([tool("sinfo"), "-h", "-N", "-o", "%N|%n"], env=tool_env(), timeout=timeout).stdout.splitlines()
+    found = [line.partition("|") for line in lines]
+    return {node.strip(): host.strip() for node, _, host in found if host.strip()}
+
+
+def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
+    """Who has jobs, running or waiting, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
+    said = runner.run([tool("squeue"), "-h", "-o", "%u"], env=tool_env(), timeout=timeout).stdout
+    return sorted(set(said.split()))
+
+
 UNCONFIGURED = "Could not establish a configuration source"
 """What Slurm's commands say on a host that has them, and no slurm.conf."""
 

@@ -23,11 +23,16 @@ CONTEXTS = (
     ShellContext("sbatch-bash", "slurm", "bash", "`#!/bin/bash`, submitted from a login shell", "ALL"),
     ShellContext("sbatch-bash-login", "slurm", "bash-login", "`#!/bin/bash -l`, submitted from a login shell", "ALL"),
     ShellContext("sbatch-sh", "slurm", "sh", "`#!/bin/sh` that sources Lmod's init/sh", "ALL"),
+    ShellContext("sbatch-wrap", "slurm", "wrap", "`sbatch --wrap COMMAND`: a `#!/bin/sh` that sources nothing", "ALL"),
+    ShellContext("srun-bash", "slurm", "bash", "a task of `srun` in a job", "ALL", step=True),
+    ShellContext("srun-pty", "slurm", "bash-interactive", "`srun --pty bash`", "ALL", step=True),
     ShellContext("sbatch-bash-none", "slurm", "bash", "`#!/bin/bash`, submitted with --export=NONE", "NONE"),
     ShellContext(
         "sbatch-bash-login-none", "slurm", "bash-login", "`#!/bin/bash -l`, submitted with --export=NONE", "NONE"
     ),
     ShellContext("sbatch-sh-none", "slurm", "sh", "`#!/bin/sh` that sources init/sh, with --export=NONE", "NONE"),
+    ShellContext("sbatch-wrap-none", "slurm", "wrap", "`sbatch --wrap COMMAND`, with --export=NONE", "NONE"),
+    ShellContext("srun-bash-none", "slurm", "bash", "a task of `srun` in a job with --export=NONE", "NONE", step=True),
 )
 
 

@@ -25,15 +25,16 @@ ShellAccount = Literal["root", "user"]
 @dataclass(frozen=True, slots=True)
 class ShellContext:
     """A way in which a user reaches software. `export` is what a batch job inherits; empty for ssh. `accounts` are whose shells
-    of this kind are looked at.
+    of this kind are looked at. With `step`, the shell is a task that srun starts in the job.
     """
 
     name: str
     way: Way
-    shell: Literal["bash", "bash-login", "bash-interactive", "sh", "csh", "zsh"]
+    shell: Literal["bash", "bash-login", "bash-interactive", "sh", "wrap", "csh", "zsh"]
     what: str
     export: Literal["", "ALL", "NONE"] = ""
     accounts: tuple[ShellAccount, ...] = ("root", "user")
+    step: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

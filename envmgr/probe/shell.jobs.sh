@@ -55,6 +55,15 @@ exec /bin/sh "$1"
 ENVMGR_CSH
 }
 
+# step COMMAND…: as a task that srun starts beside the job's other steps. Ends in exec.
+step() { SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none "$@"; }
+
+# at_pty OUTPUT FILE: FILE in an interactive bash of `srun --pty`, which needs a terminal; OUTPUT is not that.
+at_pty() {
+  exec script -qefc \
+    "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/bash -i $2 >>$1'" /dev/null >/dev/null 2>&1
+}
+
 # join SECONDS NAME…: wait for some.
 join() {
   left=$(($1 * 100))

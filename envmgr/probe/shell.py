@@ -63,7 +63,8 @@ def looked_key(part: str, stage: ProbeStage) -> str:
 def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
     """The lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
     mark = '"$secret"' if stage in ("context", "login") else "''"
-    text = "".join([_settings(plan), script_text(__file__, "library.sh"), *texts])
+    begin = "whole_path path_brought\n" if stage in ("context", "login") else ""
+    text = "".join([_settings(plan), script_text(__file__, "library.sh"), begin, *texts])
     return f"stage {stage} {mark} <<'ENVMGR_END'\n{text}\nput done yes\nENVMGR_END\n"
 
 
@@ -107,6 +108,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
     command = {
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
         "bash-login": f"/bin/bash -l {file}",
+        "wrap": "/bin/sh -c 'envmgr_bare=$(command -v module 2>/dev/null); . \"$0\"'" + f" {file}",
         "sh": (
             '/bin/sh -c \'envmgr_bare=$(command -v module 2>/dev/null); [ ! -r "$1" ] || . "$1"; . "$0"\''
             f" {file} {quote(f'{plan.init}/sh')}"
@@ -115,6 +117,11 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
         "zsh": f"zsh -l -c 'emulate sh; . \"$0\"' {file}",
         "bash-interactive": f"/bin/sh -c {quote(_AT_A_TERMINAL)} {file}",
     }[context.shell]
+    if context.step:
+        way = f'at_pty "$tmp/{job}.out" {file}' if context.shell == "bash-interactive" else f"step {command}"
+        return (
+            f"if command -v srun >/dev/null; then start {job} {way}; else skip {job} {key} 'srun is not in PATH'; fi\n"
+        )
     if context.way == "slurm":
         return f"start {job} {command}\n"
     start = f"start {job} as {quote(_name(account, plan))} {command}\n"

@@ -3,10 +3,10 @@
 # folder that node-setup puts into PATH: other checks tell where it is missing. It starts few processes: every shell pays for them.
 : "${ambient_names?}" "${ambient_without?}"
 
-for ambient_name in PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV CONDA_PREFIX VIRTUAL_ENV; do
+for ambient_name in PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV CONDA_EXE CONDA_PREFIX VIRTUAL_ENV; do
   eval "[ -z \"\${$ambient_name:+set}\" ] || put ambient.\$ambient_name \"\$$ambient_name\""
 done
-ambient_path=:$PATH:
+ambient_path=:${path_brought-$PATH}:
 case $ambient_path in
   *":$ambient_without:"*) ambient_path=${ambient_path%%":$ambient_without:"*}:${ambient_path#*":$ambient_without:"} ;;
 esac

@@ -3,8 +3,9 @@
 Told wherever it is, also where all nodes have it: PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from
 there first), an active conda or virtual environment, functions and aliases that are called as programs of published entries are, a /tmp
 (or TMPDIR) in which the user cannot write, a home that is missing or read-only. LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT and
-PYTHONSTARTUP are a note where all nodes have the same: sites have reasons for them. Node against node: these, BASH_ENV, PATH and its
-order, and the modules that are loaded already. A finding names the file and line of the start-up file that does it, where the trace of
+PYTHONSTARTUP and conda's hook are a note where all nodes have the same: sites have reasons for them. Node against node: these, BASH_ENV, PATH and its
+order, and the modules that are loaded already. Context against context, on one node: the modules that are loaded, and what PATH has
+besides the system's folders; a note. A finding names the file and line of the start-up file that does it, where the trace of
 one such shell shows it.
 """
 
@@ -12,19 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
-from envmgr.audit.folding import joined, short
+from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion
+from envmgr.audit.trace import TraceQuestion, part_of
 from envmgr.finding import Finding, Severity
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
 READS_INSTALLS = True
+_PARTS = 8  # of a list, that are traced
 _MOST = 40  # names of programs that are asked for
+_SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 
 # Variable -> how bad it is wherever it is, and why.
@@ -35,6 +39,7 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
     "LD_PRELOAD": ("note", "each program of a module loads it"),
     "LD_AUDIT": ("note", "each program of a module loads it"),
+    "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),
     "LD_LIBRARY_PATH": ("note", "programs of modules look there for libraries before the system's"),
     "CONDA_PREFIX": (
         "warning",
@@ -59,10 +64,16 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_all(evidence))
+    yield from joined(_in_other_contexts(evidence))
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """For each value that is told, one node that has it."""
+    for name in _LISTS:
+        for each in _between_contexts(name, evidence):
+            for context, parts in ((each.usual, each.lacks), (each.context, each.also)):
+                names = tuple(part_of(_SHOWN.get(name, name), part) for part in parts[:_PARTS])
+                yield TraceQuestion(each.nodes[0], context, each.account, names)
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
         for name in _COMPARED:
@@ -133,6 +144,39 @@ def _variable(
         "ambient", where, values, evidence, hint=said or f"compare start-up files: which one sets {shown}?",
         say=lambda value: f"{shown} is {short(value) or 'not set'}",
     )  # fmt: skip
+
+
+_LISTS = ("loaded", "PATH")
+
+
+def _between_contexts(name: str, evidence: Evidence) -> Iterator[Across]:
+    """The modules that are loaded, or what PATH has besides the system's folders, context against context."""
+    passed = (
+        () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")
+    )  # what modules put there is told by their names
+
+    def parts(facts: Facts, key: str) -> list[str] | None:
+        found = facts.get(f"{key}ambient.{name}")
+        return None if found is None else [part for part in elements(found) if not part.startswith(passed)]
+
+    return across(evidence, parts)
+
+
+def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
+    for name in _LISTS:
+        shown = _SHOWN.get(name, name)
+        for found in _between_contexts(name, evidence):
+            parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
+            names = (part_of(shown, part) for part in parts)
+            traced = (evidence.traces.place(found.nodes, context, found.account, each) for each in names)
+            place = next((place for place in traced if place), "")
+            words = [f"also has {':'.join(found.also)}"] if found.also else []
+            words += [f"lacks {':'.join(found.lacks)}"] if found.lacks else []
+            hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
+            yield Finding(
+                "ambient", "note", evidence.shell(found.context, found.account), f"{shown} {short(' and '.join(words))}",
+                f"as in {found.usual.name}", f"{hint}; users of both kinds of shell get different programs", fold(found.nodes),
+            )  # fmt: skip
 
 
 def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

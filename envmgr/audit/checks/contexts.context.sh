@@ -26,6 +26,7 @@ if [ -n "${envmgr_bare+set}" ] && [ -z "$envmgr_bare" ]; then put bare nothing; 
 [ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   module load "$first" >/dev/null 2>&1
+  whole_path path_loaded
   case :${LOADEDMODULES-}: in
     *":$first:"*) put loads yes ;;
     *) put loads "$(module load "$first" 2>&1 | grep . | head -n 3 | tr '\n' ' ')" ;;

@@ -4,7 +4,7 @@ Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, 
 shell's environment and with --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
 entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited an older one
 that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared between
-nodes, without empty parts, repetitions and trailing slashes. Where `module avail` lists the packages of the entries besides
+nodes, and each context with login bash there, without empty parts, repetitions and trailing slashes. Where `module avail` lists the packages of the entries besides
 the entries, and neither user nor site asked for it, that is a note. A context that cannot be probed is a finding. A start-up file
 that prints something into every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
 Notes: a job that was submitted with --export=NONE keeps SLURM_EXPORT_ENV, by which its srun passes nothing on (`slurm:
@@ -13,19 +13,20 @@ heal_export` in site.yaml decides); a `#!/bin/sh` job has no function `module`, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import elements, joined, short
+from envmgr.audit.folding import joined, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts, modulepath_questions
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import assign, script_text
+
+_UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # that no context is of
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -39,6 +40,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield _finding(
             "note", "root", f"not looked at: the audit logs in as {evidence.plan.user}", "root's shells, too",
             "`transport: {user: root}`, or `become: sudo -n`, in site.yaml", evidence.ways["ssh"].nodes,
+        )  # fmt: skip
+    if unknown := sorted(_UNKNOWN_SHELLS.intersection(evidence.plan.shells)):
+        yield _finding(
+            "note", "login shells", f"not looked at: users with jobs have {', '.join(unknown)}", "bash, zsh, csh or tcsh",
+            "what such a shell makes of modules: `module avail` in one, by hand", (),
         )  # fmt: skip
 
 
@@ -56,23 +62,27 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
             yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         yield from _module_command(context, account, where, probed, evidence)
+        yield from _path(context, account, where, probed, evidence)
         yield from _told(key, where, probed, evidence)
         yield from _generations(context, account, where, probed, evidence)
-        yield from _others(context, account, where, probed, evidence)
+        yield from beside_generation(context, account, where, probed, evidence)
         yield from _noise(context, key, where, fleet)
+    yield from in_other_contexts(evidence)
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """Who set MODULEPATH and LMOD_RC last, where they are not as published, or not as on the other nodes."""
     published = evidence.published
+    yield from modulepath_questions(evidence)
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         wanted = [f"{published.record.number:04d}"] if published is not None else []
-        rest = probed.by(lambda facts, key=key: ":".join(_rest(facts, key, evidence)))  # type: ignore[misc]
+        for nodes in probed.by_value(f"{key}path_brought").values():
+            yield TraceQuestion(nodes[0], context, account, ("PATH",))
         for group in probed.groups:
-            wrong = _generation_numbers(group.facts, key, evidence) != wanted or _wrong_rc(group.facts, key, evidence)
-            if len(rest) > 1 or (published is not None and wrong):
+            wrong = generation_numbers(group.facts, key, evidence) != wanted or _wrong_rc(group.facts, key, evidence)
+            if published is not None and wrong:
                 yield TraceQuestion(group.nodes[0], context, account, ("LMOD_RC", "MODULEPATH"))
 
 
@@ -88,7 +98,7 @@ def _module_command(
 ) -> Iterator[Finding]:
     key = context_key(context, account)
     nodes = fleet.by_value(f"{key}module").get("no")
-    if nodes:
+    if nodes and context.shell != "wrap":  # which reads nothing that could define it: see `bare`
         hint = f"`envmgr node-setup --apply --nodes {fold(nodes)}`; is Lmod installed there?"
         yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
     other = fleet.by_value(f"{key}module").get("another program's")
@@ -99,7 +109,7 @@ def _module_command(
     if published is None:
         return
     usable = fleet.only(
-        lambda facts: facts.get(f"{key}module") == "yes" and bool(_generation_numbers(facts, key, evidence))
+        lambda facts: facts.get(f"{key}module") == "yes" and bool(generation_numbers(facts, key, evidence))
     )
     entry = evidence.plan.samples[0] if evidence.plan.samples else ""
     for said, nodes in usable.by_value(f"{key}loads").items():
@@ -119,9 +129,28 @@ def _module_command(
         )
 
 
+def _path(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    """A PATH in which the system's programs are not found, before an entry is loaded or after."""
+    key = context_key(context, account)
+    for said, nodes in fleet.by_value(f"{key}path_brought").items():
+        place = evidence.traces.place(nodes, context, account, "PATH")
+        hint = (
+            f"{place} sets it: `PATH=FOLDER:$PATH` keeps what was there" if place else "which start-up file sets PATH?"
+        )
+        yield _finding("error", where, f"PATH is {short(said) or 'empty'}", "the system's programs in it", hint, nodes)
+    for said, nodes in fleet.by_value(f"{key}path_loaded").items():
+        entry = evidence.plan.samples[0] if evidence.plan.samples else ""
+        yield _finding(
+            "error", where, f"after `module load {entry}` PATH is {short(said)}", "the system's programs in it",
+            "the shell had no PATH of its own, or `module` is not Lmod's: `echo $PATH` and `type module` there", nodes,
+        )  # fmt: skip
+
+
 def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What users of jobs run into, and are told or spared by what node-setup puts there."""
-    usable = fleet.only(lambda facts: bool(_generation_numbers(facts, key, evidence)))
+    usable = fleet.only(lambda facts: bool(generation_numbers(facts, key, evidence)))
     if nodes := usable.by_value(f"{key}bare").get("nothing"):
         yield _finding(
             "note", where, "a `#!/bin/sh` job that says `module` is told `not found`",
@@ -142,7 +171,7 @@ def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Fi
 
 
 def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
-    numbers = _generation_numbers(facts, key, evidence)
+    numbers = generation_numbers(facts, key, evidence)
     wanted = {f"{evidence.site.prefix}/generations/{n}/lmodrc.lua" for n in numbers}
     named = facts.get(f"{key}lmod_rc", "")
     return None if wanted & set(named.split(":")) else f"LMOD_RC is {named or 'not set'}"
@@ -157,7 +186,7 @@ def _generations(
         return
     wanted = published.record.number
     for group in fleet.groups:
-        numbers = _generation_numbers(group.facts, key, evidence)
+        numbers = generation_numbers(group.facts, key, evidence)
         if numbers == [f"{wanted:04d}"]:
             continue
         shown = " and ".join(n.lstrip("0") for n in numbers)
@@ -185,32 +214,6 @@ def _generations(
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
 
 
-def _others(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
-    """What else is in MODULEPATH, node against node; where ours is missing that has one cause, which is told."""
-    key = context_key(context, account)
-    fleet = fleet.only(lambda facts: bool(_generation_numbers(facts, key, evidence)))
-    values = fleet.by(lambda facts: ":".join(_rest(facts, key, evidence)))
-    traced = {fold(nodes): evidence.traces.culprit(nodes, context, account, "MODULEPATH") for nodes in values.values()}
-    places = [f"{place} sets it on {nodes}" for nodes, place in traced.items() if place]
-    yield from drift(
-        "contexts", where, values, evidence,
-        hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
-        say=lambda value: f"MODULEPATH has {value or 'nothing'} besides the generation",
-        expect=lambda right, _: f"{right or 'nothing'} besides the generation",
-        told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
-    )  # fmt: skip
-
-
-def _difference(found: list[str], right: list[str]) -> str:
-    also = [path for path in found if path not in right]
-    lacks = [path for path in right if path not in found]
-    words = [f"also has {':'.join(also)}"] if also else []
-    words += [f"lacks {':'.join(lacks)}"] if lacks else []
-    return " and ".join(words) or f"has another order: {':'.join(found)}"
-
-
 def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
     severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
     for text, nodes in fleet.by_value(f"{key}noise").items():
@@ -218,16 +221,6 @@ def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterato
             severity, where, f'a start-up file prints "{text}"', "nothing on stdout",
             "print only where `[ -t 1 ]`: in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files", nodes,
         )  # fmt: skip
-
-
-def _generation_numbers(facts: Facts, key: str, evidence: Evidence) -> list[str]:
-    pattern = re.compile(re.escape(f"{evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
-    matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{key}modulepath", "")))
-    return [m[1] or m[2] for m in matches if m]
-
-
-def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
-    return [p for p in elements(facts.get(f"{key}modulepath", "")) if not p.startswith(f"{evidence.site.prefix}/")]
 
 
 def _by_hand(context: ShellContext, end: str) -> str:
@@ -238,9 +231,13 @@ def _by_hand(context: ShellContext, end: str) -> str:
         "bash": "bash -c true",
         "csh": "csh -c true",
         "sh": "sh -c true",
+        "wrap": "sh -c true",
         "zsh": "zsh -lc true",
         "bash-interactive": "bash -i",
     }
+    if context.step:
+        command = "srun --pty bash -i" if context.shell == "bash-interactive" else "srun bash -c true"
+        return f"try `{command}` in a job of that user on the node"
     return f"try `{commands[context.shell]}` as that user on the node"
 
 

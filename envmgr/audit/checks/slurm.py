@@ -3,18 +3,22 @@
 The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out
 by an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
 reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are
-Slurm's, is a note. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
+Slurm's, is a note. A node whose host name is not the one that Slurm has for it is a warning: slurmd will not find itself in slurm.conf
+when it starts again. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
-from envmgr.audit.controller import Controller, SlurmView, slurm_view
+from envmgr.audit.controller import Controller, SlurmView, answers_by_node, slurm_view
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold, in_words, slurm_names
+from envmgr.nodes import fold, in_words, node_hosts, slurm_names
 from envmgr.probe.model import Facts, ProbeStage
+from envmgr.system.shelltext import script_text
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -27,12 +31,19 @@ _SEVERITIES: Mapping[str, Severity] = {
 }  # fmt: skip
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - Slurm is asked on this host
-    return {}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - most is asked of Slurm on this host
+    return {"node": script_text(__file__, "node.sh")}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:  # noqa: ARG001 - whatever nodes say
-    return controller.slurm().facts()
+    view = controller.slurm()
+    found = view.facts()
+    if view.states:
+        with suppress(EnvmgrError):  # sinfo has just answered; without it hosts are not compared
+            found |= {
+                f"host.{node}": host for node, host in node_hosts(controller.runner, timeout=controller.left).items()
+            }
+    return found
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -53,9 +64,28 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "slurm", severity, "Slurm", in_words((_plain(state), reason)), "idle, mixed or allocated",
             _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
         )  # fmt: skip
+    yield from _hosts(evidence, names)
     if unknown := _strangers(evidence, slurm, names):
         hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
         yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
+
+
+def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Finding]:
+    """Not where slurmd was told its name (`slurmd -N`): it does not ask the host."""
+    known = answers_by_node(evidence.answers.get("slurm", {}), "host.")
+    fleet = evidence.fleet
+    named = frozenset(fleet.by_value("slurm.named").get("yes", ()))
+    for node, name in names.items():
+        host, right = fleet.own.get(node, {}).get("host", ""), known.get(name, "")
+        if host and right and node not in named and _label(host) != _label(right):
+            yield Finding(
+                "slurm", "warning", "Slurm", f"the host calls itself {host}", f"{right}, as in slurm.conf (NodeHostname)",
+                f"on the node: `hostname {right}`, and /etc/hostname: slurmd does not start under another name", node,
+            )  # fmt: skip
+
+
+def _label(host: str) -> str:
+    return host.partition(".")[0].lower()
 
 
 def _severity(state: str) -> Severity | None:

@@ -1,16 +1,16 @@
 # shellcheck shell=sh
 # What the first program of an entry is in this shell once the entry is loaded, and whether it starts. The check of contexts may
-# have loaded it. csh has its own `module`: this is the sh that it was replaced by.
+# have loaded it. csh has its own `module`: this is the sh that it was replaced by. A job of `sbatch --wrap` has none.
 : "${software_entry?}" "${software_program?}" "${software_limit?}"
 
 case :${LOADEDMODULES-}: in
   *":$software_entry:"*) ;;
   *)
-    if [ -n "${ENVMGR_ALIAS-}" ]; then
-      eval "$("$LMOD_CMD" sh load "$software_entry" 2>/dev/null)"
-    else
-      module load "$software_entry" >/dev/null 2>&1
-    fi
+    case ${ENVMGR_ALIAS:+/}$(command -v module 2>/dev/null) in
+      /* | '') [ -z "${LMOD_CMD-}" ] || eval "$("$LMOD_CMD" sh load "$software_entry" 2>/dev/null)" ;;
+      *) module load "$software_entry" >/dev/null 2>&1 ;;
+    esac
+    whole_path path_loaded
     ;;
 esac
 case :${LOADEDMODULES-}: in

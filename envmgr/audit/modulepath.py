@@ -1,0 +1,124 @@
+"""What is in MODULEPATH besides the generation: node against node, and context against context on one node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from envmgr.audit.across import Across, across
+from envmgr.audit.comparing import drift
+from envmgr.audit.folding import elements, short
+from envmgr.audit.model import Evidence
+from envmgr.audit.trace import TraceQuestion, part_of
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
+from envmgr.probe.shell import context_key
+
+_PARTS = 8  # of a list, that are traced
+
+
+def generation_numbers(facts: Facts, key: str, evidence: Evidence) -> list[str]:
+    pattern = re.compile(re.escape(f"{evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
+    matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{key}modulepath", "")))
+    return [m[1] or m[2] for m in matches if m]
+
+
+def modulepath_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who brings in what only some nodes have, or only some contexts."""
+    for each in _between_contexts(evidence):
+        for context, parts in ((each.usual, each.lacks), (each.context, each.also)):
+            if names := _names(parts):
+                yield TraceQuestion(each.nodes[0], context, each.account, names)
+    for context, account, fleet in evidence.contexts():
+        values = _beside(context, account, fleet, evidence)
+        if len(values) > 1:
+            names = ("MODULEPATH", *_names(_not_everywhere(values)))
+            for nodes in values.values():
+                yield TraceQuestion(nodes[0], context, account, names)
+
+
+def _names(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part_of("MODULEPATH", part) for part in parts[:_PARTS])
+
+
+def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
+    return [p for p in elements(facts.get(f"{key}modulepath", "")) if not p.startswith(f"{evidence.site.prefix}/")]
+
+
+def _beside(
+    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
+) -> dict[str, tuple[str, ...]]:
+    """What else is in MODULEPATH -> the nodes; where ours is missing that has one cause, which is told."""
+    key = context_key(context, account)
+    ours = fleet.only(lambda facts: bool(generation_numbers(facts, key, evidence)))
+    return ours.by(lambda facts: ":".join(_rest(facts, key, evidence)))
+
+
+def beside_generation(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    """What else is in MODULEPATH, node against node."""
+    values = _beside(context, account, fleet, evidence)
+    traced = {
+        fold(nodes): _brings(elements(value), _not_everywhere(values), nodes, context, account, evidence)
+        or evidence.traces.culprit(nodes, context, account, "MODULEPATH")
+        for value, nodes in values.items()
+    }
+    places = [f"{place} sets it on {nodes}" for nodes, place in traced.items() if place]
+    yield from drift(
+        "contexts", where, values, evidence,
+        hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
+        say=lambda value: f"MODULEPATH has {value or 'nothing'} besides the generation",
+        expect=lambda right, _: f"{right or 'nothing'} besides the generation",
+        told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
+    )  # fmt: skip
+
+
+def _not_everywhere(values: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Parts of MODULEPATH that some nodes have, and others have not."""
+    lists = [elements(value) for value in values]
+    return [part for part in dict.fromkeys(part for of in lists for part in of) if not all(part in of for of in lists)]
+
+
+def _brings(
+    found: list[str], parts: list[str], nodes: tuple[str, ...], context: ShellContext, account: ShellAccount,
+    evidence: Evidence,
+) -> str:  # fmt: skip
+    """The line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
+    names = (part_of("MODULEPATH", part) for part in parts if part in found)
+    return next((place for name in names if (place := evidence.traces.place(nodes, context, account, name))), "")
+
+
+def _between_contexts(evidence: Evidence) -> list[Across]:
+    """Where both contexts have modules of ours."""
+
+    def parts(facts: Facts, key: str) -> list[str] | None:
+        return _rest(facts, key, evidence) if generation_numbers(facts, key, evidence) else None
+
+    return list(across(evidence, parts))
+
+
+def in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
+    """What else is in MODULEPATH, each context against the login bash of that account."""
+    for found in _between_contexts(evidence):
+        parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
+        place = _brings([*parts], [*parts], found.nodes, context, found.account, evidence)
+        hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
+        words = _words([*found.also], [*found.lacks])
+        yield Finding(
+            "contexts", "warning", evidence.shell(found.context, found.account), f"MODULEPATH {short(words)}",
+            f"as in {found.usual.name}", f"{hint}; a line in Lmod's modulespath is for every shell and job", fold(found.nodes),
+        )  # fmt: skip
+
+
+def _difference(found: list[str], right: list[str]) -> str:
+    also = [path for path in found if path not in right]
+    lacks = [path for path in right if path not in found]
+    return _words(also, lacks) or f"has another order: {':'.join(found)}"
+
+
+def _words(also: list[str], lacks: list[str]) -> str:
+    words = [f"also has {':'.join(also)}"] if also else []
+    words += [f"lacks {':'.join(lacks)}"] if lacks else []
+    return " and ".join(words)

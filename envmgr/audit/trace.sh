@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Which line of which start-up file set a variable last, or an alias: traced shells, each once, as the account whose shell it is.
-# `trace_names` are the names, or NAME~PART, for what brought PART into a list; trace KEY ACCOUNT HOW, HOW `login`,
+# `trace_names` are the names, or NAME~PART, for what brought PART into a list, or :COMMAND, for who calls it; trace KEY ACCOUNT HOW, HOW `login`,
 # `interactive`, `ssh`, `csh` or `zsh`. Behind trace.csh.sh.
 #
 # A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
@@ -46,8 +46,10 @@ trace_place() { # NAME FILE [PART]
     /^\++[^ ]*: / {
       text = $0
       sub(/^[^ ]*: /, "", text)
+      if (name == "IFS" && text ~ /^read( |$)/ && at == NR - 1) { place = before; next } # `IFS=: read` is two lines
       if (part != "" && (place != "" || !index(text, part))) next
-      if (text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
+      if (name ~ /^:/ ? text ~ "^" substr(name, 2) "( |$)" : text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
+        before = place; at = NR
         place = $0
         sub(/: .*/, "", place)
       }
@@ -60,8 +62,13 @@ trace_place() { # NAME FILE [PART]
     }' "$2"
 }
 trace() { # KEY ACCOUNT HOW
+  # shellcheck disable=SC2034 # trace.csh.sh reads it
   trace_home=$(getent passwd "$2" | cut -d: -f6)
   with_limit 10 "$0.trace" trace_run "$2" "$3"
+  trace_last=$(grep '^+' "$0.trace" | tail -n 1)
+  case ${trace_last#*: } in
+    exec\ * | exit* | logout*) put "trace.$1.:end" "$(printf '%s\n' "$trace_last" | sed 's/^+*//; s/[<:]* .*//; s/<.*//')" ;;
+  esac
   if grep -q -F -e "${trace_pin?}" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do
     trace_part=

@@ -3,11 +3,11 @@
 # for a while; opening a file asks the server.
 : "${prefix?}"
 
-said=$(ls -d "$prefix/." 2>&1 >/dev/null)
-if [ -n "$said" ]; then
+if ! said=$(ls -d "$prefix/." 2>&1 >/dev/null); then
+  said=$(printf '%s\n' "$said" | plain)
   put gate "${said##*: }"
 elif target=$(readlink "$prefix/current"); then
-  said=$(head -c 1 "$prefix/current/generation.json" 2>&1 >/dev/null)
+  said=$(head -c 1 "$prefix/current/generation.json" 2>&1 >/dev/null | plain)
   real=$(cd -P "$prefix" && pwd)
   [ "$real" = "$prefix" ] || put real "$real"
   put gate ok

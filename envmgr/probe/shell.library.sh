@@ -14,6 +14,8 @@ put() { # KEY VALUE
 own() { put "~$1" "$2"; }
 lines() { LC_ALL=C awk -v key="$mark$1" '{ print "@" key "|" $0 }'; }
 sum() { sha256sum | cut -d' ' -f1; }
+# Without what the dynamic linker says of /etc/ld.so.preload, before each program: the check of it tells that.
+plain() { sed '/^ERROR: ld\.so: /d'; }
 
 # whole_path KEY: a PATH without the system's programs is told, and mended for what the probe calls itself.
 whole_path() {

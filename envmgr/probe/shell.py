@@ -63,8 +63,9 @@ def looked_key(part: str, stage: ProbeStage) -> str:
 def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
     """The lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
     mark = '"$secret"' if stage in ("context", "login") else "''"
-    begin = "whole_path path_brought\n" if stage in ("context", "login") else ""
-    text = "".join([_settings(plan), script_text(__file__, "library.sh"), begin, *texts])
+    if stage in ("context", "login"):
+        texts = [script_text(__file__, "found.sh"), "whole_path path_brought\n", *texts]
+    text = "".join([_settings(plan), script_text(__file__, "library.sh"), *texts])
     return f"stage {stage} {mark} <<'ENVMGR_END'\n{text}\nput done yes\nENVMGR_END\n"
 
 

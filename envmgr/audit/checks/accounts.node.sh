@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# The numbers of both users. A directory service that is gone makes `id` wait for long.
+# The numbers of both users, the ordinary user's shell and home, and whether users may log in. A directory service that is gone makes
+# `id` wait for long.
 : "${build_user?}" "${user?}"
 
 # shellcheck disable=SC2086 # where there is no build user, there is no word of it
@@ -10,4 +11,21 @@ for accounts_name in $(printf '%s\n' $build_user $user | LC_ALL=C sort -u); do
     124) put "accounts.$accounts_name" hung ;;
     *) put "accounts.$accounts_name" "" ;;
   esac
+done
+if [ -n "$user" ]; then
+  with_limit 5 "$0.getent" getent passwd "$user"
+  accounts_line=$(head -n 1 "$0.getent")
+  accounts_shell=${accounts_line##*:}
+  if [ -n "$accounts_line" ]; then
+    put accounts.shell "${accounts_shell:-/bin/sh}"
+    put accounts.home "$(printf '%s\n' "$accounts_line" | cut -d: -f6)"
+    [ -x "${accounts_shell:-/bin/sh}" ] || put accounts.no_shell "$accounts_shell"
+  fi
+fi
+for accounts_file in /etc/nologin /run/nologin /var/run/nologin; do
+  if [ -e "$accounts_file" ]; then
+    put accounts.nologin "$accounts_file"
+    put accounts.nologin_says "$(head -n 1 "$accounts_file" 2>/dev/null | cut -c1-100)"
+    break
+  fi
 done

@@ -1,8 +1,9 @@
-"""The build user and the audited user have the same numbers (uid, gid) on every node as on this host.
+"""The build user and the audited user have the same numbers (uid, gid) on every node as on this host, and users can log in.
 
 File systems keep numbers, not names. Where the build user's number belongs to another user, that user can change what is
 installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only:
-it may read the prefix all the same. Where the prefix belongs to another name than the build user (an NFSv4 domain that does
+it may read the prefix all the same. The audited user's login shell and home are compared between nodes: with /bin/sh for a
+shell `ssh NODE COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, though jobs run there. Where the prefix belongs to another name than the build user (an NFSv4 domain that does
 not agree makes it `nobody`), that is told, too.
 """
 
@@ -28,6 +29,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     build_user = evidence.site.build_user
     for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
         yield from _numbers(str(name), evidence)
+    yield from _login(evidence.plan.user, evidence)
     if build_user is not None:
         yield from _owner(build_user, evidence)
 
@@ -64,6 +66,28 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
                 "accounts", "error", where, found, "the same numbers", _SAME_NUMBERS, between=fold(numbers[known[0]])
             )
         yield from drift("accounts", where, numbers, evidence, severity="error", hint=_SAME_NUMBERS)
+
+
+def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
+    fleet, where = evidence.fleet, f"user {name}"
+    for shell, nodes in fleet.by_value("accounts.no_shell").items():
+        yield Finding(
+            "accounts", "error", where, f"its login shell {shell} is not there", "a shell that can be started",
+            f"install it on the node, or `usermod -s /bin/bash {name}` where the accounts come from", fold(nodes),
+        )  # fmt: skip
+    there = fleet.only(lambda facts: "accounts.no_shell" not in facts)
+    for key, what, option in (("shell", "login shell", "-s"), ("home", "home", "-d")):
+        yield from drift(
+            "accounts", where, there.by_value(f"accounts.{key}"), evidence, severity="error",
+            hint=f"on the node: `usermod {option} {what.upper().replace(' ', '_')} {name}`, or where its accounts come from: {_SAME_NUMBERS}",
+            say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
+        )  # fmt: skip
+    for file, nodes in fleet.by_value("accounts.nologin").items():
+        says = next(iter(fleet.by_value("accounts.nologin_says")), "")
+        yield Finding(
+            "accounts", "error", file, f"it is there: no user can log in over ssh{f' ({says})' if says else ''}", "no such file",
+            f"on the node: `rm {file}`, once its maintenance is over; jobs run there all the same, unless it is drained", fold(nodes),
+        )  # fmt: skip
 
 
 def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:

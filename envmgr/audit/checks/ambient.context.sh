@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 # What this shell brought along. Runs before any module is loaded. `ambient_names` are programs of entries; `ambient_without` is the
 # folder that node-setup puts into PATH: other checks tell where it is missing. It starts few processes: every shell pays for them.
-: "${ambient_names?}" "${ambient_without?}"
+: "${ambient_names?}" "${ambient_without?}" "${ambient_variables?}" "${ambient_passed?}"
 
-for ambient_name in PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV CONDA_EXE CONDA_PREFIX VIRTUAL_ENV; do
+for ambient_name in $ambient_variables; do
   eval "[ -z \"\${$ambient_name:+set}\" ] || put ambient.\$ambient_name \"\$$ambient_name\""
 done
 ambient_path=:${path_brought-$PATH}:
@@ -13,6 +13,19 @@ esac
 ambient_path=${ambient_path#:}
 put ambient.PATH "${ambient_path%:}"
 put ambient.loaded "${LOADEDMODULES-}"
+if [ -z "${job?}" ]; then
+  [ -z "${SLURM_JOB_ID-}" ] || put ambient.SLURM_JOB_ID "$SLURM_JOB_ID"
+elif [ "${SLURM_JOB_ID-}" != "$job" ]; then
+  put ambient.SLURM_JOB_ID "${SLURM_JOB_ID:-empty}"
+fi
+# The rest of what is exported, node against node: without what sessions, jobs and Lmod make anew, without functions and long values.
+# The host's own name and the job's number are the same words everywhere.
+ambient_host=$(uname -n)
+env | LC_ALL=C grep -E '^[A-Za-z][A-Za-z0-9_]*=.{1,300}$' | grep -v -E -e "$ambient_passed" |
+  sed -e "s|${ambient_host}|NODE|g" -e "s|${ambient_host%%.*}|NODE|g" ${job:+-e "s|$job|JOB|g"} | LC_ALL=C sort | lines ambient.exported
+# What the C library says of LANG and LC_*, in the words of locale(1).
+ambient_said=$(locale 2>&1 >/dev/null | plain | head -n 1)
+[ -z "$ambient_said" ] || put ambient.locale "${ambient_said#locale: } (LANG=${LANG-}, LC_ALL=${LC_ALL-})"
 # A function is told by its name alone, a program by its path.
 ambient_found="
 $(for ambient_name in $ambient_names; do command -v "$ambient_name" 2>/dev/null; done)
@@ -44,8 +57,3 @@ $ambient_name
       ;;
   esac
 done
-if [ -n "${TMPDIR-}" ] && ! [ -w "$TMPDIR" ]; then put ambient.tmp "TMPDIR is $TMPDIR"; elif ! [ -w /tmp ]; then put ambient.tmp /tmp; fi
-case ${HOME-} in
-  /nonexistent | / | '') ;; # an account that is none of a person
-  *) if ! [ -d "$HOME" ]; then put ambient.home "is not there"; elif ! [ -w "$HOME" ]; then put ambient.home "cannot be written"; fi ;;
-esac

@@ -1,11 +1,12 @@
 """What a shell brings along before any module is loaded, in every context, and what of it changes what modules give.
 
 Told wherever it is, also where all nodes have it: PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from
-there first), an active conda or virtual environment, functions and aliases that are called as programs of published entries are, a /tmp
-(or TMPDIR) in which the user cannot write, a home that is missing or read-only. LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT and
-PYTHONSTARTUP and conda's hook are a note where all nodes have the same: sites have reasons for them. Node against node: these, BASH_ENV, PATH and its
-order, and the modules that are loaded already. Context against context, on one node: the modules that are loaded, and what PATH has
-besides the system's folders; a note. A finding names the file and line of the start-up file that does it, where the trace of
+there first), LUA_INIT (Lmod's own Lua runs it), an active conda or virtual environment, a job's number where there is no such job,
+functions and aliases that are called as programs of published entries are, a locale that the node does not have. LD_PRELOAD,
+LD_LIBRARY_PATH, LD_AUDIT, PYTHONSTARTUP, CUDA_VISIBLE_DEVICES and conda's hook are a note where all nodes have the same: sites have
+reasons for them. Node against node: these, BASH_ENV, PATH and its order, the modules that are loaded already; and, as a note, whatever
+else is exported, but for what each session makes anew. Context against context, on one node: the modules that are loaded, and what PATH
+has besides the system's folders; a note. A finding names the file and line of the start-up file that does it, where the trace of
 one such shell shows it.
 """
 
@@ -39,6 +40,17 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
     "LD_PRELOAD": ("note", "each program of a module loads it"),
     "LD_AUDIT": ("note", "each program of a module loads it"),
+    "LUA_INIT": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    "LUA_INIT_5_1": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    "LUA_INIT_5_3": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    "LUA_INIT_5_4": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    "SLURM_JOB_ID": ("warning", "it is no job's, or another job's: srun asks for that one, and fails"),
+    "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see these GPUs alone"),
+    "PIP_TARGET": ("note", "pip of a module installs there"),
+    "PIP_PREFIX": ("note", "pip of a module installs there"),
+    "PYTHONNOUSERSITE": ("note", "Python of a module does not see what users install for themselves"),
+    "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
+    "R_LIBS": ("note", "each R takes its libraries from there first"),
     "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),
     "LD_LIBRARY_PATH": ("note", "programs of modules look there for libraries before the system's"),
     "CONDA_PREFIX": (
@@ -49,6 +61,15 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
 }
 _SHOWN = {"loaded": "LOADEDMODULES"}
 _COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
+# Not compared by `exported`: what is above or told by other checks, and what sessions, jobs and Lmod make anew.
+_PASSED = (
+    "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
+    "|LOADEDMODULES|LM_LICENSE_FILE_.*|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
+)
+
+
+def _passed() -> str:
+    return _PASSED + "|".join(name for name in _COMPARED) + ")="
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -57,7 +78,12 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
         name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     ]
     return {
-        "context": assign(ambient_names=" ".join(names[:_MOST]), ambient_without=PROGRAM)
+        "context": assign(
+            ambient_names=" ".join(names[:_MOST]),
+            ambient_without=PROGRAM,
+            ambient_passed=_passed(),
+            ambient_variables=" ".join(name for name in _COMPARED if name not in ("PATH", "loaded", "SLURM_JOB_ID")),
+        )
         + script_text(__file__, "context.sh")
     }
 
@@ -81,6 +107,9 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
             for value, nodes in values.items():
                 if (value and name in _HARM) or len(values) > 1:
                     yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
+        for name, of in _exported_values(context, account, fleet).items():
+            for nodes in of.values():
+                yield TraceQuestion(nodes[0], context, account, (name,))
         aliases = {
             fact.removeprefix(f"{key}alias.")
             for g in fleet.groups
@@ -95,23 +124,13 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
 def _all(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
-        user = evidence.account(account)
         where = evidence.shell(context, account)
         asked = fleet.only(lambda facts, key=key: f"{key}PATH" in facts)  # type: ignore[misc]
         for name in _COMPARED:
             yield from _variable(name, context, account, asked, evidence)
         yield from _shadows(context, account, asked, evidence)
-        for what, nodes in asked.by_value(f"{key}tmp").items():
-            yield Finding(
-                "ambient", "error", where, f"{user} cannot write in {what.removeprefix('TMPDIR is ')}", "a place for temporary files",
-                "on the node: `chmod 1777 /tmp`; is it mounted read-only, or full?" if what == "/tmp"  # noqa: S108
-                else f"which start-up file sets TMPDIR? {what.removeprefix('TMPDIR is ')} is not there, or not {user}'s", fold(nodes),
-            )  # fmt: skip
-        for what, nodes in asked.by_value(f"{key}home").items():
-            yield Finding(
-                "ambient", "warning", where, f"the home of {user} {what}", "a home that can be written",
-                "is the file system of homes mounted on the node, and not read-only?", fold(nodes),
-            )  # fmt: skip
+        yield from _locale(key, where, asked)
+        yield from _exported(context, account, asked, evidence)
 
 
 def _variable(
@@ -177,6 +196,46 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
                 "ambient", "note", evidence.shell(found.context, found.account), f"{shown} {short(' and '.join(words))}",
                 f"as in {found.usual.name}", f"{hint}; users of both kinds of shell get different programs", fold(found.nodes),
             )  # fmt: skip
+
+
+def _locale(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
+    for said, nodes in fleet.by_value(f"{key}locale").items():
+        yield Finding(
+            "ambient", "warning", where, short(said), "a locale that the node has",
+            "`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8", fold(nodes),
+        )  # fmt: skip
+
+
+def _exported_values(
+    context: ShellContext, account: ShellAccount, fleet: Fleet
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """variable -> value -> nodes, of exported variables that are not alike, and not another on each node either."""
+    key = f"{context_key(context, account)}ambient.exported"
+    groups = [
+        (dict(line.partition("=")[::2] for line in g.facts.get(key, "").splitlines()), g.nodes) for g in fleet.groups
+    ]
+    if len(groups) < 2:
+        return {}
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name in sorted({name for variables, _ in groups for name in variables}):
+        values: dict[str, tuple[str, ...]] = {}
+        for variables, nodes in groups:
+            value = variables.get(name, "")
+            values[value] = (*values.get(value, ()), *nodes)
+        if len(values) > 1 and (len(values) < len(fleet.nodes) or len(fleet.nodes) == len(groups) == 2):
+            found[name] = values
+    return found
+
+
+def _exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    where = evidence.shell(context, account)
+    for name, values in _exported_values(context, account, fleet).items():
+        places = {fold(nodes): evidence.traces.place(nodes, context, account, name) for nodes in values.values()}
+        said = "; ".join(f"{place} sets it on {nodes}" for nodes, place in places.items() if place)
+        yield from drift(
+            "ambient", where, values, evidence, severity="note", hint=said or f"compare start-up files: which one sets {name}?",
+            say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
+        )  # fmt: skip
 
 
 def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

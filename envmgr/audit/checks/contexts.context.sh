@@ -8,8 +8,10 @@ case $(command -v module 2>/dev/null) in module) said=$(type module 2>/dev/null)
 case $said in
   *LMOD_CMD*) put module yes ;;
   *function*)
-    case $(module --version 2>&1) in
+    case ${LMOD_CMD:+lmod:}$(module --version 2>&1) in
       *"Modules based on Lua"*) put module yes ;;
+      lmod:*Release* | lmod:*VERSION=*) put module "another program's" ;;
+      lmod:*) put module yes ;; # which does not answer: that is told by what it says
       *) put module "another program's" ;;
     esac ;;
   *) if [ -n "${ENVMGR_ALIAS-}" ]; then put module yes; else put module no; fi ;;

@@ -21,6 +21,7 @@ from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts, modulepath_questions
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
+from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
@@ -55,7 +56,12 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         for end, nodes in fleet.by_value(f"{key}end").items():
             if end != "absent":
                 yield _finding(
-                    "error", where, f"cannot be probed: {end}", "a shell that starts", _by_hand(context, end), nodes
+                    "error",
+                    where,
+                    f"cannot be probed: {end}",
+                    "a shell that starts",
+                    _by_hand(context, end, evidence.traces.place(nodes, context, account, ":end")),
+                    nodes,
                 )
         silent = fleet.only(lambda facts, key=key: not {f"{key}end", f"{key}modulepath"} & facts.keys())  # type: ignore[misc]
         if silent.nodes:
@@ -78,6 +84,8 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         key = context_key(context, account)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         wanted = [f"{published.record.number:04d}"] if published is not None else []
+        for nodes in fleet.by_value(f"{key}end").values():
+            yield TraceQuestion(nodes[0], context, account, (":end",))
         for nodes in probed.by_value(f"{key}path_brought").values():
             yield TraceQuestion(nodes[0], context, account, ("PATH",))
         for group in probed.groups:
@@ -90,6 +98,8 @@ def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, 
     """What mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
     if place := evidence.traces.culprit(nodes, context, account, name):
         return f"{place} sets {name} after envmgr does: take that line away"
+    if context.export == "NONE" or context.step:
+        return f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `envmgr node-setup --apply --nodes {fold(nodes)}`"
     return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
 
 
@@ -99,7 +109,7 @@ def _module_command(
     key = context_key(context, account)
     nodes = fleet.by_value(f"{key}module").get("no")
     if nodes and context.shell != "wrap":  # which reads nothing that could define it: see `bare`
-        hint = f"`envmgr node-setup --apply --nodes {fold(nodes)}`; is Lmod installed there?"
+        hint = f"{_mend(nodes, context, account, 'module', evidence)}; is Lmod installed there?"
         yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
     other = fleet.by_value(f"{key}module").get("another program's")
     if other:
@@ -223,9 +233,11 @@ def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterato
         )  # fmt: skip
 
 
-def _by_hand(context: ShellContext, end: str) -> str:
+def _by_hand(context: ShellContext, end: str, place: str) -> str:
     if end.startswith(NO_USER):
         return NO_USER_HINT
+    if place:
+        return f"{place} ends the shell, or puts another program in its place: let it do that at a terminal alone, by `case $- in *i*)`"
     commands = {
         "bash-login": "bash -l",
         "bash": "bash -c true",

@@ -104,6 +104,8 @@ def _hint(way: str, reason: str, nodes: str, node: str) -> str:
         return "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
     if reason.startswith("asleep: "):
         return f"`scontrol update nodename={nodes} state=power_up`, then audit again"
+    if "no job was submitted: the login shell" in reason:
+        return "on this host, as the user of the audit: `bash -lx`; a start-up file of the user, or of this host, ends or hangs there"
     if "no job was sent" in reason:
         return "another finding tells why"
     if way != "ssh":

@@ -3,7 +3,7 @@
 : "${generation?}" "${samples?}" "${room?}"
 
 # shellcheck disable=SC2069 # its stdout is for eval
-ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null; }
+ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null | plain; }
 listed=
 case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then

@@ -4,8 +4,10 @@
 
 case :${MODULEPATH-}: in
   *":$prefix/generations/"*)
-    if [ -n "${LMOD_CMD-}" ]; then
-      said=$(ENVMGR_COLLECTIONS=tell "$LMOD_CMD" bash --version 2>&1 >/dev/null | sed -n 's/^envmgr-collections: //p')
+    said=
+    [ -z "${LMOD_CMD-}" ] || said=$(ENVMGR_COLLECTIONS=tell "$LMOD_CMD" bash --version 2>&1 >/dev/null)
+    case $said in *"Modules based on Lua"*)
+      said=$(printf '%s\n' "$said" | sed -n 's/^envmgr-collections: //p')
       put hook "${said:-not loaded}"
       # Where the hook that Lmod loaded is node-setup's; shell-init has its own in the prefix.
       case ${said:+:${LMOD_PACKAGE_PATH-}:} in
@@ -18,6 +20,7 @@ case :${MODULEPATH-}: in
         put hook.named "${LMOD_PACKAGE_PATH-}"
         [ ! -r "$hook/SitePackage.lua" ] || put hook.there yes
       fi
-    fi
+      ;;
+    esac # else Lmod does not run: another check tells that
     ;;
 esac

@@ -4,7 +4,7 @@ The states are those of `sinfo`. A node that is down or does not respond gets no
 by an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
 reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are
 Slurm's, is a note. A node whose host name is not the one that Slurm has for it is a warning: slurmd will not find itself in slurm.conf
-when it starts again. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
+when it starts again. Each node's slurm.conf is compared with its like: TaskProlog, and the rest without comments. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.controller import Controller, SlurmView, answers_by_node, slurm_view
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding, Severity
+from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes import fold, in_words, node_hosts, slurm_names
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
@@ -65,6 +67,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
         )  # fmt: skip
     yield from _hosts(evidence, names)
+    yield from _settings(evidence)
     if unknown := _strangers(evidence, slurm, names):
         hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
         yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
@@ -82,6 +85,23 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Finding]:
                 "slurm", "warning", "Slurm", f"the host calls itself {host}", f"{right}, as in slurm.conf (NodeHostname)",
                 f"on the node: `hostname {right}`, and /etc/hostname: slurmd does not start under another name", node,
             )  # fmt: skip
+
+
+def _settings(evidence: Evidence) -> Iterator[Finding]:
+    """Each node's own slurm.conf; a node without one (configless) has the controller's."""
+    with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
+    file = next(iter(with_file.by_value("slurm.conf")), "")
+    prologs = with_file.by_value("slurm.prolog", default="")
+    yield from drift(
+        "slurm", file, prologs, evidence, severity="error",
+        hint=f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
+        say=lambda prolog: f"TaskProlog is {prolog}" if prolog else "no TaskProlog",
+    )  # fmt: skip
+    if len(prologs) == 1:  # else that is the difference
+        yield from drift(
+            "slurm", file, with_file.by_value("slurm.sum"), evidence, hint=f"the same {file} on every node, then `scontrol reconfigure`",
+            say=lambda digest: f"content {digest[:12]}",
+        )  # fmt: skip
 
 
 def _label(host: str) -> str:

@@ -15,7 +15,16 @@ case :${LOADEDMODULES-}: in
 esac
 case :${LOADEDMODULES-}: in
   *":$software_entry:"*)
-    put program "$(command -v "${software_program##*/}")"
+    software_name=${software_program##*/}
+    put program "$(command -v "$software_name")"
+    # shellcheck disable=SC3028,SC3054 # bash's: what it does before the next prompt
+    case ${BASH_VERSION:+${shell_flags?}} in
+      *i*)
+        if [ -n "${PROMPT_COMMAND-}" ]; then
+          eval 'for software_prompt in "${PROMPT_COMMAND[@]}"; do eval "$software_prompt"; done' >/dev/null 2>&1
+          put prompted "$(command -v "$software_name")"
+        fi ;;
+    esac
     timeout -k 1 "$software_limit" "${software_program##*/}" --version </dev/null >/dev/null 2>&1
     put started $?
     ;;

@@ -20,6 +20,18 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
     if [ "$software_status" -ge 126 ]; then
       put "software.said.$1" "$(grep . "$room/said" | tail -n 1 | cut -c1-200)"
     fi
+    # What a shell that is started with the entry loaded makes of PATH: csh and zsh read a file each time, bash none.
+    if [ -z "${software_inside-}" ] && [ "$software_found" = "$2" ]; then
+      software_inside=yes
+      for software_shell in csh zsh; do
+        command -v "$software_shell" >/dev/null || continue
+        # shellcheck disable=SC2016 # the inner shells'
+        software_said=$(env -i HOME="$HOME" USER="$user" PATH="${2%/*}:/usr/local/bin:/usr/bin:/bin" LANG=C.UTF-8 \
+          MODULEPATH="$MODULEPATH" LMOD_RC="${LMOD_RC-}" LOADEDMODULES="$1" timeout -k 1 "$software_limit" \
+          "$software_shell" -c "/bin/sh -c 'command -v ${2##*/}'" </dev/null 2>/dev/null | tail -n 1)
+        put "software.inside.$software_shell" "$software_said"
+      done
+    fi
     shift 2
   done
 fi

@@ -5,7 +5,8 @@ an entry that has one, else what is called as the entry is, else the first execu
 it puts none there) is where the manifest names it, can be read and executed. In a login shell, each sampled entry
 (`--modules`) is loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for
 five seconds at most. In every context, one entry is loaded in the shell as it is; its first program must be the install's there,
-not another file, a function or an alias, and start. With `--deep`, files of the sampled entries are drawn from their
+not another file, a function or an alias, and start; at a
+prompt, it is still so at the next one (PROMPT_COMMAND), and in a csh or zsh that is started with the entry loaded. With `--deep`, files of the sampled entries are drawn from their
 manifests, up to 24 of 8 MB at most each, and hashed on every node through its own mount. What was not looked at is told.
 """
 
@@ -17,14 +18,16 @@ from envmgr.audit.folding import joined, short
 from envmgr.audit.installs import ExpectedInstall
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.software import bad_installs, covered_by, program_fault, program_of, start_fault
+from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text, words
 
 READS_INSTALLS = True
 START_SECONDS = 5
+_INSIDE = ("csh", "zsh")  # shells that read a file whenever they are started
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -63,6 +66,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _unseen(evidence)
     yield from joined(_starts(evidence))
     yield from joined(_in_contexts(evidence))
+    yield from _inside(evidence)
     yield from _deep(evidence)
 
 
@@ -163,6 +167,7 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
         for said, nodes in healthy.by_value(f"{key}program").items():
             if said != path:
                 yield _shadowed(where, first, said, nodes)
+        yield from _prompted(where, context, account, first, healthy, evidence)
         right = healthy.only(lambda facts, key=key: facts.get(f"{key}program") == path)  # type: ignore[misc]
         for status, nodes in right.by_value(f"{key}started").items():
             if fault := start_fault(status):
@@ -179,6 +184,54 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
                 "software", "note", where, f"not looked at: {first.entry} cannot be loaded there",
                 "a look at its programs", "another finding tells why: `envmgr audit --check contexts`", fold(unloaded),
             )  # fmt: skip
+
+
+def _prompted(
+    where: str, context: ShellContext, account: ShellAccount, first: ExpectedInstall, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    """At the prompt after the one at which the entry was loaded."""
+    key, path = context_key(context, account), program_of(first)
+    for said, nodes in fleet.only(lambda facts: facts.get(f"{key}program") == path).by_value(f"{key}prompted").items():
+        if said != path:
+            name = first.program.rpartition("/")[2]
+            place = evidence.traces.place(nodes, context, account, "PROMPT_COMMAND")
+            hint = f"{place} sets PROMPT_COMMAND" if place else "which start-up file sets PROMPT_COMMAND?"
+            yield Finding(
+                "software", "error", where, f"`{name}` is {said or 'not in PATH'} at the prompt after `module load {first.entry}`", path,
+                f"{hint}: what it runs must leave PATH as modules set it", fold(nodes),
+            )  # fmt: skip
+
+
+def _inside(evidence: Evidence) -> Iterator[Finding]:
+    """A csh or zsh that is started with an entry loaded."""
+    first = next((i for i in _sampled(evidence) if i.program), None)
+    if first is None:
+        return
+    name, path = first.program.rpartition("/")[2], program_of(first)
+    for shell in _INSIDE:
+        for said, nodes in evidence.shells.by_value(f"software.inside.{shell}").items():
+            if said != path:
+                context = next((c for c, a, _ in evidence.contexts() if c.shell == shell and a == "user"), None)
+                place = evidence.traces.place(nodes, context, "user", "PATH") if context else ""
+                yield Finding(
+                    "software", "error", f"{shell} with {first.entry} loaded", f"`{name}` is {said or 'not in PATH'}", path,
+                    f"{place or f'which start-up file of {shell}'} sets PATH anew{'' if place else '?'}: let it add to what is there", fold(nodes),
+                )  # fmt: skip
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who sets PATH in a shell that forgets it, and what runs at a prompt."""
+    first = next((i for i in _sampled(evidence) if i.program), None)
+    if first is None:
+        return
+    path = program_of(first)
+    for context, account, fleet in evidence.contexts():
+        told = fleet.by_value(f"{context_key(context, account)}prompted")
+        if context.shell in _INSIDE and account == "user":
+            told = {**told, **evidence.shells.by_value(f"software.inside.{context.shell}")}
+        for said, nodes in told.items():
+            if said != path:
+                yield TraceQuestion(nodes[0], context, account, ("PATH", "PROMPT_COMMAND"))
 
 
 def _shadowed(where: str, install: ExpectedInstall, said: str, nodes: tuple[str, ...]) -> Finding:
@@ -234,4 +287,4 @@ def _deep(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-__all__ = ["judge", "probe"]
+__all__ = ["judge", "probe", "trace_questions"]

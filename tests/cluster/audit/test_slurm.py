@@ -19,8 +19,9 @@ def test_green_over_ssh_and_slurm(audited: Audited) -> None:
     everybody = {"answered": "c[1-3]", "silent": "", "unreachable": ""}
     assert result["asked"] == [{"way": way, **everybody} for way in ("ssh", "slurm", "slurm-none")]
     assert result["contexts"] == [
-        "bash-login", "bash-interactive", "bash-ssh", "csh", "sbatch-bash", "sbatch-bash-login", "sbatch-sh", "sbatch-bash-none",
-        "sbatch-bash-login-none", "sbatch-sh-none",
+        "bash-login", "bash-interactive", "bash-ssh", "csh", "sbatch-bash", "sbatch-bash-login", "sbatch-sh", "sbatch-wrap",
+        "srun-bash", "srun-pty", "sbatch-bash-none", "sbatch-bash-login-none", "sbatch-sh-none", "sbatch-wrap-none",
+        "srun-bash-none",
     ]  # fmt: skip
 
 
@@ -122,7 +123,7 @@ def test_job_that_passes_nothing_on_is_a_note_until_the_site_decides(audited: Au
         found = audited.findings("--via", "slurm", "--check", "contexts", "--nodes", "c1", code=0)
     finally:
         audited.cluster.write_site()
-    where = "sbatch-bash-none, sbatch-bash-login-none, sbatch-sh-none (alice)"
+    where = "sbatch-bash-none, sbatch-bash-login-none, sbatch-sh-none, sbatch-wrap-none, srun-bash-none (alice)"
     told = "SLURM_EXPORT_ENV=NONE: srun in such a job starts tasks without what modules set"
     assert found == [("note", "contexts", "c1", where, told)]
 

@@ -1,0 +1,62 @@
+"""Places that a user's programs need on a node: for temporary files, for shared memory, and the home.
+
+In every shell and job, as the account whose it is: /tmp (or TMPDIR) and /dev/shm can be written (without shared memory Python's
+multiprocessing, PyTorch's DataLoader and MPI fail), the home is there and can be written, and so are Lmod's own folders in it (in
+one that belongs to somebody else `module save` says that it saved, and saves nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.folding import joined
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.shell import context_key
+from envmgr.system.shelltext import script_text
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"context": script_text(__file__, "context.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    found = [
+        each for context, account, fleet in evidence.contexts() for each in _all(context, account, fleet, evidence)
+    ]
+    yield from joined(found)
+
+
+def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    key = f"{context_key(context, account)}places."
+    user, where = evidence.account(account), evidence.shell(context, account)
+    for folder, nodes in fleet.by_value(f"{key}TMPDIR").items():
+        place = evidence.traces.place(nodes, context, account, "TMPDIR")
+        hint = f"{place} sets TMPDIR" if place else "which start-up file, or which prolog of Slurm, sets TMPDIR?"
+        yield Finding(
+            "places", "error", where, f"{user} cannot write in {folder}, which is TMPDIR", "a place for temporary files",
+            f"{hint}? on the node: `ls -ld {folder}`", fold(nodes),
+        )  # fmt: skip
+    for name, what in (("tmp", "a place for temporary files"), ("shm", "shared memory that users can have")):
+        for folder, nodes in fleet.by_value(f"{key}{name}").items():
+            yield Finding(
+                "places", "error", where, f"{user} cannot write in {folder}", what,
+                f"on the node: `chmod 1777 {folder}`; where fstab has a mode for it, mend that, too", fold(nodes),
+            )  # fmt: skip
+    for said, nodes in fleet.by_value(f"{key}home").items():
+        yield Finding(
+            "places", "warning", where, f"the home of {user} {said}", "a home that can be written",
+            "is the file system of homes mounted on the node, and not read-only?", fold(nodes),
+        )  # fmt: skip
+    for lines, nodes in fleet.by_value(f"{key}folders").items():
+        for line in lines.splitlines():
+            owner, _, folder = line.partition(" ")
+            yield Finding(
+                "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
+                "folders in which Lmod keeps collections and caches", f"`chown -R {user}: {folder}`, and mode 0755", fold(nodes),
+            )  # fmt: skip
+
+
+__all__ = ["judge", "probe"]

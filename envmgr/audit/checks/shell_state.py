@@ -1,0 +1,67 @@
+"""Each shell is the one that was asked for, and start-up files leave it as scripts expect it.
+
+A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`, `nullglob` or
+the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run once, a command that
+fails ends the shell. Looked at in bash, in every context that is one; PATH, variables and functions are the check of `ambient`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.folding import joined
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.shell import context_key
+from envmgr.system.shelltext import script_text
+
+_NAMES = ("IFS", ":set", ":shopt")
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    return {"context": script_text(__file__, "context.sh")}
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    for context, account, fleet in evidence.contexts():
+        key = f"{context_key(context, account)}shell_state."
+        values = [*fleet.by_value(f"{key}ifs").values(), *(n for v, n in fleet.by_value(f"{key}options").items() if v)]
+        for nodes in values:
+            yield TraceQuestion(nodes[0], context, account, _NAMES)
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    found = [
+        each for context, account, fleet in evidence.contexts() for each in _all(context, account, fleet, evidence)
+    ]
+    yield from joined(found)
+
+
+def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    key, where = f"{context_key(context, account)}shell_state.", evidence.shell(context, account)
+    if context.shell.startswith("bash"):
+        for reader, nodes in fleet.by_value(f"{key}reader").items():
+            if reader != "bash":
+                yield Finding(
+                    "shell-state", "error", where, f"what is for bash is read by {reader}", "bash",
+                    "which start-up file has `exec`? let it do that at a terminal alone: `case $- in *i*) exec … ;; esac`", fold(nodes),
+                )  # fmt: skip
+    for ifs, nodes in fleet.by_value(f"{key}ifs").items():
+        place = evidence.traces.place(nodes, context, account, "IFS")
+        yield Finding(
+            "shell-state", "error", where, f"IFS is {ifs.strip() or 'empty'}: words are not split at blanks", "space, tab and newline",
+            f"{place or 'which start-up file'} sets IFS{'' if place else '?'}: `unset IFS` after it, in that file", fold(nodes),
+        )  # fmt: skip
+    for options, nodes in fleet.by_value(f"{key}options").items():
+        if options:
+            place = next((p for n in _NAMES[1:] if (p := evidence.traces.place(nodes, context, account, n))), "")
+            yield Finding(
+                "shell-state", "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
+                f"{place or 'which start-up file'} sets it{'' if place else '?'}: take it away there, or set it back", fold(nodes),
+            )  # fmt: skip
+
+
+__all__ = ["judge", "probe", "trace_questions"]

@@ -1,0 +1,21 @@
+# shellcheck shell=sh
+# Start-up files, and what they read, that this account may not read: of one login bash.
+
+# shellcheck disable=SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ "$(id -u)" != 0 ]; then
+  startup_lmod=${LMOD_PKG:-${LMOD_CMD:+${LMOD_CMD%/libexec/lmod}}}
+  for startup_file in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/zsh /etc/csh.cshrc /etc/profile.d \
+    /etc/lmod /etc/envmgr /etc/envmgr/node ${startup_lmod:+"$startup_lmod" "$startup_lmod/init" "$startup_lmod/libexec"}; do
+    if [ -d "$startup_file" ]; then
+      if ! { [ -r "$startup_file" ] && [ -x "$startup_file" ]; }; then
+        printf '%s\n' "$startup_file"
+        continue
+      fi
+      for startup_inner in "$startup_file"/*; do
+        [ ! -e "$startup_inner" ] || [ -r "$startup_inner" ] || printf '%s\n' "$startup_inner"
+      done
+    elif [ -e "$startup_file" ] && ! [ -r "$startup_file" ]; then
+      printf '%s\n' "$startup_file"
+    fi
+  done | LC_ALL=C sort -u | lines startup_files
+fi

@@ -9,7 +9,7 @@ from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
 from envmgr.audit.model import Evidence
-from envmgr.audit.trace import TraceQuestion, part_of
+from envmgr.audit.trace import TraceQuestion, is_ours, part_of
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
@@ -65,7 +65,7 @@ def beside_generation(
         or evidence.traces.culprit(nodes, context, account, "MODULEPATH")
         for value, nodes in values.items()
     }
-    places = [f"{place} sets it on {nodes}" for nodes, place in traced.items() if place]
+    places = [f"{place} sets it on {nodes}" for nodes, place in traced.items() if place and not is_ours(place)]
     yield from drift(
         "contexts", where, values, evidence,
         hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",

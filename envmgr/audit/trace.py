@@ -17,7 +17,8 @@ MOST = 12  # nodes that are asked: each stands for all with the same answers
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
 _PINNED = ":pinned"
-_HOW = {"bash-login": "login", "bash": "ssh", "csh": "csh", "zsh": "zsh", "bash-interactive": "interactive"}
+# A context of ssh -> how its shell is traced.
+_HOW = {"bash-login": "login", "bash-ssh": "ssh", "csh": "csh", "zsh": "zsh", "bash-interactive": "interactive"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class TraceQuestion:
     context: ShellContext
     account: ShellAccount
     names: tuple[str, ...]
+
+
+def is_ours(place: str) -> bool:
+    """Whether a place is a file of node-setup's."""
+    return place.startswith(_OURS)
 
 
 def part_of(name: str, part: str) -> str:
@@ -42,15 +48,25 @@ class Traces:
     places: Mapping[tuple[str, str, str, str], str]
 
     def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> str:
-        """Where it is set on the first of `nodes` that was asked; empty where no trace shows it."""
-        found = (self.places.get((node, context.name, account, name), "") for node in nodes)
+        """Where it is set on the first of `nodes` that was asked; empty where no trace shows it.
+
+        Of a job it is where a login shell of that node sets it, whose environment jobs inherit.
+        """
+        found = (self.places.get((node, _traced(context), account, name), "") for node in nodes)
         return next((place for place in found if place), "")
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
         """As `place`, where node-setup's files were read in that shell and something else set it after them; else empty."""
         place = self.place(nodes, context, account, name)
         pinned = self.place(nodes, context, account, _PINNED)
-        return place if pinned and not place.startswith(_OURS) else ""
+        return place if pinned and not is_ours(place) else ""
+
+
+def _traced(context: ShellContext) -> str:
+    """The context whose shell is traced for this one."""
+    if context.way == "ssh":
+        return context.name
+    return "bash-interactive" if context.shell == "bash-interactive" else "bash-login"
 
 
 def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
@@ -58,13 +74,11 @@ def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
 
 
 def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, str]) -> ProbePart:
-    """All questions in one script: it is the same for every node. Jobs' shells are not traced."""
+    """All questions in one script: it is the same for every node."""
     names = sorted({name for question in questions for name in question.names})
-    shells = dict.fromkeys(
-        (q.context, q.account) for q in questions if q.context.shell in _HOW and q.context.way == "ssh"
-    )
+    shells = dict.fromkeys((_traced(question.context), question.account) for question in questions)
     calls = "".join(
-        f"trace {quote(f'{context.name}.{account}')} {quote(users[account])} {_HOW[context.shell]}\n"
+        f"trace {quote(f'{context}.{account}')} {quote(users[account])} {_HOW[context]}\n"
         for context, account in shells
     )
     return ProbePart(

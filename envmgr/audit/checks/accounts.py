@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.comparing import compare, drift
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -77,9 +77,11 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     there = fleet.only(lambda facts: "accounts.no_shell" not in facts)
     for key, what, option in (("shell", "login shell", "-s"), ("home", "home", "-d")):
+        values = there.by_value(f"accounts.{key}")
+        right = next(iter(compare(values, evidence).outliers), None)
         yield from drift(
-            "accounts", where, there.by_value(f"accounts.{key}"), evidence, severity="error",
-            hint=f"on the node: `usermod {option} {what.upper().replace(' ', '_')} {name}`, or where its accounts come from: {_SAME_NUMBERS}",
+            "accounts", where, values, evidence, severity="error",
+            hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if right else _SAME_NUMBERS,
             say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
         )  # fmt: skip
     for file, nodes in fleet.by_value("accounts.nologin").items():

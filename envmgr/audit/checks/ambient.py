@@ -18,7 +18,7 @@ from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion, part_of
+from envmgr.audit.trace import TraceQuestion, is_ours, part_of
 from envmgr.finding import Finding, Severity
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.nodes import fold
@@ -64,7 +64,7 @@ _COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
 # Not compared by `exported`: what is above or told by other checks, and what sessions, jobs and Lmod make anew.
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
-    "|LOADEDMODULES|LM_LICENSE_FILE_.*|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
+    "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
 )
 
 
@@ -154,11 +154,7 @@ def _variable(
                 )
         if severity != "note":
             return  # told of each node that has it
-    places = {
-        fold(nodes): place
-        for nodes in values.values() if (place := evidence.traces.place(nodes, context, account, shown))
-    }  # fmt: skip
-    said = "; ".join(f"{place} sets it on {nodes}" for nodes, place in places.items())
+    said = _who(shown, values, context, account, evidence)
     yield from drift(
         "ambient", where, values, evidence, hint=said or f"compare start-up files: which one sets {shown}?",
         say=lambda value: f"{shown} is {short(value) or 'not set'}",
@@ -198,6 +194,14 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
+def _who(
+    name: str, values: Mapping[str, tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
+) -> str:
+    """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
+    places = [(evidence.traces.place(nodes, context, account, name), fold(nodes)) for nodes in values.values()]
+    return "; ".join(f"{place} sets it on {nodes}" for place, nodes in places if place and not is_ours(place))
+
+
 def _locale(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
     for said, nodes in fleet.by_value(f"{key}locale").items():
         yield Finding(
@@ -230,8 +234,7 @@ def _exported_values(
 def _exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     where = evidence.shell(context, account)
     for name, values in _exported_values(context, account, fleet).items():
-        places = {fold(nodes): evidence.traces.place(nodes, context, account, name) for nodes in values.values()}
-        said = "; ".join(f"{place} sets it on {nodes}" for nodes, place in places.items() if place)
+        said = _who(name, values, context, account, evidence)
         yield from drift(
             "ambient", where, values, evidence, severity="note", hint=said or f"compare start-up files: which one sets {name}?",
             say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]

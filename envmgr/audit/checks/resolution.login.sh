@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # What the `module` command lists and finds. Lmod answers on stderr.
 : "${generation?}" "${samples?}" "${room?}"
+here=
 
 # shellcheck disable=SC2069 # its stdout is for eval
 ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null | plain; }
@@ -9,10 +10,17 @@ case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   here=$room
   ask -t --show_hidden avail >"$here/avail"
+fi
+if [ -n "$here" ] && ! grep -q '^/.*:$' "$here/avail"; then
+  put resolution.broken "$(grep . "$here/avail" | head -n 1 | cut -c1-200)"
+elif [ -n "$here" ]; then
   ask -t --show_hidden --ignore_cache avail >"$here/plain"
   put resolution.modulepath "$MODULEPATH"
   lines resolution.avail <"$here/avail"
   diff "$here/avail" "$here/plain" | grep '^[<>]' | head -n 20 | lines resolution.cache_differs
+  if ! cmp -s "$here/avail" "$here/plain" && lmod_config; then
+    lmod_lines | sed -n -E 's/^cache\.[0-9]+\.1=//p' | grep -v -F -e "${prefix?}/" | lines resolution.caches
+  fi
   ask -t avail >"$here/visible"
   grep -v -x -F -f "$here/visible" "$here/avail" | lines resolution.hidden
   ask -t -d avail | lines resolution.defaults

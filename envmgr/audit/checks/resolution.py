@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
+from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -22,13 +23,18 @@ _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is anothe
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return {"login": script_text(__file__, "login.sh")} if plan.number is not None else {}
+    return {"login": lmod_config() + script_text(__file__, "login.sh")} if plan.number is not None else {}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
     if published is None:
         return
+    for said, nodes in evidence.shells.by_value("resolution.broken").items():
+        yield Finding(
+            "resolution", "error", "module avail", f"`module avail` lists nothing: {short(said) or 'no word'}", "the published entries",
+            "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause", fold(nodes),
+        )  # fmt: skip
     generation = f"generations/{published.record.number:04d}"
     fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == generation)
     yield from _listed(fleet, evidence)
@@ -38,7 +44,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         ]
         yield Finding(
             "resolution", "error", "module avail", short("; ".join(shown)), "the same list with and without Lmod's cache",
-            "`module --config` names the caches in use; which rc file names an old one?", fold(nodes),
+            _of_caches(fleet, nodes), fold(nodes),
         )  # fmt: skip
     ours = f"{evidence.site.prefix}/{generation}/modules"
     defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
@@ -50,6 +56,22 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _elsewhere(fleet, evidence)
     for entry in evidence.plan.samples:
         yield from _sample(entry, fleet, evidence)
+
+
+def _of_caches(fleet: Fleet, nodes: tuple[str, ...]) -> str:
+    """What mends a cache that tells other modules than there are; ours is looked at by another check."""
+    told = {
+        folder
+        for text, of in fleet.by_value("resolution.caches").items()
+        if set(of) & set(nodes)
+        for folder in text.split()
+    }
+    if not told:
+        return "`module --config` names the caches in use; which rc file names an old one?"
+    return (
+        f"the site's own cache is old: make it anew (Lmod's `update_lmod_system_cache_files`), or take it out of the rc file that names it: "
+        f"{', '.join(sorted(told))}"
+    )
 
 
 def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

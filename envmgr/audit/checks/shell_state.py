@@ -53,14 +53,14 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
         place = evidence.traces.place(nodes, context, account, "IFS")
         yield Finding(
             "shell-state", "error", where, f"IFS is {ifs.strip() or 'empty'}: words are not split at blanks", "space, tab and newline",
-            f"{place or 'which start-up file'} sets IFS{'' if place else '?'}: `unset IFS` after it, in that file", fold(nodes),
+            f"{place} sets IFS: `unset IFS` after it, in that file" if place else "which start-up file sets IFS? `unset IFS` after it", fold(nodes),
         )  # fmt: skip
     for options, nodes in fleet.by_value(f"{key}options").items():
         if options:
             place = next((p for n in _NAMES[1:] if (p := evidence.traces.place(nodes, context, account, n))), "")
             yield Finding(
                 "shell-state", "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
-                f"{place or 'which start-up file'} sets it{'' if place else '?'}: take it away there, or set it back", fold(nodes),
+                f"{place} sets it: take it away there, or set it back" if place else "which start-up file sets it? take it away there", fold(nodes),
             )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ case :${LOADEDMODULES-}: in
   *":$software_entry:"*)
     software_name=${software_program##*/}
     put program "$(command -v "$software_name")"
+    timeout -k 1 "$software_limit" "${software_program##*/}" --version </dev/null >/dev/null 2>&1
+    put started $?
     # shellcheck disable=SC3028,SC3054 # bash's: what it does before the next prompt
     case ${BASH_VERSION:+${shell_flags?}} in
       *i*)
@@ -25,8 +27,6 @@ case :${LOADEDMODULES-}: in
           put prompted "$(command -v "$software_name")"
         fi ;;
     esac
-    timeout -k 1 "$software_limit" "${software_program##*/}" --version </dev/null >/dev/null 2>&1
-    put started $?
     ;;
   *) put program_unloaded yes ;;
 esac

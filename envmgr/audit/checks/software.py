@@ -198,7 +198,7 @@ def _prompted(
             hint = f"{place} sets PROMPT_COMMAND" if place else "which start-up file sets PROMPT_COMMAND?"
             yield Finding(
                 "software", "error", where, f"`{name}` is {said or 'not in PATH'} at the prompt after `module load {first.entry}`", path,
-                f"{hint}: what it runs must leave PATH as modules set it", fold(nodes),
+                f"{hint}; what it runs must leave PATH as modules set it", fold(nodes),
             )  # fmt: skip
 
 
@@ -215,7 +215,8 @@ def _inside(evidence: Evidence) -> Iterator[Finding]:
                 place = evidence.traces.place(nodes, context, "user", "PATH") if context else ""
                 yield Finding(
                     "software", "error", f"{shell} with {first.entry} loaded", f"`{name}` is {said or 'not in PATH'}", path,
-                    f"{place or f'which start-up file of {shell}'} sets PATH anew{'' if place else '?'}: let it add to what is there", fold(nodes),
+                    f"{place} sets PATH anew: let it add to what is there" if place
+                    else f"which start-up file of {shell} sets PATH anew? let it add to what is there", fold(nodes),
                 )  # fmt: skip
 
 

@@ -137,4 +137,8 @@ def _why_not(node: str, clean: Fleet | None) -> str:
     missing = {r.node: r for r in clean.missing} if clean is not None else {}
     if node in missing:
         return f"no job was sent: it did not answer over ssh first ({missing[node].reason})"
+    broken = clean.by_value("probe") if clean is not None else {}
+    for reason, nodes in broken.items():
+        if node in nodes:
+            return f"no job was sent: {reason}"
     return "no job was sent: its prefix does not answer, and a job stuck on it would drain the node"

@@ -14,6 +14,7 @@ from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
+from envmgr.probe.shell import looked_key
 from envmgr.publish.record import GenerationRecord
 from envmgr.system.shelltext import assign
 
@@ -92,6 +93,10 @@ class Evidence:
         """Every context and account that was asked for, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
             yield context, account, self.shells if way == "ssh" else self.ways[way].sound
+
+    def looked(self, part: str) -> Fleet:
+        """The answers of nodes on which what a check looks at outside of shells was looked at, to its end."""
+        return self.fleet.only(lambda facts: looked_key(part, "node") in facts)
 
     def account(self, account: ShellAccount) -> str:
         return self.plan.user if account == "user" else "root"

@@ -16,7 +16,7 @@ from envmgr.system.shelltext import assign, quote, script_text
 MOST = 12  # nodes that are asked: each stands for all with the same answers
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
-_PINNED = ":pinned"
+_PINNED, _THERE = ":pinned", ":there"
 # A context of ssh -> how its shell is traced.
 _HOW = {"bash-login": "login", "bash-ssh": "ssh", "csh": "csh", "zsh": "zsh", "bash-interactive": "interactive"}
 
@@ -60,6 +60,16 @@ class Traces:
         place = self.place(nodes, context, account, name)
         pinned = self.place(nodes, context, account, _PINNED)
         return place if pinned and not is_ours(place) else ""
+
+    def before_ours(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> str:
+        """Where a start-up file returned, and node-setup's files, which are there, were not read in that shell; else empty."""
+        if (
+            context.way != "ssh"
+            or self.place(nodes, context, account, _PINNED)
+            or not self.place(nodes, context, account, _THERE)
+        ):
+            return ""
+        return self.place(nodes, context, account, ":left")
 
 
 def _traced(context: ShellContext) -> str:

@@ -48,6 +48,12 @@ trace_place() { # NAME FILE [PART]
       sub(/^[^ ]*: /, "", text)
       if (name == "IFS" && text ~ /^read( |$)/ && at == NR - 1) { place = before; next } # `IFS=: read` is two lines
       if (part != "" && (place != "" || !index(text, part))) next
+      if (name == ":left") { # the first start-up file that is left early
+        if (place != "" || text !~ /^return( |$)/ || $0 !~ /^\++(\/etc\/(profile|bash\.bashrc|bashrc|csh\.cshrc)|\/[^ ]*\/\.[a-z_]+):/) next
+        place = $0
+        sub(/: .*/, "", place)
+        next
+      }
       if (name ~ /^:/ ? text ~ "^" substr(name, 2) "( |$)" : text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
         before = place; at = NR
         place = $0
@@ -69,7 +75,8 @@ trace() { # KEY ACCOUNT HOW
   case ${trace_last#*: } in
     exec\ * | exit* | logout*) put "trace.$1.:end" "$(printf '%s\n' "$trace_last" | sed 's/^+*//; s/[<:]* .*//; s/<.*//')" ;;
   esac
-  if grep -q -F -e "${trace_pin?}" "$0.trace"; then put "trace.$1.:pinned" yes; fi
+  [ ! -x "${trace_pin?}pin" ] || put "trace.$1.:there" yes
+  if grep -q -F -e "$trace_pin" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do
     trace_part=
     case $trace_name in *'~'*) trace_part=${trace_name#*"~"} ;; esac

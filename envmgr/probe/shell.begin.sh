@@ -17,6 +17,15 @@ if [ -z "$tmp" ]; then
   put probe "cannot write to /tmp, /dev/shm or /run"
   exit 0
 fi
+for device in /dev/null /dev/zero /dev/urandom; do # without them nothing works, and what fails tells of itself alone
+  if ! [ -c "$device" ]; then
+    put probe "$device is no device"
+    exit 0
+  elif ! { [ -r "$device" ] && [ -w "$device" ]; } || [ "$(stat -c %a "$device")" != 666 ]; then
+    put probe "$device has mode $(stat -c %a "$device"), not 666"
+    exit 0
+  fi
+done
 chmod 755 "$tmp"
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$(id -u)" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 own addresses "$(hostname -I 2>/dev/null || :)"

@@ -8,3 +8,9 @@ shell_ifs=${IFS- }
 set +e +u +f +C +a +v +x
 IFS=' 	
 '
+# What was said on stderr until now, where that is a file: by start-up files, and the shell about them.
+shell_said=
+if [ -f /proc/self/fd/2 ] && [ -s /proc/self/fd/2 ]; then
+  # shellcheck disable=SC2034
+  shell_said=$(plain </proc/self/fd/2 | grep -v -e 'cannot set terminal process group' -e 'no job control in this shell' | head -n 1 | cut -c1-200)
+fi

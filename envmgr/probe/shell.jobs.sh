@@ -99,6 +99,6 @@ tell() {
 
 # noise PREFIX NAME: what a user's start-up files print.
 noise() {
-  noise=$(grep -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null | head -n 1 | cut -c1-100)
+  noise=$(grep -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null | head -n 1 | sed "s/$(uname -n)/NODE/g" | cut -c1-100)
   [ -z "$noise" ] || put "$1noise" "$noise"
 }

@@ -22,6 +22,9 @@ if [ -n "$user" ]; then
     [ -x "${accounts_shell:-/bin/sh}" ] || put accounts.no_shell "$accounts_shell"
   fi
 fi
+if with_limit 5 "$0.groups" id -Gn "$user"; then
+  put accounts.groups "$(tr ' ' '\n' <"$0.groups" | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
+fi
 for accounts_file in /etc/nologin /run/nologin /var/run/nologin; do
   if [ -e "$accounts_file" ]; then
     put accounts.nologin "$accounts_file"

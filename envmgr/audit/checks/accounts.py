@@ -2,7 +2,7 @@
 
 File systems keep numbers, not names. Where the build user's number belongs to another user, that user can change what is
 installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only:
-it may read the prefix all the same. The audited user's login shell and home are compared between nodes: with /bin/sh for a
+it may read the prefix all the same. The audited user's login shell, home and groups are compared between nodes: with /bin/sh for a
 shell `ssh NODE COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, though jobs run there. Where the prefix belongs to another name than the build user (an NFSv4 domain that does
 not agree makes it `nobody`), that is told, too.
 """
@@ -84,12 +84,24 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
             hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if right else _SAME_NUMBERS,
             say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
         )  # fmt: skip
+    yield from drift(
+        "accounts", where, fleet.by_value("accounts.groups"), evidence,
+        hint=f"on the node: `usermod -aG GROUP {name}`, or where its accounts come from: {_SAME_NUMBERS}",
+        say=lambda groups: f"its groups are {groups.replace(' ', ', ')}",
+        told=lambda of: _of_groups(set(of.value.split()), set(of.right.split())),
+    )  # fmt: skip
     for file, nodes in fleet.by_value("accounts.nologin").items():
         says = next(iter(fleet.by_value("accounts.nologin_says")), "")
         yield Finding(
             "accounts", "error", file, f"it is there: no user can log in over ssh{f' ({says})' if says else ''}", "no such file",
             f"on the node: `rm {file}`, once its maintenance is over; jobs run there all the same, unless it is drained", fold(nodes),
         )  # fmt: skip
+
+
+def _of_groups(found: set[str], right: set[str]) -> str:
+    words = [f"it is not in {', '.join(sorted(right - found))}"] if right - found else []
+    words += [f"it is also in {', '.join(sorted(found - right))}"] if found - right else []
+    return " and ".join(words) + ": files of a group are others' there"
 
 
 def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ one such shell shows it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.across import Across, across
@@ -30,6 +31,7 @@ READS_INSTALLS = True
 _PARTS = 8  # of a list, that are traced
 _MOST = 40  # names of programs that are asked for
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
+_OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
 _ALWAYS = ("pip", "python", "python3")
 
 # Variable -> how bad it is wherever it is, and why.
@@ -48,7 +50,6 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see these GPUs alone"),
     "PIP_TARGET": ("note", "pip of a module installs there"),
     "PIP_PREFIX": ("note", "pip of a module installs there"),
-    "PYTHONNOUSERSITE": ("note", "Python of a module does not see what users install for themselves"),
     "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
     "R_LIBS": ("note", "each R takes its libraries from there first"),
     "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),
@@ -65,6 +66,14 @@ _COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
     "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
+)
+
+
+# Variables that programs of modules and Slurm's commands read: another value on one node is another result there.
+_MEANS = re.compile(
+    r"proxy$|^(LANG|LC_|LANGUAGE$|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|PMIX|MPICH|I_MPI|FI_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|"
+    r"CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|NUMBA|JAX_)",
+    re.IGNORECASE,
 )
 
 
@@ -91,6 +100,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_all(evidence))
     yield from joined(_in_other_contexts(evidence))
+    yield from joined(_loaded_by_own_files(evidence))
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -102,11 +112,19 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
                 yield TraceQuestion(each.nodes[0], context, each.account, names)
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
+        for loaded, nodes in fleet.by_value(f"{key}loaded").items():
+            if loaded and account == "user":
+                yield TraceQuestion(nodes[0], context, account, ("LOADEDMODULES",))
         for name in _COMPARED:
             values = fleet.only(lambda facts, key=key: f"{key}PATH" in facts).by_value(f"{key}{name}", default="")  # type: ignore[misc]
             for value, nodes in values.items():
                 if (value and name in _HARM) or len(values) > 1:
                     yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
+        if context.name == "bash-login":
+            for group in fleet.groups:
+                lines = group.facts.get(f"{key}exported", "").splitlines()
+                if names := tuple(line.partition("=")[0] for line in lines if line.startswith(_OPTIONS)):
+                    yield TraceQuestion(group.nodes[0], context, account, names)
         for name, of in _exported_values(context, account, fleet).items():
             for nodes in of.values():
                 yield TraceQuestion(nodes[0], context, account, (name,))
@@ -129,6 +147,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         for name in _COMPARED:
             yield from _variable(name, context, account, asked, evidence)
         yield from _shadows(context, account, asked, evidence)
+        yield from _options_of_slurm(context, account, asked, evidence)
         yield from _locale(key, where, asked)
         yield from _exported(context, account, asked, evidence)
 
@@ -202,6 +221,27 @@ def _who(
     return "; ".join(f"{place} sets it on {nodes}" for place, nodes in places if place and not is_ours(place))
 
 
+def _options_of_slurm(
+    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    """SBATCH_PARTITION and the like: sbatch and srun take them for options. Of login shells, which submit."""
+    if context.name != "bash-login":
+        return
+    key = f"{context_key(context, account)}ambient.exported"
+    told: dict[str, list[str]] = {}
+    for group in fleet.groups:
+        for line in group.facts.get(key, "").splitlines():
+            if line.startswith(_OPTIONS):
+                told.setdefault(line, []).extend(group.nodes)
+    for line, nodes in told.items():
+        name, _, value = line.partition("=")
+        place = evidence.traces.place(nodes, context, account, name)
+        yield Finding(
+            "ambient", "note", evidence.shell(context, account), f"{name} is {short(value)}", "not set: Slurm's commands take it for an option",
+            f"{place or 'a start-up file'} sets it: does Slurm still know that?", fold(nodes),
+        )  # fmt: skip
+
+
 def _locale(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
     for said, nodes in fleet.by_value(f"{key}locale").items():
         yield Finding(
@@ -236,9 +276,29 @@ def _exported(context: ShellContext, account: ShellAccount, fleet: Fleet, eviden
     for name, values in _exported_values(context, account, fleet).items():
         said = _who(name, values, context, account, evidence)
         yield from drift(
-            "ambient", where, values, evidence, severity="note", hint=said or f"compare start-up files: which one sets {name}?",
+            "ambient", where, values, evidence, severity="warning" if _MEANS.search(name) else "note",
+            hint=said or f"compare start-up files: which one sets {name}?",
             say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
         )  # fmt: skip
+
+
+def _loaded_by_own_files(evidence: Evidence) -> Iterator[Finding]:
+    """Published entries that the user's own start-up files load: root's shells of the same kind have them not."""
+    published = evidence.published.specs if evidence.published else {}
+    roots = {context.name: fleet for context, account, fleet in evidence.contexts() if account == "root"}
+    for context, account, fleet in evidence.contexts():
+        if account == "root" or context.name not in roots:
+            continue
+        for loaded, nodes in fleet.by_value(f"{context_key(context, account)}ambient.loaded").items():
+            of_root = roots[context.name].by_value(f"{context_key(context, 'root')}ambient.loaded")
+            at_root = {name for value, of in of_root.items() if set(of) & set(nodes) for name in elements(value)}
+            if own := [name for name in elements(loaded) if name in published and name not in at_root]:
+                place = evidence.traces.place(nodes, context, account, "LOADEDMODULES")
+                yield Finding(
+                    "ambient", "warning", evidence.shell(context, account), f"{', '.join(own)} is loaded before anybody loads a module",
+                    "shells that begin without", f"{place or 'a start-up file of the user'} does it, in every shell and job: in a job script, "
+                    "or a collection (`module save`), it is where it is needed", fold(nodes),
+                )  # fmt: skip
 
 
 def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellCont
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import assign, script_text
 
+_PRINTS = (":echo", ":printf", ":cat")
 _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # that no context is of
 
 
@@ -72,7 +73,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         yield from _told(key, where, probed, evidence)
         yield from _generations(context, account, where, probed, evidence)
         yield from beside_generation(context, account, where, probed, evidence)
-        yield from _noise(context, key, where, fleet)
+        yield from _noise(context, account, where, fleet, evidence)
     yield from in_other_contexts(evidence)
 
 
@@ -84,6 +85,8 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         key = context_key(context, account)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
         wanted = [f"{published.record.number:04d}"] if published is not None else []
+        for nodes in fleet.by_value(f"{key}noise").values():
+            yield TraceQuestion(nodes[0], context, account, _PRINTS)
         for nodes in fleet.by_value(f"{key}end").values():
             yield TraceQuestion(nodes[0], context, account, (":end",))
         for nodes in probed.by_value(f"{key}path_brought").values():
@@ -91,13 +94,15 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         for group in probed.groups:
             wrong = generation_numbers(group.facts, key, evidence) != wanted or _wrong_rc(group.facts, key, evidence)
             if published is not None and wrong:
-                yield TraceQuestion(group.nodes[0], context, account, ("LMOD_RC", "MODULEPATH"))
+                yield TraceQuestion(group.nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left"))
 
 
 def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, name: str, evidence: Evidence) -> str:
     """What mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
     if place := evidence.traces.culprit(nodes, context, account, name):
         return f"{place} sets {name} after envmgr does: take that line away"
+    if place := evidence.traces.before_ours(nodes, context, account):
+        return f"{place} ends the start-up file before it reads node-setup's: take that line away, or move it below"
     if context.export == "NONE" or context.step:
         return f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `envmgr node-setup --apply --nodes {fold(nodes)}`"
     return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
@@ -224,13 +229,20 @@ def _generations(
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
 
 
-def _noise(context: ShellContext, key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
+def _noise(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
     severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
-    for text, nodes in fleet.by_value(f"{key}noise").items():
-        yield _finding(
-            severity, where, f'a start-up file prints "{text}"', "nothing on stdout",
-            "print only where `[ -t 1 ]`: in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files", nodes,
-        )  # fmt: skip
+    for text, nodes in fleet.by_value(f"{context_key(context, account)}noise").items():
+        places = (evidence.traces.place(nodes, context, account, name) for name in _PRINTS)
+        place = next((place for place in places if place), "")
+        where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
+        hint = (
+            f"{place} may be the line: print only where `[ -t 1 ]`"
+            if place
+            else f"print only where `[ -t 1 ]`: {where_to}"
+        )
+        yield _finding(severity, where, f'a start-up file prints "{text}"', "nothing on stdout", hint, nodes)
 
 
 def _by_hand(context: ShellContext, end: str, place: str) -> str:

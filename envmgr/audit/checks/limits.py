@@ -45,6 +45,10 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
             for value, nodes in fleet.by_value(f"{context_key(context, account)}limits.{name}").items():
                 if value != "unlimited":
                     yield TraceQuestion(nodes[0], context, account, (":ulimit",))
+        umasks = fleet.by_value(f"{context_key(context, account)}limits.umask")
+        if len(umasks) > 1:
+            for nodes in umasks.values():
+                yield TraceQuestion(nodes[0], context, account, (":umask",))
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -68,8 +72,11 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
                     "limits", where, values, evidence, hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
                     say=lambda value, name=name, option=option: f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)",  # type: ignore[misc]
                 )  # fmt: skip
+        umasks = fleet.by_value(f"{key}umask")
+        traced = [(evidence.traces.place(nodes, context, account, ":umask"), fold(nodes)) for nodes in umasks.values()]
+        said = "; ".join(f"{place} sets it on {nodes}" for place, nodes in traced if place)
         yield from drift(
-            "limits", where, fleet.by_value(f"{key}umask"), evidence, hint="which start-up file, or pam_umask, sets it?",
+            "limits", where, umasks, evidence, hint=said or "which start-up file, or pam_umask, sets it?",
             say=lambda value: f"umask is {value}",
         )  # fmt: skip
 

@@ -7,4 +7,5 @@ if [ -s /etc/ld.so.preload ]; then
     [ -r "$linker_file" ] || printf '%s\n' "$linker_file"
   done | lines linker.missing
 fi
-grep -h -s -v -E '^[[:space:]]*(#|$|include[[:space:]])' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf | LC_ALL=C sort -u | lines linker.folders
+grep -H -s -v -E '^[[:space:]]*(#|$|include[[:space:]])' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf |
+  sed 's/^\([^:]*\):[[:space:]]*\(.*\)/\2 (\1)/' | LC_ALL=C sort -u | lines linker.folders

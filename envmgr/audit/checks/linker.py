@@ -24,7 +24,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    fleet = evidence.fleet
+    fleet = evidence.looked("linker")
     for missing, nodes in fleet.by_value("linker.missing").items():
         libraries = ", ".join(missing.splitlines())
         yield Finding(
@@ -42,9 +42,17 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "is it meant? programs of modules load it, too", fold(values[preloaded]),
         )  # fmt: skip
     yield from drift(
-        "linker", _FOLDERS, fleet.by_value("linker.folders", default=""), evidence, severity="note",
-        hint=f"compare {_FOLDERS}, then `ldconfig`", say=lambda lines: short(", ".join(lines.splitlines())) or "nothing",
+        "linker", _FOLDERS, fleet.by_value("linker.folders", default=""), evidence,
+        hint=f"the same lines in {_FOLDERS} on every node, then `ldconfig`: programs take libraries from there, Lmod's Lua, too",
+        say=lambda lines: short(", ".join(lines.splitlines())) or "nothing",
+        told=lambda of: _other_folders(set(of.value.splitlines()), set(of.right.splitlines())),
     )  # fmt: skip
+
+
+def _other_folders(found: set[str], right: set[str]) -> str:
+    words = [f"also has {', '.join(sorted(found - right))}"] if found - right else []
+    words += [f"lacks {', '.join(sorted(right - found))}"] if right - found else []
+    return short(" and ".join(words))
 
 
 __all__ = ["judge", "probe"]

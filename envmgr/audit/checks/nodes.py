@@ -52,9 +52,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _strangers(way, fleet, evidence)
         yield from _unfinished(way, fleet)
         for value, nodes in fleet.by_value("probe").items():
-            yield Finding(
-                "nodes", "error", _NAMES.get(way, way), value, "an answer", "free space in /tmp?", fold(nodes)
-            )
+            device = value.partition(" ")[0]
+            hint = "free space in /tmp?"
+            if device.startswith("/dev/"):
+                numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
+                hint = f"on the node: `rm {device} && mknod -m 666 {device} c {numbers}`; where it is mounted over, `umount {device}`"
+            yield Finding("nodes", "error", _NAMES.get(way, way), value, "an answer", hint, fold(nodes))
 
 
 def _missing(evidence: Evidence) -> Iterator[Finding]:
@@ -106,6 +109,11 @@ def _hint(way: str, reason: str, nodes: str, node: str) -> str:
         return f"`scontrol update nodename={nodes} state=power_up`, then audit again"
     if "no job was submitted: the login shell" in reason:
         return "on this host, as the user of the audit: `bash -lx`; a start-up file of the user, or of this host, ends or hangs there"
+    if re.search(r"invalid (partition|account|qos|feature)|Batch job submission failed", reason, re.IGNORECASE):
+        return (
+            "`envmgr audit --check ambient --context bash-login` names SBATCH_* variables of login shells; `transport: {slurm_options: […]}` "
+            "in site.yaml are options of ours; `scontrol show partition` lists what there is"
+        )
     if "no job was sent" in reason:
         return "another finding tells why"
     if way != "ssh":

@@ -2,11 +2,20 @@
 # Where programs put what they need for a while, and the user's home: what of it this account cannot have.
 : "${user?}"
 
-if [ -n "${TMPDIR-}" ] && ! [ -w "$TMPDIR" ]; then
-  put places.TMPDIR "$TMPDIR"
-elif ! [ -w /tmp ]; then
-  put places.tmp /tmp
-fi
+for places_name in TMPDIR TMP TEMP XDG_RUNTIME_DIR XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME PIP_CACHE_DIR CONDA_PKGS_DIRS \
+  APPTAINER_TMPDIR APPTAINER_CACHEDIR SINGULARITY_TMPDIR SINGULARITY_CACHEDIR MPLCONFIGDIR NUMBA_CACHE_DIR TORCH_HOME HF_HOME \
+  TRITON_CACHE_DIR CUDA_CACHE_PATH JUPYTER_RUNTIME_DIR R_LIBS_USER PYTHONUSERBASE PYTHONPYCACHEPREFIX; do
+  eval "places_folder=\${$places_name-}"
+  case $places_folder in /*) ;; *) continue ;; esac
+  # Programs make what is not there, where they can.
+  places_above=$places_folder
+  while [ ! -e "$places_above" ] && [ ! -L "$places_above" ] && [ "$places_name" != TMPDIR ] && [ "$places_name" != XDG_RUNTIME_DIR ]; do
+    places_above=${places_above%/*}
+    [ -n "$places_above" ] || places_above=/
+  done
+  if ! { [ -d "$places_above" ] && [ -w "$places_above" ]; }; then put "places.of.$places_name" "$places_folder"; fi
+done
+if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then put places.tmp /tmp; fi
 if [ -d /dev/shm ] && ! [ -w /dev/shm ]; then put places.shm /dev/shm; fi
 case ${HOME-} in
   /nonexistent | / | '') ;; # an account that is none of a person
@@ -16,8 +25,10 @@ case ${HOME-} in
     elif ! [ -w "$HOME" ]; then
       put places.home "cannot be written"
     else
-      for places_folder in "$HOME/.lmod.d" "$HOME/.config/lmod" "$HOME/.cache" "$HOME/.cache/lmod"; do
-        if [ -d "$places_folder" ] && ! { [ -w "$places_folder" ] && [ -x "$places_folder" ]; }; then
+      for places_folder in "$HOME/.lmod.d" "$HOME/.config" "$HOME/.config/lmod" "$HOME/.cache" "$HOME/.cache/lmod" "$HOME/.local" "$HOME/.conda"; do
+        if [ -L "$places_folder" ] && ! [ -e "$places_folder" ]; then
+          printf -- '-> %s %s\n' "$(readlink "$places_folder")" "$places_folder"
+        elif [ -d "$places_folder" ] && ! { [ -w "$places_folder" ] && [ -x "$places_folder" ]; }; then
           printf '%s %s\n' "$(stat -c %U "$places_folder")" "$places_folder"
         fi
       done | lines places.folders

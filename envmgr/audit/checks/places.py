@@ -1,8 +1,10 @@
 """Places that a user's programs need on a node: for temporary files, for shared memory, and the home.
 
-In every shell and job, as the account whose it is: /tmp (or TMPDIR) and /dev/shm can be written (without shared memory Python's
-multiprocessing, PyTorch's DataLoader and MPI fail), the home is there and can be written, and so are Lmod's own folders in it (in
-one that belongs to somebody else `module save` says that it saved, and saves nothing).
+In every shell and job, as the account whose it is: /tmp and /dev/shm can be written (without shared memory Python's multiprocessing,
+PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
+jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
+there. Lmod's own folders in the home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves
+nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
@@ -20,6 +23,15 @@ from envmgr.system.shelltext import script_text
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"context": script_text(__file__, "context.sh")}
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who sets a variable that names no folder of the user's."""
+    for context, account, fleet in evidence.contexts():
+        key = f"{context_key(context, account)}places.of."
+        for group in fleet.groups:
+            if names := tuple(fact.removeprefix(key) for fact in group.facts if fact.startswith(key)):
+                yield TraceQuestion(group.nodes[0], context, account, names)
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -32,13 +44,25 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     key = f"{context_key(context, account)}places."
     user, where = evidence.account(account), evidence.shell(context, account)
-    for folder, nodes in fleet.by_value(f"{key}TMPDIR").items():
-        place = evidence.traces.place(nodes, context, account, "TMPDIR")
-        hint = f"{place} sets TMPDIR" if place else "which start-up file, or which prolog of Slurm, sets TMPDIR?"
-        yield Finding(
-            "places", "error", where, f"{user} cannot write in {folder}, which is TMPDIR", "a place for temporary files",
-            f"{hint}? on the node: `ls -ld {folder}`", fold(nodes),
-        )  # fmt: skip
+    names = sorted(
+        {
+            fact.removeprefix(f"{key}of.")
+            for group in fleet.groups
+            for fact in group.facts
+            if fact.startswith(f"{key}of.")
+        }
+    )
+    for name in names:
+        for folder, nodes in fleet.by_value(f"{key}of.{name}").items():
+            place = evidence.traces.place(nodes, context, account, name)
+            who = f"{place} sets it" if place else "which start-up file, or which prolog of Slurm, sets it?"
+            hint = f"{who}: make the folder on the node, for {user}, or take that away"
+            if context.export == "ALL" and not place:
+                hint = f"jobs inherit it from the submitting shell: TaskProlog can say `unset {name}`, or {name} be set where the folder is"
+            yield Finding(
+                "places", "error" if name == "TMPDIR" else "warning", where,
+                f"{user} cannot write in {folder}, which is {name}", "a folder that is there", hint, fold(nodes),
+            )  # fmt: skip
     for name, what in (("tmp", "a place for temporary files"), ("shm", "shared memory that users can have")):
         for folder, nodes in fleet.by_value(f"{key}{name}").items():
             yield Finding(
@@ -52,6 +76,13 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
         )  # fmt: skip
     for lines, nodes in fleet.by_value(f"{key}folders").items():
         for line in lines.splitlines():
+            if line.startswith("-> "):
+                target, _, link = line.removeprefix("-> ").rpartition(" ")
+                yield Finding(
+                    "places", "warning", f"~{user}", f"{link} is a link to {target}, which is not there", "a folder that is there",
+                    f"on the node: is the file system of {target} mounted? make or mount it there", fold(nodes),
+                )  # fmt: skip
+                continue
             owner, _, folder = line.partition(" ")
             yield Finding(
                 "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
@@ -59,4 +90,4 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             )  # fmt: skip
 
 
-__all__ = ["judge", "probe"]
+__all__ = ["judge", "probe", "trace_questions"]

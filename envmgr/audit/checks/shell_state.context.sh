@@ -2,6 +2,9 @@
 # What start-up files have left of the shell's own settings: `shell_flags` and `shell_ifs` are as the probe found them.
 : "${shell_flags?}" "${shell_ifs?}"
 
+shell_said=$(printf '%s\n' "${shell_said-}" | sed -e "s/$(uname -n)/NODE/g" -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')
+[ -z "$shell_said" ] || put shell_state.said "$shell_said"
+
 # shellcheck disable=SC3028 # asked of the shells that have them
 {
   if [ -n "${BASH_VERSION-}" ]; then

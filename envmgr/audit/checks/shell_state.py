@@ -7,6 +7,7 @@ fails ends the shell. Looked at in bash, in every context that is one; PATH, var
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import joined
@@ -18,6 +19,9 @@ from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import script_text
 
+_WRONG = re.compile(
+    r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound", re.IGNORECASE
+)
 _NAMES = ("IFS", ":set", ":shopt")
 
 
@@ -49,6 +53,22 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                     "shell-state", "error", where, f"what is for bash is read by {reader}", "bash",
                     "which start-up file has `exec`? let it do that at a terminal alone: `case $- in *i*) exec … ;; esac`", fold(nodes),
                 )  # fmt: skip
+    for said, nodes in fleet.by_value(f"{key}said").items():
+        if not _WRONG.search(said):
+            continue
+        file = place[1] if (place := re.match(r"(/\S+): line [0-9]+: ", said)) else ""
+        hint = f"what is in that line of {file}?" if file else "`bash -lx` in such a shell shows the line"
+        if "\\x0d" in said or "\\r" in said:
+            hint = f"Windows' line ends: `sed -i 's/\\r$//' {file or 'FILE'}`"
+        yield Finding(
+            "shell-state",
+            "warning",
+            where,
+            f'a start-up file makes the shell say "{said}"',
+            "no error on stderr",
+            hint,
+            fold(nodes),
+        )
     for ifs, nodes in fleet.by_value(f"{key}ifs").items():
         place = evidence.traces.place(nodes, context, account, "IFS")
         yield Finding(

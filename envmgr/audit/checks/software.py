@@ -6,7 +6,8 @@ it puts none there) is where the manifest names it, can be read and executed. In
 (`--modules`) is loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for
 five seconds at most. In every context, one entry is loaded in the shell as it is; its first program must be the install's there,
 not another file, a function or an alias, and start; at a
-prompt, it is still so at the next one (PROMPT_COMMAND), and in a csh or zsh that is started with the entry loaded. With `--deep`, files of the sampled entries are drawn from their
+prompt, it is still so at the next one (PROMPT_COMMAND), and in a csh, a zsh or a bash at a terminal that is started with the
+entry loaded. With `--deep`, files of the sampled entries are drawn from their
 manifests, up to 24 of 8 MB at most each, and hashed on every node through its own mount. What was not looked at is told.
 """
 
@@ -27,7 +28,8 @@ from envmgr.system.shelltext import assign, script_text, words
 
 READS_INSTALLS = True
 START_SECONDS = 5
-_INSIDE = ("csh", "zsh")  # shells that read a file whenever they are started
+# Shells that read a file whenever they are started -> the context whose trace shows it.
+_INSIDE = {"csh": "csh", "zsh": "zsh", "bash": "bash-interactive"}
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -208,15 +210,17 @@ def _inside(evidence: Evidence) -> Iterator[Finding]:
     if first is None:
         return
     name, path = first.program.rpartition("/")[2], program_of(first)
-    for shell in _INSIDE:
+    for shell, name_of_context in _INSIDE.items():
         for said, nodes in evidence.shells.by_value(f"software.inside.{shell}").items():
             if said != path:
-                context = next((c for c, a, _ in evidence.contexts() if c.shell == shell and a == "user"), None)
+                context = next(
+                    (c for c, a, _ in evidence.contexts() if c.name == name_of_context and a == "user"), None
+                )
                 place = evidence.traces.place(nodes, context, "user", "PATH") if context else ""
                 yield Finding(
-                    "software", "error", f"{shell} with {first.entry} loaded", f"`{name}` is {said or 'not in PATH'}", path,
-                    f"{place} sets PATH anew: let it add to what is there" if place
-                    else f"which start-up file of {shell} sets PATH anew? let it add to what is there", fold(nodes),
+                    "software", "error", f"{shell} with {first.entry} loaded", f"`{name}` is {said if said != 'none' else 'not in PATH'}", path,
+                    f"{place} sets PATH: what modules gave must stay in front" if place
+                    else f"which start-up file of {shell} sets PATH? what modules gave must stay in front", fold(nodes),
                 )  # fmt: skip
 
 
@@ -228,8 +232,9 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     path = program_of(first)
     for context, account, fleet in evidence.contexts():
         told = fleet.by_value(f"{context_key(context, account)}prompted")
-        if context.shell in _INSIDE and account == "user":
-            told = {**told, **evidence.shells.by_value(f"software.inside.{context.shell}")}
+        if account == "user":
+            for shell in (shell for shell, name in _INSIDE.items() if name == context.name):
+                told = {**told, **evidence.shells.by_value(f"software.inside.{shell}")}
         for said, nodes in told.items():
             if said != path:
                 yield TraceQuestion(nodes[0], context, account, ("PATH", "PROMPT_COMMAND"))

@@ -1,14 +1,15 @@
 """Users can read what their shells read at their start: /etc/profile, /etc/profile.d, Lmod's and node-setup's files.
 
 A file that was written under umask 077 is there for root and not for users: their shells pass over it without a word, and root's tests are
-well. Looked at in the ordinary user's login bash. A file of /etc/profile.d that users cannot read on any node is meant for root.
+well. Looked at in the ordinary user's login bash. Node against node, by content, as a note: the same files, where a difference
+explains what other checks find. A file of /etc/profile.d that users cannot read on any node is meant for root.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import QUORUM
+from envmgr.audit.comparing import QUORUM, drift
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -18,10 +19,33 @@ from envmgr.system.shelltext import script_text
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": script_text(__file__, "context.sh")}
+    return {"context": script_text(__file__, "context.sh"), "node": script_text(__file__, "node.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
+    yield from _shut(evidence)
+    yield from _others(evidence)
+
+
+def _others(evidence: Evidence) -> Iterator[Finding]:
+    """Files that differ between like nodes: together, where they differ on the same nodes in the same way."""
+    groups = [
+        ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
+        for lines, nodes in evidence.looked("startup_files").by_value("startup_files.sums", default="").items()
+    ]
+    if len(groups) < 2:
+        return
+    for path in sorted({path for sums, _ in groups for path in sums}):
+        values: dict[str, tuple[str, ...]] = {}
+        for sums, nodes in groups:
+            values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
+        yield from drift(
+            "startup-files", path, values, evidence, severity="note", hint=f"compare {path} of the nodes: is it meant?",
+            say=lambda digest: f"content {digest}" if digest else "not there",
+        )  # fmt: skip
+
+
+def _shut(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         if context.name != "bash-login" or account != "user":
             continue

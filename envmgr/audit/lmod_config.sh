@@ -6,7 +6,7 @@
 # lmod_config: asks once for all checks of a shell; status 1, and $lmod_said, where Lmod cannot tell.
 lmod_config() {
   [ -z "${lmod_config-}" ] || return 0
-  lmod_said=$("$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null | plain)
+  lmod_said=$("$LMOD_CMD" bash --no_redirect --config_json 2>&1 >/dev/null)
   read -r lmod_lua <"$LMOD_CMD" || return 1
   lmod_config=$(printf '%s\n' "$lmod_said" | ${lmod_lua#"#!"} -e "$lmod_reader" 2>/dev/null | grep -v '^propT\.')
   [ -n "$lmod_config" ]

@@ -84,9 +84,14 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
             hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if right else _SAME_NUMBERS,
             say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
         )  # fmt: skip
+    groups = fleet.by_value("accounts.groups")
+    lacks = [
+        ",".join(sorted(set(of.right.split()) - set(of.value.split()))) for of in compare(groups, evidence).outliers
+    ]
     yield from drift(
-        "accounts", where, fleet.by_value("accounts.groups"), evidence,
-        hint=f"on the node: `usermod -aG GROUP {name}`, or where its accounts come from: {_SAME_NUMBERS}",
+        "accounts", where, groups, evidence,
+        hint=f"on the node: `usermod -aG {lacks[0]} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if len(lacks) == 1 and lacks[0]
+        else f"compare `id {name}` of the nodes, and where its accounts come from: {_SAME_NUMBERS}",
         say=lambda groups: f"its groups are {groups.replace(' ', ', ')}",
         told=lambda of: _of_groups(set(of.value.split()), set(of.right.split())),
     )  # fmt: skip

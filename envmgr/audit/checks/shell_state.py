@@ -56,7 +56,7 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
     for said, nodes in fleet.by_value(f"{key}said").items():
         if not _WRONG.search(said):
             continue
-        file = place[1] if (place := re.match(r"(/\S+): line [0-9]+: ", said)) else ""
+        file = found[1] if (found := re.match(r"(/\S+): line [0-9]+: ", said)) else ""
         hint = f"what is in that line of {file}?" if file else "`bash -lx` in such a shell shows the line"
         if "\\x0d" in said or "\\r" in said:
             hint = f"Windows' line ends: `sed -i 's/\\r$//' {file or 'FILE'}`"

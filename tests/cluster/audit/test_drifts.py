@@ -1,0 +1,32 @@
+"""Drifts that reviewers wrote down, with what must be told, before they were audited: each is told, and its hint mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.audit_scene import Audited
+from tests.helpers.drifts import Drift, all_drifts, follow
+
+pytestmark = pytest.mark.xdist_group("audited")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _green_again(audited: Audited) -> Iterator[None]:
+    yield
+    assert audited.findings("--via", "both") == []
+
+
+@pytest.mark.parametrize("drift", all_drifts(), ids=lambda drift: drift.name)
+def test_drift_is_told_and_its_hint_mends_it(audited: Audited, drift: Drift) -> None:
+    audited.cluster.wait_idle()
+    with drift.put(audited.cluster):
+        result = audited.audit(*drift.ask)
+        told = drift.findings(result)
+        assert len(told) == len(drift.told), result["findings"]
+        assert drift.hint in told[0]["hint"]
+        if drift.mends:
+            follow(told[0]["hint"], told[0]["nodes"], audited.cluster)
+            again = audited.audit(*drift.ask)
+            assert not drift.findings(again), again["findings"]

@@ -1,0 +1,85 @@
+"""Drifts of nodes as data (tests/cluster/audit/drifts.yaml): put on a cluster, told by an audit, mended as a hint says, undone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from envmgr.nodes import expand
+from tests.helpers.cluster import Cluster
+from tests.helpers.places import ROOT
+
+_FILE = ROOT / "tests/cluster/audit/drifts.yaml"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """`do` and `undo` are shell text for root on each of `nodes`; `ask` is the audit's arguments.
+
+    `told` are findings that must be there: severity, nodes, found; `hint` is in the hint of the first. With `mends`, that hint is
+    followed to the letter, and the finding must be gone.
+    """
+
+    name: str
+    story: str
+    nodes: tuple[str, ...]
+    do: str
+    undo: str
+    ask: tuple[str, ...]
+    told: tuple[dict[str, str], ...]
+    hint: str
+    mends: bool
+
+    @contextmanager
+    def put(self, cluster: Cluster) -> Iterator[None]:
+        done = []
+        try:
+            for node in self.nodes:
+                done.append(node)
+                cluster.sh(node, self.do, check=True)
+            yield
+        finally:
+            for node in done:
+                cluster.sh(node, self.undo)
+
+    def findings(self, result: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those of an audit's result that are told, in the order of `told`; fewer where some are not."""
+        keys = ("severity", "nodes", "found")
+        wanted = [{key: of[key] for key in keys} for of in self.told]
+        all_of = [(finding, {key: finding[key] for key in keys}) for finding in result["findings"]]
+        return [finding for want in wanted for finding, has in all_of if has == want]
+
+
+def all_drifts() -> list[Drift]:
+    rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    return [
+        Drift(
+            row["name"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
+            tuple(row["told"]), row["hint"], bool(row.get("mends")),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def follow(hint: str, nodes: str, cluster: Cluster) -> None:
+    """Do what a hint says, where it names a line (`FILE:LINE`: it is taken away) or a command: `envmgr …`, or one on the node."""
+    there = expand(nodes)
+    lines = re.findall(r"(/[^ :]+):([0-9]+)\b", hint)
+    if lines:
+        for path, line in lines[:1]:
+            for node in there[:1] if path.startswith("/home/") else there:
+                cluster.sh(node, f"sed -i {line}d {path}", check=True)
+        return
+    command = re.search(r"(?:^|on the node: |: )`([^`]+)`", hint)
+    assert command, f"no command in {hint!r}"
+    if command[1].startswith("envmgr "):
+        done = cluster.envmgr(command[1].split()[1:])
+        assert done.code in (0, 1), done.stderr
+        return
+    for node in there[:1] if "/home/" in command[1] else there:
+        cluster.sh(node, command[1], check=True)

@@ -40,8 +40,9 @@ class EnvmgrEntry(rfm.RunOnlyRegressionTest):
         extras = self.current_environ.extras
         entry, root = shlex.quote(extras["entry"]), shlex.quote(extras["root"])
         lines = [
+            'echo "envmgr: $(uname -n)"',
             f'case ":$LOADEDMODULES:" in *:{entry}:*) ;; *) echo "{FAILED} the module is not loaded"; exit 1 ;; esac',
-            f"ls {root} >/dev/null || {{ echo '{FAILED} the install cannot be read'; exit 1; }}",
+            f"[ -n \"$(ls -A {root})\" ] || {{ echo '{FAILED} the install is not there'; exit 1; }}",
             f"echo '{LOADED}'",
         ]
         for number, test in enumerate(self.tests()):
@@ -62,7 +63,7 @@ class EnvmgrEntry(rfm.RunOnlyRegressionTest):
     @sanity_function
     def all_passed(self) -> object:
         return sn.all([
-            sn.assert_found(f"^{LOADED}$", self.stdout, "the module was not loaded, or the install is not there"),
+            sn.assert_found(f"^{LOADED}$", self.stdout, "its module was not loaded, or its install is not there"),
             sn.assert_not_found(f"^{FAILED}", self.stdout, "a test failed"),
             sn.assert_eq(sn.count(sn.findall(f"^{PASSED} ", self.stdout)), len(self.tests()), "{0} of {1} tests passed"),
         ])  # fmt: skip

@@ -92,6 +92,20 @@ class Prefixes(rfm.RunOnlyRegressionTest):
 """
 
 
+def test_nodes_that_slurm_does_not_know_are_reached_by_ssh(exported: Audited) -> None:
+    """This host has no Slurm, as far as envmgr can see: its PATH has none of the commands."""
+    done = exported.cluster.envmgr(
+        ["export", "--to", "reframe", "--nodes", "c2", "--output", CONFIG], env={"PATH": "/usr/local/bin"}
+    )
+    assert done.code == 0, done.stderr
+    found = runs(exported, str(CHECK))
+    assert {environ: (run["result"], run["scheduler"]) for environ, run in found.items()} == {
+        name(entry): ("pass", "ssh") for entry in ENTRIES
+    }
+    with faults.unmounted(exported.cluster, "c2"):
+        assert {run["result"] for run in runs(exported, str(CHECK)).values()} == {"fail"}
+
+
 def test_a_node_without_the_install_fails(exported: Audited) -> None:
     exported.envmgr("export", "--to", "reframe", "--nodes", "c1", "--output", CONFIG)
     roots = {env["name"]: env["extras"]["root"] for env in config(exported)["environments"]}

@@ -75,7 +75,7 @@ test-slow: venv lmod  ## Python and MPICH from real source, run under mpirun and
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
 
-soak: venv lmod  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
+soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
 

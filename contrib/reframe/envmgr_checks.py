@@ -1,7 +1,7 @@
 """A check for ReFrame 4: every published entry loads on every partition, and its own tests pass there, in a job of the user.
 
-    envmgr export --to reframe --output /etc/envmgr/reframe.json
-    reframe -C /etc/envmgr/reframe.json -c envmgr_checks.py -r
+    envmgr export --to reframe --output /etc/envmgr/reframe.yaml
+    reframe -C /etc/envmgr/reframe.yaml -c envmgr_checks.py -r
 
 It needs no more than what the export writes: an environment's `extras` carry the entry's tests.
 """

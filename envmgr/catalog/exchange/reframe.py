@@ -1,16 +1,16 @@
-"""A configuration for ReFrame 4 as JSON, which ReFrame reads and does not run: a system, a partition a group, an environment an entry.
+"""A configuration for ReFrame 4 as YAML, which ReFrame reads and does not run: a system, a partition a group, an environment an entry.
 
-Source: ReFrame 4.10, "Configuration Reference", and its schemas/config.json.
+Source: ReFrame 4.10, "Configuration Reference", its schemas/config.json, and `load_config_yaml` of its core/config.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from envmgr.catalog.exchange import Cluster, Part, PublishedAs
+from envmgr.system.yamlfile import dump_yaml
 
 
 def cluster_text(cluster: Cluster) -> str:
@@ -21,7 +21,7 @@ def cluster_text(cluster: Cluster) -> str:
         "systems": [
             {
                 "name": system,
-                "descr": f"{cluster.name}: generation {cluster.generation} of {cluster.prefix}, by envmgr export",
+                "descr": f"{cluster.name}: generation {cluster.generation} of {cluster.prefix}",
                 "hostnames": [_pattern(host) for host in cluster.hosts],
                 "modules_system": "lmod",
                 "partitions": [_partition(part, partitions[part.name], environments) for part in cluster.parts],
@@ -32,7 +32,15 @@ def cluster_text(cluster: Cluster) -> str:
         # generation than the job, and Lmod settles conflicts.
         "general": [{"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": [system]}],
     }
-    return json.dumps(config, indent=2) + "\n"
+    head = (
+        f"# For `reframe -C`: generation {cluster.generation} of {cluster.prefix}, by `envmgr export --to reframe`.\n"
+    )
+    return _as_template(head + dump_yaml(config, width=120))
+
+
+def _as_template(text: str) -> str:
+    """ReFrame takes the file for a template of Jinja's, which gives `text` again: a shell's `${#words}` begins a comment there."""
+    return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
 
 
 def _partition(part: Part, name: str, environments: Mapping[str, str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.helpers.audit_scene import ENTRIES, Audited
 from tests.helpers.cluster import Cluster, faults
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("audited")
 
 REFRAME = CACHE / "reframe/bin/reframe"
 CHECK = ROOT / "contrib/reframe/envmgr_checks.py"
-CONFIG = "/etc/envmgr/reframe.json"
+CONFIG = "/etc/envmgr/reframe.yaml"
 HOME = "/home/alice"
 
 
@@ -141,7 +142,7 @@ def test_a_node_without_the_prefix_fails(exported: Audited) -> None:
 
 
 def config(scene: Audited) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(scene.cluster.exec("login", ["cat", CONFIG], check=True).stdout)
+    data: dict[str, Any] = yaml.safe_load(scene.cluster.exec("login", ["cat", CONFIG], check=True).stdout)
     return data
 
 
@@ -158,7 +159,7 @@ def covered(cluster: Cluster, node: str, folder: str) -> Iterator[None]:
 def test_reframe_reads_the_file_as_it_was_meant(exported: Audited) -> None:
     code, said = reframe(exported, "--show-config=systems/0/partitions/@compute")
     assert code == 0, said
-    shown = json.loads(said)
+    shown = json.loads(said)  # nothing beside it: ReFrame has no warning either
     written = next(part for part in config(exported)["systems"][0]["partitions"] if part["name"] == "compute")
     assert shown == written
     assert (written["scheduler"], written["launcher"], written["access"]) == ("squeue", "srun", ["--partition=all"])

@@ -127,7 +127,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     arguments = {
         "build": ["app/1.0"],
         "copy": [shipped],
-        "export": ["--to", "reframe", "--output", "reframe.json"],
+        "export": ["--to", "reframe", "--output", "reframe.yaml"],
         "fetch": ["app/1.0"],
         "gc": [],
         "init": ["new"],

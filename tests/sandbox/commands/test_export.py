@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.helpers.sandbox import Sandbox
 
@@ -24,7 +25,7 @@ def published(sandbox: Sandbox) -> Sandbox:
 
 
 def config(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, Any] = yaml.safe_load(text)
     return found
 
 
@@ -81,7 +82,7 @@ def test_an_entry_that_a_node_cannot_run_is_left_out_there_and_told(published: S
 
 
 def test_output_is_written_whole_and_told_and_a_dry_run_writes_nothing(published: Sandbox) -> None:
-    path = published.root / "reframe.json"
+    path = published.root / "reframe.yaml"
     done = published.ok("export", "--to", "reframe", "--output", str(path), "--dry-run")
     assert done.stdout.startswith(f"would write {path}: 1 entry of generation 1 for reframe, as ")
     assert not path.exists()
@@ -92,7 +93,7 @@ def test_output_is_written_whole_and_told_and_a_dry_run_writes_nothing(published
 
 
 def test_json_tells_what_was_written_and_where(published: Sandbox) -> None:
-    path = published.root / "reframe.json"
+    path = published.root / "reframe.yaml"
     data = published.ok("export", "--to", "reframe", "-o", str(path), "--format", "json").data
     assert data["schema"] == "envmgr.export/1"
     assert (data["to"], data["generation"], data["entries"], data["output"]) == ("reframe", 1, ["hello/1.0"], str(path))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+import jinja2.sandbox
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +28,12 @@ def reframe(*entries: PublishedAs, parts: tuple[Part, ...] = (), hosts: tuple[st
     cluster = Cluster("lab 1", "/sw", 7, hosts, parts, entries)
     text = get_exchange("reframe").cluster_text(cluster)
     assert text == get_exchange("reframe").cluster_text(cluster)
-    found: dict[str, Any] = json.loads(text)
+    return read(text)
+
+
+def read(text: str) -> dict[str, Any]:
+    """As ReFrame reads it. Source: `load_config_yaml` of its core/config.py."""
+    found: dict[str, Any] = yaml.safe_load(jinja2.sandbox.SandboxedEnvironment().from_string(text).render())
     return found
 
 
@@ -122,6 +128,18 @@ def test_every_name_is_one_that_reframe_takes(pairs: list[tuple[str, str]]) -> N
     assert len(set(names)) == len(entries)
     assert all(WORD.fullmatch(word) for e in environments for word in (e["name"], *e["features"]))
     assert [e["modules"] for e in environments] == [[entry.entry] for entry in entries]
+
+
+@given(st.text(st.sampled_from("{}%# ' \"\\$\n:-a\u00e4"), min_size=1, max_size=12))
+def test_a_test_of_an_entry_comes_back_whatever_it_says(words: str) -> None:
+    (environment,) = reframe(published("a/1.0", tests=(SmokeTest(name="x", run=words),)))["environments"]
+    assert [test["run"] for test in environment["extras"]["tests"]] == [words]
+
+
+def test_words_of_the_template_language_are_an_entrys_own() -> None:
+    words = "echo ${#list[@]} {{ hostname }} {% endraw %} {{{ {#}"
+    (environment,) = reframe(published("a/1.0", tests=(SmokeTest(name="x", run=words),)))["environments"]
+    assert environment["extras"]["tests"][0]["run"] == words
 
 
 def test_an_unknown_tool_is_told_with_the_nearest() -> None:

@@ -11,6 +11,9 @@ SHARE ?= bind
 NODE = login
 AS = root
 
+# ReFrame has a virtual environment of its own: what it needs is as large as all of ours, and only one file of the tests runs it.
+REFRAME = tests/.cache/reframe
+
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,9 +58,14 @@ test-sandbox: venv lmod  ## the first half of test-cluster: the command line on 
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
 	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
 
-test-cluster: venv lmod  ## the command line on this machine, and on clusters in namespaces
+test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
 	@$(PYTEST) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
+
+$(REFRAME)/.installed: Makefile
+	@tools/make-venv $(REFRAME)
+	@$(REFRAME)/bin/python -m tools.install 'reframe-hpc==4.10.4'
+	@touch $@
 
 test-easybuild: venv lmod  ## real EasyBuild, on toys and small software
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
@@ -67,7 +75,7 @@ test-slow: venv lmod  ## Python and MPICH from real source, run under mpirun and
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
 
-soak: venv lmod  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
+soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
 

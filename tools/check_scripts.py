@@ -47,8 +47,8 @@ def program() -> str:
 
 
 def shell_files() -> list[Path]:
-    """Those named `.sh`, and programs that begin with a line for sh or bash."""
-    return [path for path in _files() if path.suffix == ".sh" or _is_program(path)]
+    """Those named `.sh` or `.nhc` (checks for NHC, which is bash), and programs that begin with a line for sh or bash."""
+    return [path for path in _files() if path.suffix in {".sh", ".nhc"} or _is_program(path)]
 
 
 def _is_program(path: Path) -> bool:

@@ -14,7 +14,7 @@ from envmgr import __version__
 from envmgr.cli.answer import Answer, shown
 from envmgr.cli.build import build, build_job, fetch, lock, publish
 from envmgr.cli.narrow import narrowed
-from envmgr.cli.nodes import audit, node_setup, shell_init, test
+from envmgr.cli.nodes import audit, export, node_setup, shell_init, test
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import open_context, verb
 
@@ -220,6 +220,7 @@ def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOpti
 
 
 app.command()(audit)
+app.command()(export)
 
 
 @app.command()

@@ -6,7 +6,6 @@ They are plain functions; `envmgr.cli.app` puts them among its other verbs, in t
 from __future__ import annotations
 
 import os
-import stat
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ from typing import Annotated
 import typer
 
 from envmgr.cli.answer import Answer, shown
-from envmgr.cli.options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries, plain_file
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
 
@@ -62,13 +61,6 @@ def test(
     return shown(run_tests(ctx, entries or ()), show_tests)
 
 
-def _plain_file(path: Path | None) -> Path | None:
-    """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
-    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        raise typer.BadParameter(f"{path} is there, and is not a plain file.")
-    return path
-
-
 @verb
 def audit(
     nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
@@ -94,7 +86,7 @@ def audit(
     report: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="FILE", help="Write there instead of stdout, in one step.", callback=_plain_file
+            "--output", metavar="FILE", help="Write there instead of stdout, in one step.", callback=plain_file
         ),
     ] = None,
 ) -> Answer:
@@ -148,6 +140,39 @@ def node_setup(
         via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
     )  # fmt: skip
     return shown(result, show_node_setup)
+
+
+@verb
+def export(
+    to: Annotated[str, typer.Option("--to", help="The tool, such as reframe.", metavar="TOOL")],
+    entries: SomeEntries = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there in one step; else to stdout.", callback=plain_file
+        ),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(help="The cluster's name there; else the site's.", metavar="NAME")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="Only these nodes of the groups: c[1-3].", metavar="SET")] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> Answer:
+    """Write the published entries as a file of another tool.
+
+    For ReFrame a configuration: a partition a node group, an environment an entry.
+    """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.export import show_export
+    from envmgr.commands.export import export_entries
+
+    if output is not None:
+        refuse_missing_folder(output)
+    ctx = open_context(site, fmt)
+    result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
+    return shown(result, show_export)
 
 
 @verb

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -35,3 +37,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would b
 Entries = Annotated[list[str], typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
+
+
+def plain_file(path: Path | None) -> Path | None:
+    """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
+    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise typer.BadParameter(f"{path} is there, and is not a plain file.")
+    return path

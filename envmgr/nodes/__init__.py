@@ -8,6 +8,7 @@ from __future__ import annotations
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
+from envmgr.nodes.partitions import SlurmNodes, access_options, ask_slurm
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
 from envmgr.nodes.slurm import (
@@ -28,9 +29,12 @@ __all__ = [
     "JobSeen",
     "NodeSets",
     "Reply",
+    "SlurmNodes",
     "Status",
+    "access_options",
     "ask_a_node",
     "ask_nodes",
+    "ask_slurm",
     "asleep",
     "batch_on_nodes",
     "end_jobs",

@@ -23,6 +23,7 @@ STORY = [
     (["shell-init", "bash"], "LMOD_RC="),
     (["test", "hello/1.0"], "hello/1.0"),
     (["verify"], "installs"),
+    (["export", "--to", "reframe"], "- name: hello-1_0"),
     (["diff", "1", "2"], "greet/1.0"),
     (["rollback"], "generation 1 is current (was 2)"),
     (["remove", "hello/1.0"], "removed hello/1.0: generation 3 is current (was 1)"),

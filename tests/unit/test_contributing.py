@@ -1,4 +1,4 @@
-"""A check and a format, added as CONTRIBUTING.md says to a copy of the package, by the command line."""
+"""A check, a format and a tool to export for, added as CONTRIBUTING.md says to a copy of the package, by the command line."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from tests.helpers.waiting import DEADLINE
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
-    assert copy_with(folder, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.") == [
-        "envmgr/audit/checks/kernel.node.sh", "envmgr/audit/checks/kernel.py", "envmgr/cli/formats/tsv.py",
+    assert copy_with(
+        folder, "envmgr/audit/checks/kernel.", "envmgr/catalog/exchange/words.", "envmgr/cli/formats/tsv."
+    ) == [
+        "envmgr/audit/checks/kernel.node.sh", "envmgr/audit/checks/kernel.py", "envmgr/catalog/exchange/words.py",
+        "envmgr/cli/formats/tsv.py",
     ]  # fmt: skip
     return folder
 
@@ -49,14 +52,32 @@ def test_new_check_is_among_those_that_are_known(copy: Path) -> None:
 
 
 def test_new_format_is_one_of_the_choices_and_tells_a_failure(copy: Path) -> None:
-    assert "<table|json|junit|prometheus|tsv>" in envmgr(copy, "audit", "--help").stdout
+    assert "<table|json|deepops|junit|prometheus|tsv>" in envmgr(copy, "audit", "--help").stdout
     done = envmgr(copy, "audit", "--format", "tsv", "--explain", "kernl")
     assert (done.code, done.stdout) == (2, "error\tunknown-check\n")
 
 
+def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) -> None:
+    done = envmgr(copy, "export", "--to", "wrods")
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.endswith(
+        "error[unknown-exchange]: nothing is written for `wrods`\n\nhint: did you mean words?\n"
+    )
+    code = (
+        "from envmgr.catalog.exchange import Cluster, get_exchange\n"
+        "print(repr(get_exchange('words').cluster_text(Cluster('lab', '/sw', 1, (), (), ()))))"
+    )
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(copy)}
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", code], env=environ, cwd=copy, capture_output=True, text=True, check=False
+    )
+    assert (told.stdout, told.stderr) == ("''\n", "")
+
+
 def test_new_files_pass_the_projects_own_checks(copy: Path) -> None:
     programs = Path(sys.executable).parent
-    added = [copy / "envmgr/audit/checks/kernel.py", copy / "envmgr/cli/formats/tsv.py"]
+    names = ("audit/checks/kernel.py", "catalog/exchange/words.py", "cli/formats/tsv.py")
+    added = [copy / "envmgr" / name for name in names]
     for argv in (
         ["ruff", "check", "--config", ROOT / "pyproject.toml", *added],
         ["ruff", "format", "--check", "--config", ROOT / "pyproject.toml", *added],

@@ -46,6 +46,11 @@ def place(finding: Finding) -> str:
     return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
 
 
+def why_not(result: AuditResult) -> str:
+    """Of an audit that could compare nothing (exit code 3): what it lacked."""
+    return "this host cannot read the published generation" if result.generation is None else "no node answered"
+
+
 def _finding(finding: Finding) -> None:
     out(f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}")
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]

@@ -1,7 +1,8 @@
-"""A real audit of a cluster, as metrics and as JUnit."""
+"""A real audit of a cluster, as metrics, as JUnit and as DeepOps writes it."""
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from tests.helpers.programs import program, run
 
 
 @pytest.mark.xdist_group("audited")
-def test_a_real_audit_of_a_cluster_with_a_broken_node_as_metrics_and_as_junit(audited: Audited) -> None:
+def test_a_real_audit_of_a_cluster_with_a_broken_node_in_every_format(audited: Audited) -> None:
     cluster, path = audited.cluster, "/var/lib/node_exporter/envmgr.prom"
     cluster.exec("login", ["mkdir", "-p", "/var/lib/node_exporter"], check=True)
 
@@ -28,12 +29,16 @@ def test_a_real_audit_of_a_cluster_with_a_broken_node_as_metrics_and_as_junit(au
     with faults.unmounted(cluster, "c2"):
         code, metrics = audit("prometheus")
         junit_code, junit = audit("junit")
-    assert (code, junit_code) == (1, 1)
+        deepops_code, deepops = audit("deepops")
+    assert (code, junit_code, deepops_code) == (1, 1, 1)
     assert "\nenvmgr_audit_success 1\n" in metrics
     assert '\nenvmgr_audit_node_findings{node="c2",check="mount",severity="error"} 1\n' in metrics
     assert (
         '<testcase name="c2" classname="envmgr.audit.mount">\n      <failure type="error" message="/cluster/sw: not mounted'
         in junit
     )
+    verdict = json.loads(deepops)
+    assert (verdict["ok"], verdict["nodes_available"], len(verdict["failures"])) == (False, 3, 1)
+    assert verdict["failures"][0].startswith("error[mount] c2: /cluster/sw: not mounted")
     checked = run(program("promtool"), "check", "metrics", stdin=metrics)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

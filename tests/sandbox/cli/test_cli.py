@@ -109,7 +109,9 @@ def test_every_verb_has_a_format() -> None:
 
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
-    assert CHANGING == ["build", "copy", "fetch", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback"]
+    assert CHANGING == [
+        "build", "copy", "export", "fetch", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback",
+    ]  # fmt: skip
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
 
@@ -125,6 +127,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     arguments = {
         "build": ["app/1.0"],
         "copy": [shipped],
+        "export": ["--to", "reframe", "--output", "reframe.yaml"],
         "fetch": ["app/1.0"],
         "gc": [],
         "init": ["new"],
@@ -139,7 +142,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
         ("copy", "gc", "init", "lock"), 0
     )
-    assert all(codes[verb] in (2, 3) for verb in ("build", "fetch", "remove", "rollback"))
+    assert all(codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "remove", "rollback"))
     assert tree_digest(scan_tree(sandbox.root)) == before
 
 

@@ -238,7 +238,7 @@ def test_junit_is_well_formed_whatever_nodes_say(where: str, found: str) -> None
 # -- the file ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fmt", ["table", "json", "junit", "prometheus"])
+@pytest.mark.parametrize("fmt", ["table", "json", "junit", "prometheus", "deepops"])
 def test_every_format_goes_to_a_file_readable_by_all(
     fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -271,7 +271,7 @@ def test_text_that_is_no_utf_8_is_written_all_the_same(tmp_path: Path) -> None:
     assert "caf\\udce9" in (tmp_path / "x").read_text()
 
 
-@pytest.mark.parametrize("fmt", ["junit", "prometheus"])
+@pytest.mark.parametrize("fmt", ["deepops", "junit", "prometheus"])
 def test_a_failure_without_a_file_is_told_on_both_streams(fmt: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_report(GROUPS, fmt, None)
     out, err = capsys.readouterr()
@@ -284,7 +284,7 @@ def test_a_bug_makes_the_alert_fire_as_well(tmp_path: Path) -> None:
     assert 'envmgr_audit_error_info{reference="bug"} 1\n' in (tmp_path / "x").read_text()
 
 
-@pytest.mark.parametrize("fmt", ["table", "json", "junit", "prometheus"])
+@pytest.mark.parametrize("fmt", ["table", "json", "junit", "prometheus", "deepops"])
 def test_an_interrupt_leaves_the_file(fmt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x").write_text("old")
     write_report(Interrupted(), fmt, tmp_path / "x")

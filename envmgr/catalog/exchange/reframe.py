@@ -1,0 +1,112 @@
+"""A configuration for ReFrame 4 as YAML, which ReFrame reads and does not run: a system, a partition a group, an environment an entry.
+
+Source: ReFrame 4.10, "Configuration Reference", its schemas/config.json, and `load_config_yaml` of its core/config.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from envmgr.catalog.exchange import Cluster, Part, PublishedAs
+from envmgr.system.yamlfile import dump_yaml
+
+
+def cluster_text(cluster: Cluster) -> str:
+    system = _word(cluster.name)
+    environments = _names(entry.entry for entry in cluster.entries)
+    partitions = _names(part.name for part in cluster.parts)
+    config = {
+        "systems": [
+            {
+                "name": system,
+                "descr": f"{cluster.name}: generation {cluster.generation} of {cluster.prefix}",
+                "hostnames": [_pattern(host) for host in cluster.hosts],
+                "modules_system": "lmod",
+                "partitions": [_partition(part, partitions[part.name], environments) for part in cluster.parts],
+            }
+        ],
+        "environments": [_environment(entry, environments[entry.entry], system) for entry in cluster.entries],
+        # A job's shell reads the start-up files that make modules resolve. ReFrame itself loads none: it may run on another
+        # generation than the job, and Lmod settles conflicts.
+        "general": [{"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": [system]}],
+    }
+    head = (
+        f"# For `reframe -C`: generation {cluster.generation} of {cluster.prefix}, by `envmgr export --to reframe`.\n"
+    )
+    return _as_template(head + dump_yaml(config, width=120))
+
+
+def _as_template(text: str) -> str:
+    """ReFrame takes the file for a template of Jinja's, which gives `text` again: a shell's `${#words}` begins a comment there."""
+    return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
+
+
+def _partition(part: Part, name: str, environments: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "descr": part.folded or "this host",
+        **_way(part),
+        "environs": [environments[entry] for entry in part.entries],
+        "features": ["gpu"] if part.gpu else [],
+        "extras": {"group": part.name, "nodes": part.folded},
+    }
+
+
+def _way(part: Part) -> dict[str, Any]:
+    """`squeue` is ReFrame's name for a Slurm that keeps no accounts: it asks for no job that has ended."""
+    if part.slurm is not None:
+        scheduler = "slurm" if part.slurm.accounting else "squeue"
+        return {"scheduler": scheduler, "launcher": "srun", "access": list(part.slurm.options)}
+    if part.nodes:
+        return {"scheduler": "ssh", "launcher": "local", "sched_options": {"ssh_hosts": list(part.nodes)}}
+    return {"scheduler": "local", "launcher": "local"}
+
+
+def _environment(entry: PublishedAs, name: str, system: str) -> dict[str, Any]:
+    """`extras` carries the entry's own tests, for checks that run them."""
+    features = {"envmgr": True, _word(entry.name): True, "python": entry.python, "cuda": _needs_gpu(entry)}
+    return {
+        "name": name,
+        "modules": [entry.entry],
+        "cc": "cc",
+        "cxx": "c++",
+        "ftn": "gfortran",
+        "features": [word for word, has in features.items() if has],
+        "extras": {
+            "entry": entry.entry,
+            "version": entry.version,
+            "root": entry.root,
+            "digest": entry.digest,
+            "tests": [test.model_dump(mode="json") for test in entry.tests],
+        },
+        "target_systems": [system],
+    }
+
+
+def _needs_gpu(entry: PublishedAs) -> bool:
+    return bool(entry.requires.nvidia_driver or entry.requires.compute_capability)
+
+
+def _names(texts: Iterable[str]) -> dict[str, str]:
+    """text -> a name of its own for each: `a/1.0` and `a/1-0` are `a-1_0` and `a-1-0`, `a/1+0` is `a-1_0_2` then."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, count = _word(text), 1
+        while name in found.values():
+            count += 1
+            name = f"{_word(text)}_{count}"
+        found[text] = name
+    return found
+
+
+def _word(text: str) -> str:
+    """What ReFrame takes for a name: letters, digits, `_` and `-`, and no digit or `-` in front."""
+    word = re.sub(r"[^A-Za-z0-9_-]", "_", text.replace("/", "-"))
+    return word if re.match(r"[A-Za-z_]", word) else f"_{word}"
+
+
+def _pattern(host: str) -> str:
+    """ReFrame holds it against what the host calls itself, from the beginning: with or without a domain."""
+    return rf"{re.escape(host.partition('.')[0])}(\.|$)"

@@ -24,3 +24,18 @@ case :${MODULEPATH-}: in
     esac # else Lmod does not run: another check tells that
     ;;
 esac
+
+# What a login shell restores, where there is anything to restore: the user's default collection, or the site's modules.
+if [ -n "${BASH_VERSION-}" ] && [ -n "${LMOD_CMD-}" ]; then
+  collections_found=${LMOD_SYSTEM_DEFAULT_MODULES:+LMOD_SYSTEM_DEFAULT_MODULES=$LMOD_SYSTEM_DEFAULT_MODULES}
+  for collections_file in "$HOME/.lmod.d/default${LMOD_SYSTEM_NAME:+.$LMOD_SYSTEM_NAME}" "$HOME/.config/lmod/default${LMOD_SYSTEM_NAME:+.$LMOD_SYSTEM_NAME}"; do
+    [ ! -f "$collections_file" ] || collections_found=$collections_file
+  done
+  # shellcheck disable=SC3044 # it is bash
+  if [ -n "$collections_found" ] && shopt -q login_shell; then
+    if ! collections_said=$("$LMOD_CMD" bash --no_redirect --initial_load restore 2>&1 >/dev/null); then
+      put collection "$collections_found"
+      printf '%s\n' "$collections_said" | plain | grep . | head -n 3 | lines collection.said
+    fi
+  fi
+fi

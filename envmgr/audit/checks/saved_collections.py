@@ -3,7 +3,8 @@
 Lmod itself is asked, in each shell and job that has a generation. Where another SitePackage.lua hides the hook, or it is not
 there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the hook
 was made for, it leaves collections to Lmod: that is a note. A hook that node-setup put there and that is of another envmgr than the
-one that audits may do less, or other things, than is said here. What shell-init uses lies in the prefix, and is not compared.
+one that audits may do less, or other things, than is said here. A default collection (~/.lmod.d/default), or the site's
+LMOD_SYSTEM_DEFAULT_MODULES, that cannot be loaded is a finding, with Lmod's words. What shell-init uses lies in the prefix, and is not compared.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         key = context_key(context, account)
         where = evidence.shell(context, account)
         yield from _missing(key, where, fleet)
+        yield from _default(key, where, fleet, evidence.account(account))
         others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != digest for n in nodes}
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
@@ -58,6 +60,21 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
                     "an Lmod that the hook knows", "after a publish, users save them again; a newer envmgr may know this Lmod",
                     fold(ours),
                 )  # fmt: skip
+
+
+def _default(key: str, where: str, fleet: Fleet, user: str) -> Iterator[Finding]:
+    """What a login shell cannot restore."""
+    for found, nodes in fleet.by_value(f"{key}collection").items():
+        said = next((text for text, of in fleet.by_value(f"{key}collection.said").items() if set(of) & set(nodes)), "")
+        of_site = found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=")
+        hint = (
+            "name modules that are there in LMOD_SYSTEM_DEFAULT_MODULES, in the start-up file that sets it" if of_site
+            else f"as {user}: load what is wanted, then `module save`; or `rm {found}`"
+        )  # fmt: skip
+        yield Finding(
+            "saved-collections", "warning", where, f"{short(found)} cannot be loaded: {short(' '.join(said.split())) or 'and Lmod says nothing'}",
+            "a default collection that restores", hint, fold(nodes),
+        )  # fmt: skip
 
 
 def _missing(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:

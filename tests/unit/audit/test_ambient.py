@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from envmgr.audit.checks import all_checks, ambient
 from envmgr.audit.model import ReadsInstalls
-from envmgr.system.shelltext import assign, script_text
+from envmgr.probe.contexts import CONTEXTS
+from tests.helpers.context_shell import context_facts
+from tests.helpers.evidence import evidence
+from tests.helpers.evidence import told as judged
 
-TEXT = assign(ambient_names="pip python", ambient_without="/etc/envmgr/bin") + script_text(
-    ambient.__file__ or "", "context.sh"
-)
+PASSED = ("ambient.loaded", "ambient.exported", "ambient.locale")
 
 
 def told(shell: str, before: str, **env: str) -> list[str]:
-    script = f'put() {{ printf \'%s=%s\\n\' "$1" "$2"; }}\n{before}\n{TEXT}'
-    given = {"PATH": "/usr/bin:/bin", "HOME": "/", **env}
-    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True, env=given)
-    return [line for line in done.stdout.splitlines() if not line.startswith(("ambient.loaded=", "ambient.tmp="))]
+    return [
+        f"{key}={value}" for key, value in context_facts(ambient, shell, before, **env).items() if key not in PASSED
+    ]
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_clean_shell_has_its_path_alone(shell: str) -> None:
     assert told(shell, "") == ["ambient.PATH=/usr/bin:/bin"]
-    assert told(shell, "", PATH="/usr/bin:/etc/envmgr/bin:/bin") == ["ambient.PATH=/usr/bin:/bin"]
-    assert told(shell, "", PATH="/usr/bin:/bin:/etc/envmgr/bin") == ["ambient.PATH=/usr/bin:/bin"]
+    assert told(shell, "", PATH="/usr/bin:/etc/envmgr/node/lmod/bin:/bin") == ["ambient.PATH=/usr/bin:/bin"]
+    assert told(shell, "", PATH="/usr/bin:/bin:/etc/envmgr/node/lmod/bin") == ["ambient.PATH=/usr/bin:/bin"]
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
@@ -34,13 +32,60 @@ def test_alias_is_told_by_its_name_and_not_by_what_it_runs(shell: str) -> None:
     assert told(shell, "alias ll='exec python -s' x=' pip '") == ["ambient.PATH=/usr/bin:/bin"]
     assert told(shell, "alias python='python3 -s'")[1:] == ["ambient.alias.python=python='python3 -s'"]
     assert told(shell, "", ENVMGR_ALIASES="ll python cp")[1:] == ["ambient.alias.python=python"]
-    assert told(shell, "", ENVMGR_ALIASES="mypython python3")[1:] == []
+    assert told(shell, "", ENVMGR_ALIASES="mypython python4")[1:] == []
 
 
 def test_function_and_variables_are_told() -> None:
     assert told("bash", "python() { :; }", PYTHONPATH="/opt x", LD_PRELOAD="")[0] == "ambient.PYTHONPATH=/opt x"
     assert "ambient.function.python=" in "\n".join(told("bash", "python() { :; }"))
     assert "ambient.function.python=" in told("dash", "python() { :; }")
+
+
+def test_path_without_the_systems_programs_is_told_and_the_probe_goes_on() -> None:
+    facts = context_facts(ambient, "bash", "PATH=/opt/x")
+    assert (facts["path_brought"], facts["ambient.PATH"]) == ("/opt/x", "/opt/x")
+    assert "ambient.exported" in facts
+
+
+def test_exported_variables_are_told_without_the_hosts_name() -> None:
+    lines = context_facts(ambient, "bash", "export ROOT=/scratch/$(uname -n)/x http_proxy=p").get(
+        "ambient.exported", ""
+    )
+    assert "ROOT=/scratch/NODE/x" in lines.splitlines()
+    assert "http_proxy=p" in lines.splitlines()
+    assert not any(line.startswith(("HOME=/x", "PATH=", "PWD=")) for line in lines.splitlines())
+
+
+def shell(**facts: str) -> dict[str, str]:
+    key = "ctx.bash-login.user.ambient."
+    return {f"{key}PATH": "/usr/bin", f"{key}loaded": "", **{f"{key}{name}": value for name, value in facts.items()}}
+
+
+LOGIN = ((CONTEXTS[0], "user", "ssh"),)
+
+
+def test_exported_variable_of_one_node_is_told_and_one_of_every_node_is_not() -> None:
+    answers = {f"c{n}": shell(exported=f"http_proxy=p{n // 4}\nRACK=r{n}") for n in range(1, 5)}
+    found = judged(ambient, evidence(answers, asked=LOGIN))
+    assert found == [
+        "warning c4: bash-login (alice): http_proxy is p1 | http_proxy is p0, as on c[1-3] | compare start-up files: which one sets http_proxy?"
+    ]
+
+
+def test_unknown_variable_of_one_node_is_a_note() -> None:
+    answers = {f"c{n}": shell(exported=f"COLOR={'blue' if n == 2 else 'red'}") for n in range(1, 5)}
+    assert [line.split(":")[0] for line in judged(ambient, evidence(answers, asked=LOGIN))] == ["note c2"]
+
+
+def test_what_login_bash_has_and_a_job_has_not_is_a_note() -> None:
+    login, job = CONTEXTS[0], next(c for c in CONTEXTS if c.name == "csh")
+    facts = shell(loaded="hello/1.0", PATH="/opt/x:/usr/bin") | {
+        "ctx.csh.user.ambient.PATH": "/usr/bin", "ctx.csh.user.ambient.loaded": "",
+    }  # fmt: skip
+    given = evidence({"c1": facts, "c2": facts}, asked=((login, "user", "ssh"), (job, "user", "ssh")))
+    assert [line.split(" | ")[0] for line in judged(ambient, given)] == [
+        "note c[1-2]: csh (alice): LOADEDMODULES lacks hello/1.0", "note c[1-2]: csh (alice): PATH lacks /opt/x",
+    ]  # fmt: skip
 
 
 def test_manifests_are_read_for_checks_that_need_them_alone() -> None:

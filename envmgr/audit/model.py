@@ -147,6 +147,13 @@ class ReadsInstalls(Protocol):
 
 
 @runtime_checkable
+class LoadsModules(Protocol):
+    """A check that loads modules in each context: it comes after those that look at what a shell brings along."""
+
+    LOADS_MODULES: bool
+
+
+@runtime_checkable
 class AsksWho(Protocol):
     """A check that wants to know which start-up file did it, where it finds something."""
 
@@ -157,6 +164,7 @@ class AsksWho(Protocol):
 def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:
     """The parts of an audit's probe: what all checks are given, how the node has the prefix, and each check's own."""
     parts = [mount_facts()]
-    parts += [ProbePart(check.__name__.rpartition(".")[2], check.probe(plan)) for check in checks]
+    ordered = sorted(checks, key=lambda check: isinstance(check, LoadsModules))
+    parts += [ProbePart(check.__name__.rpartition(".")[2], check.probe(plan)) for check in ordered]
     given = assign(generation=plan.generation, samples=" ".join(plan.samples))
     return [ProbePart("audit", {stage: given for part in parts for stage in part.texts}), *parts]

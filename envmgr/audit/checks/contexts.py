@@ -27,6 +27,7 @@ from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellCont
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import assign, script_text
 
+LOADS_MODULES = True
 _PRINTS = (":echo", ":printf", ":cat")
 _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # that no context is of
 

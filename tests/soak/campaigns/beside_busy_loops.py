@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
+from tests.helpers.busy import busy_loops
 from tests.soak.suite import PARALLEL, run_pytest
 
 ROUNDS = 1
@@ -14,10 +13,5 @@ LOOPS = 2
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
     for _ in range(first, last + 1):
-        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(LOOPS)]
-        try:
+        with busy_loops(LOOPS):
             yield run_pytest(*PARALLEL)
-        finally:
-            for process in loops:
-                process.kill()
-                process.wait()

@@ -1,0 +1,30 @@
+"""Each drift of tests/cluster/audit/drifts.yaml under a whole audit, over ssh and in jobs: it is told, and gone once it is undone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.helpers.audit_scene import make
+from tests.helpers.drifts import all_drifts
+
+ROUNDS = len(all_drifts())
+
+
+def play(seed: int, first: int, last: int) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        scene = make(Path(folder) / "lab", "nfs")
+        try:
+            for drift in all_drifts()[first - 1 : last]:
+                scene.cluster.wait_idle()
+                with drift.put(scene.cluster):
+                    result = scene.audit("--via", "both")
+                    told = drift.findings(result)
+                    assert told, (drift.name, result["findings"])
+                    known = {f["found"] for f in result["findings"]}
+                    assert all(of["found"] in known for of in drift.told), (drift.name, known)
+                assert scene.audit("--via", "both", code=0)["findings"] == [], drift.name
+                yield f"{drift.name}: {len(result['findings'])} findings"
+        finally:
+            scene.cluster.down()

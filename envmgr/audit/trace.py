@@ -52,7 +52,8 @@ class Traces:
 
         Of a job it is where a login shell of that node sets it, whose environment jobs inherit.
         """
-        found = (self.places.get((node, _traced(context), account, name), "") for node in nodes)
+        shells = [_traced(context)] if context.way == "ssh" else [_traced(context), "bash-login"]
+        found = (self.places.get((node, shell, account, name), "") for shell in shells for node in nodes)
         return next((place for place in found if place), "")
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
@@ -62,14 +63,15 @@ class Traces:
         return place if pinned and not is_ours(place) else ""
 
     def before_ours(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> str:
-        """Where a start-up file returned, and node-setup's files, which are there, were not read in that shell; else empty."""
+        """In words, what ends before node-setup's files, which are there, are read in that shell; empty where they are read."""
         if (
             context.way != "ssh"
             or self.place(nodes, context, account, _PINNED)
             or not self.place(nodes, context, account, _THERE)
         ):
             return ""
-        return self.place(nodes, context, account, ":left")
+        place = self.place(nodes, context, account, ":left")
+        return f"{place} ends a start-up file" if place else "a start-up file ends, or fails,"
 
 
 def _traced(context: ShellContext) -> str:
@@ -87,6 +89,9 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
     """All questions in one script: it is the same for every node."""
     names = sorted({name for question in questions for name in question.names})
     shells = dict.fromkeys((_traced(question.context), question.account) for question in questions)
+    shells |= dict.fromkeys(
+        ("bash-login", question.account) for question in questions if question.context.way == "slurm"
+    )
     calls = "".join(
         f"trace {quote(f'{context}.{account}')} {quote(users[account])} {_HOW[context]}\n"
         for context, account in shells
@@ -96,7 +101,7 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
         {
             "prefix": "".join(
                 [
-                    assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_home=""),
+                    assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home=""),
                     script_text(__file__, "csh.sh"),
                     script_text(__file__, "sh"),
                     calls,

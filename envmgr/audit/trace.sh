@@ -6,7 +6,7 @@
 # A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
 # environment for root: there a bash that sets it reads the start-up files itself, in bash's order. Lmod silences traces of itself,
 # but for LMOD_SH_DBG_ON.
-: "${trace_names?}" # and `trace_pin`, the folder of node-setup's files
+: "${trace_names?}" "${trace_pin?}" "${trace_profile?}" # the folder of node-setup's files, and the one that shells read
 
 # shellcheck disable=SC2016 # bash's
 trace_ps4='+${BASH_SOURCE[0]-}:${LINENO}<${BASH_SOURCE[1]-}:${BASH_LINENO[0]-}<${BASH_SOURCE[2]-}:${BASH_LINENO[1]-}: '
@@ -75,7 +75,12 @@ trace() { # KEY ACCOUNT HOW
   case ${trace_last#*: } in
     exec\ * | exit* | logout*) put "trace.$1.:end" "$(printf '%s\n' "$trace_last" | sed 's/^+*//; s/[<:]* .*//; s/<.*//')" ;;
   esac
-  [ ! -x "${trace_pin?}pin" ] || put "trace.$1.:there" yes
+  # Whether node-setup's file is there, which such a shell would come to.
+  case $3 in
+    login) [ ! -r "${trace_profile?}" ] || put "trace.$1.:there" yes ;;
+    ssh | interactive) if grep -q -s -F -e "${trace_pin?}" -e "$trace_profile" /etc/bash.bashrc /etc/bashrc; then put "trace.$1.:there" yes; fi ;;
+    csh) if grep -q -s -F "${trace_profile%.sh}.csh" /etc/csh.cshrc; then put "trace.$1.:there" yes; fi ;;
+  esac
   if grep -q -F -e "$trace_pin" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do
     trace_part=

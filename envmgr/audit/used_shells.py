@@ -6,7 +6,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import slurm_here, users_with_jobs
 from envmgr.system.run import Runner
 
-_SECONDS = 5.0
+_SECONDS = 2.0  # it is asked before the nodes are
 _MOST = 200  # users; one command line holds their names
 
 

@@ -27,6 +27,7 @@ for device in /dev/null /dev/zero /dev/urandom; do # without them nothing works,
   fi
 done
 chmod 755 "$tmp"
+echo "a line for whom it concerns" >"$tmp/line"
 find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$(id -u)" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 own addresses "$(hostname -I 2>/dev/null || :)"
 who=$tmp/who.out

@@ -6,6 +6,9 @@ shell_flags=$-
 # shellcheck disable=SC2034
 shell_ifs=${IFS- }
 set +e +u +f +C +a +v +x
+# A line that was on stdin, where the probe put one: start-up files must leave it.
+shell_line=
+if [ -f /proc/self/fd/0 ]; then IFS= read -r shell_line || :; fi
 IFS=' 	
 '
 # What was said on stderr until now, where that is a file: by start-up files, and the shell about them.

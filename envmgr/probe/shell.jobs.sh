@@ -11,7 +11,7 @@ stage() {
   } >"$tmp/$1.sh"
 }
 
-# start NAME COMMAND…: what it writes is bounded. `as` ends in exec, hence the subshells.
+# start NAME COMMAND…: what it writes is bounded; `start_input` is its stdin. `as` ends in exec, hence the subshells.
 start() {
   job=$1
   shift
@@ -20,7 +20,7 @@ start() {
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
     echo $? >"$tmp/$job.rc~"
     mv "$tmp/$job.rc~" "$tmp/$job.rc"
-  ) </dev/null >/dev/null 2>&1 &
+  ) <"${start_input:-/dev/null}" >/dev/null 2>&1 &
 }
 
 # skip NAME PREFIX REASON: not started, and why.

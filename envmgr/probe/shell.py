@@ -125,7 +125,8 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
         )
     if context.way == "slurm":
         return f"start {job} {command}\n"
-    start = f"start {job} as {quote(_name(account, plan))} {command}\n"
+    line = "" if context.shell == "bash-interactive" else 'start_input="$tmp/line" '
+    start = f"{line}start {job} as {quote(_name(account, plan))} {command}\n"
     if context.shell == "csh":
         start = f"if command -v csh >/dev/null; then\nwrite_csh\n{start}else skip {job} {key} absent; fi\n"
     start = _if_known(account, job, key, start, plan)

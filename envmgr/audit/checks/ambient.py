@@ -12,14 +12,14 @@ one such shell shows it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
+from envmgr.audit.exported import exported, exported_questions, inherited_by_jobs, options_of_slurm, who_sets
 from envmgr.audit.folding import elements, joined, short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion, is_ours, part_of
+from envmgr.audit.trace import TraceQuestion, part_of
 from envmgr.finding import Finding, Severity
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.nodes import fold
@@ -31,7 +31,6 @@ READS_INSTALLS = True
 _PARTS = 8  # of a list, that are traced
 _MOST = 40  # names of programs that are asked for
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
-_OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
 _ALWAYS = ("pip", "python", "python3")
 
 # Variable -> how bad it is wherever it is, and why.
@@ -65,15 +64,7 @@ _COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
 # Not compared by `exported`: what is above or told by other checks, and what sessions, jobs and Lmod make anew.
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
-    "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
-)
-
-
-# Variables that programs of modules and Slurm's commands read: another value on one node is another result there.
-_MEANS = re.compile(
-    r"proxy$|^(LANG|LC_|LANGUAGE$|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|PMIX|MPICH|I_MPI|FI_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|"
-    r"CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|NUMBA|JAX_)",
-    re.IGNORECASE,
+    "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SRUN_DEBUG|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
 )
 
 
@@ -101,6 +92,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_all(evidence))
     yield from joined(_in_other_contexts(evidence))
     yield from joined(_loaded_by_own_files(evidence))
+    yield from joined(inherited_by_jobs(evidence))
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -120,14 +112,7 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
             for value, nodes in values.items():
                 if (value and name in _HARM) or len(values) > 1:
                     yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
-        if context.name == "bash-login":
-            for group in fleet.groups:
-                lines = group.facts.get(f"{key}exported", "").splitlines()
-                if names := tuple(line.partition("=")[0] for line in lines if line.startswith(_OPTIONS)):
-                    yield TraceQuestion(group.nodes[0], context, account, names)
-        for name, of in _exported_values(context, account, fleet).items():
-            for nodes in of.values():
-                yield TraceQuestion(nodes[0], context, account, (name,))
+        yield from exported_questions(context, account, fleet)
         aliases = {
             fact.removeprefix(f"{key}alias.")
             for g in fleet.groups
@@ -147,9 +132,9 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         for name in _COMPARED:
             yield from _variable(name, context, account, asked, evidence)
         yield from _shadows(context, account, asked, evidence)
-        yield from _options_of_slurm(context, account, asked, evidence)
+        yield from options_of_slurm(context, account, asked, evidence)
         yield from _locale(key, where, asked)
-        yield from _exported(context, account, asked, evidence)
+        yield from exported(context, account, asked, evidence)
 
 
 def _variable(
@@ -173,7 +158,7 @@ def _variable(
                 )
         if severity != "note":
             return  # told of each node that has it
-    said = _who(shown, values, context, account, evidence)
+    said = who_sets(shown, values, context, account, evidence)
     yield from drift(
         "ambient", where, values, evidence, hint=said or f"compare start-up files: which one sets {shown}?",
         say=lambda value: f"{shown} is {short(value) or 'not set'}",
@@ -213,72 +198,11 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _who(
-    name: str, values: Mapping[str, tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
-) -> str:
-    """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
-    places = [(evidence.traces.place(nodes, context, account, name), fold(nodes)) for nodes in values.values()]
-    return "; ".join(f"{place} sets it on {nodes}" for place, nodes in places if place and not is_ours(place))
-
-
-def _options_of_slurm(
-    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
-    """SBATCH_PARTITION and the like: sbatch and srun take them for options. Of login shells, which submit."""
-    if context.name != "bash-login":
-        return
-    key = f"{context_key(context, account)}ambient.exported"
-    told: dict[str, list[str]] = {}
-    for group in fleet.groups:
-        for line in group.facts.get(key, "").splitlines():
-            if line.startswith(_OPTIONS):
-                told.setdefault(line, []).extend(group.nodes)
-    for line, nodes in told.items():
-        name, _, value = line.partition("=")
-        place = evidence.traces.place(nodes, context, account, name)
-        yield Finding(
-            "ambient", "note", evidence.shell(context, account), f"{name} is {short(value)}", "not set: Slurm's commands take it for an option",
-            f"{place or 'a start-up file'} sets it: does Slurm still know that?", fold(nodes),
-        )  # fmt: skip
-
-
 def _locale(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
     for said, nodes in fleet.by_value(f"{key}locale").items():
         yield Finding(
             "ambient", "warning", where, short(said), "a locale that the node has",
             "`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8", fold(nodes),
-        )  # fmt: skip
-
-
-def _exported_values(
-    context: ShellContext, account: ShellAccount, fleet: Fleet
-) -> dict[str, dict[str, tuple[str, ...]]]:
-    """variable -> value -> nodes, of exported variables that are not alike, and not another on each node either."""
-    key = f"{context_key(context, account)}ambient.exported"
-    groups = [
-        (dict(line.partition("=")[::2] for line in g.facts.get(key, "").splitlines()), g.nodes) for g in fleet.groups
-    ]
-    if len(groups) < 2:
-        return {}
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for name in sorted({name for variables, _ in groups for name in variables}):
-        values: dict[str, tuple[str, ...]] = {}
-        for variables, nodes in groups:
-            value = variables.get(name, "")
-            values[value] = (*values.get(value, ()), *nodes)
-        if len(values) > 1 and (len(values) < len(fleet.nodes) or len(fleet.nodes) == len(groups) == 2):
-            found[name] = values
-    return found
-
-
-def _exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    where = evidence.shell(context, account)
-    for name, values in _exported_values(context, account, fleet).items():
-        said = _who(name, values, context, account, evidence)
-        yield from drift(
-            "ambient", where, values, evidence, severity="warning" if _MEANS.search(name) else "note",
-            hint=said or f"compare start-up files: which one sets {name}?",
-            say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
         )  # fmt: skip
 
 

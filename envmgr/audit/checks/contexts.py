@@ -74,8 +74,8 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         yield from _told(key, where, probed, evidence)
         yield from _generations(context, account, where, probed, evidence)
         yield from beside_generation(context, account, where, probed, evidence)
-        yield from _noise(context, account, where, fleet, evidence)
     yield from in_other_contexts(evidence)
+    yield from _noise(evidence)
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -88,8 +88,9 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         wanted = [f"{published.record.number:04d}"] if published is not None else []
         for nodes in fleet.by_value(f"{key}noise").values():
             yield TraceQuestion(nodes[0], context, account, _PRINTS)
-        for nodes in fleet.by_value(f"{key}end").values():
-            yield TraceQuestion(nodes[0], context, account, (":end",))
+        for end, nodes in fleet.by_value(f"{key}end").items():
+            if end != "absent":
+                yield TraceQuestion(nodes[0], context, account, (":end",))
         for nodes in probed.by_value(f"{key}path_brought").values():
             yield TraceQuestion(nodes[0], context, account, ("PATH",))
         for group in probed.groups:
@@ -102,8 +103,8 @@ def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, 
     """What mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
     if place := evidence.traces.culprit(nodes, context, account, name):
         return f"{place} sets {name} after envmgr does: take that line away"
-    if place := evidence.traces.before_ours(nodes, context, account):
-        return f"{place} ends the start-up file before it reads node-setup's: take that line away, or move it below"
+    if what := evidence.traces.before_ours(nodes, context, account):
+        return f"{what} before node-setup's is read, which is there: take that line away, or move it below"
     if context.export == "NONE" or context.step:
         return f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `envmgr node-setup --apply --nodes {fold(nodes)}`"
     return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
@@ -230,19 +231,25 @@ def _generations(
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
 
 
-def _noise(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
-    severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
-    for text, nodes in fleet.by_value(f"{context_key(context, account)}noise").items():
-        places = (evidence.traces.place(nodes, context, account, name) for name in _PRINTS)
-        place = next((place for place in places if place), "")
+def _noise(evidence: Evidence) -> Iterator[Finding]:
+    """What start-up files print; the line that one shell shows is that of all that print the same."""
+    told = [
+        (context, account, text, nodes) for context, account, fleet in evidence.contexts()
+        for text, nodes in fleet.by_value(f"{context_key(context, account)}noise").items()
+    ]  # fmt: skip
+    places: dict[str, str] = {}
+    for context, account, text, nodes in told:
+        found = (evidence.traces.place(nodes, context, account, name) for name in _PRINTS)
+        places[text] = places.get(text) or next((place for place in found if place), "")
+    for context, account, text, nodes in told:
+        severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
         where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
         hint = (
-            f"{place} may be the line: print only where `[ -t 1 ]`"
-            if place
+            f"{places[text]} may be the line: print only where `[ -t 1 ]`"
+            if places[text]
             else f"print only where `[ -t 1 ]`: {where_to}"
         )
+        where = evidence.shell(context, account)
         yield _finding(severity, where, f'a start-up file prints "{text}"', "nothing on stdout", hint, nodes)
 
 

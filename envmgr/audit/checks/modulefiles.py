@@ -2,14 +2,14 @@
 
 In the ordinary user's login shell, the files of each such folder are hashed, 1,000 at most and for five seconds; that a file has another
 content on a node than on the others (an edited copy, a folder that was copied and not shared) is told with its path. Which names are
-listed is compared by the check of resolution. Folders are compared between nodes that have them in MODULEPATH.
+listed is compared by the check of resolution. So is whether the paths that they name are there. Folders are compared between nodes that have them in MODULEPATH.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import compare
+from envmgr.audit.comparing import compare, drift
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -39,6 +39,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             if folder in (of_group := _folders(group.facts)):
                 sha256, number = of_group[folder]
                 files[sha256] = _files(group.facts.get(f"modulefiles.files.{number}", ""))
+        yield from _absent(folder, evidence)
         compared = compare(values, evidence)
         for of in compared.outliers:
             if changed := _changed(files[of.value], files[of.right]):
@@ -54,6 +55,23 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                     "the same everywhere; `--reference NODE` says which node is right", _HINT,
                     between=fold(node for nodes in compared.differ.values() for node in nodes),
                 )  # fmt: skip
+
+
+def _absent(folder: str, evidence: Evidence) -> Iterator[Finding]:
+    """What modulefiles name by its path and one node has not; what no node has may be made when it is needed."""
+    fleet = evidence.shells.only(lambda facts: folder in _folders(facts))
+    values = fleet.by(lambda facts: facts.get(f"modulefiles.absent.{_folders(facts)[folder][1]}", ""))
+    yield from drift(
+        "modulefiles", folder, values, evidence, hint="install, or mount, on that node what the modulefile names; or take the modulefile away there",
+        say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
+        expect=lambda _right, _value: "what modulefiles name is there",
+        told=lambda of: short("; ".join(_not_there(line) for line in of.value.splitlines() if line not in of.right.splitlines())) or "has more than",
+    )  # fmt: skip
+
+
+def _not_there(line: str) -> str:
+    file, _, path = line.partition(" ")
+    return f"{file} names {path}, which is not there"
 
 
 def _folders(facts: Facts) -> dict[str, tuple[str, str]]:

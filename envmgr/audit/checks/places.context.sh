@@ -15,8 +15,22 @@ for places_name in TMPDIR TMP TEMP XDG_RUNTIME_DIR XDG_CACHE_HOME XDG_CONFIG_HOM
   done
   if ! { [ -d "$places_above" ] && [ -w "$places_above" ]; }; then put "places.of.$places_name" "$places_folder"; fi
 done
+for places_name in SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE GIT_SSL_CAINFO PIP_CERT PIP_CONFIG_FILE CONDARC MAMBARC KRB5_CONFIG \
+  PYTHONSTARTUP UCX_CONFIG_FILE NCCL_CONF_FILE OMPI_MCA_mca_base_param_files JUPYTER_CONFIG_PATH GIT_CONFIG_GLOBAL; do
+  eval "places_folder=\${$places_name-}"
+  case $places_folder in /*) [ -r "$places_folder" ] || put "places.file.$places_name" "$places_folder" ;; esac
+done
+for places_name in CC CXX FC F77 F90 MPICC MPICXX MPIFC NVCC; do
+  eval "places_folder=\${$places_name-}"
+  places_folder=${places_folder%% *}
+  [ -z "$places_folder" ] || command -v "$places_folder" >/dev/null || put "places.program.$places_name" "$places_folder"
+done
 if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then put places.tmp /tmp; fi
 if [ -d /dev/shm ] && ! [ -w /dev/shm ]; then put places.shm /dev/shm; fi
+places_home=$(grep "^$(id -un):" "${who?}" 2>/dev/null | cut -d: -f6)
+if [ -n "$places_home" ] && [ -n "${HOME-}" ] && [ "$HOME" != "$places_home" ] && [ "$(cd "$HOME" 2>/dev/null && pwd -P)" != "$(cd "$places_home" 2>/dev/null && pwd -P)" ]; then
+  put places.other_home "$HOME"
+fi
 case ${HOME-} in
   /nonexistent | / | '') ;; # an account that is none of a person
   *)

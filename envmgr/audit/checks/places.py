@@ -3,7 +3,7 @@
 In every shell and job, as the account whose it is: /tmp and /dev/shm can be written (without shared memory Python's multiprocessing,
 PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
 jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
-there. Lmod's own folders in the home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves
+there. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. Lmod's own folders in the home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves
 nothing.
 """
 
@@ -28,9 +28,11 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """Who sets a variable that names no folder of the user's."""
     for context, account, fleet in evidence.contexts():
-        key = f"{context_key(context, account)}places.of."
+        key = f"{context_key(context, account)}places."
+        begins = (f"{key}of.", f"{key}file.", f"{key}program.", f"{key}other_")
         for group in fleet.groups:
-            if names := tuple(fact.removeprefix(key) for fact in group.facts if fact.startswith(key)):
+            found = (fact.rpartition(".")[2] for fact in group.facts if fact.startswith(begins))
+            if names := tuple("HOME" if name == "other_home" else name for name in found):
                 yield TraceQuestion(group.nodes[0], context, account, names)
 
 
@@ -63,6 +65,13 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 "places", "error" if name == "TMPDIR" else "warning", where,
                 f"{user} cannot write in {folder}, which is {name}", "a folder that is there", hint, fold(nodes),
             )  # fmt: skip
+    yield from _named(context, account, fleet, evidence)
+    for home, nodes in fleet.by_value(f"{key}other_home").items():
+        place = evidence.traces.place(nodes, context, account, "HOME")
+        yield Finding(
+            "places", "warning", where, f"HOME is {home or 'empty'}", f"the home of {user}'s account",
+            f"{place} sets it: take that line away" if place else "which start-up file sets HOME?", fold(nodes),
+        )  # fmt: skip
     for name, what in (("tmp", "a place for temporary files"), ("shm", "shared memory that users can have")):
         for folder, nodes in fleet.by_value(f"{key}{name}").items():
             yield Finding(
@@ -88,6 +97,22 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
                 "folders in which Lmod keeps collections and caches", f"`chown -R {user}: {folder}`, and mode 0755", fold(nodes),
             )  # fmt: skip
+
+
+def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Files and programs that variables name, and that are not there."""
+    where = evidence.shell(context, account)
+    for kind, what in (("file", "a file that can be read"), ("program", "a program that is there")):
+        key = f"{context_key(context, account)}places.{kind}."
+        for name in sorted(
+            {fact.removeprefix(key) for group in fleet.groups for fact in group.facts if fact.startswith(key)}
+        ):
+            for value, nodes in fleet.by_value(f"{key}{name}").items():
+                place = evidence.traces.place(nodes, context, account, name)
+                yield Finding(
+                    "places", "warning", where, f"{name} is {value}, which is not there", what,
+                    f"{place} sets it: take that line away, or install what it names" if place else f"which start-up file sets {name}?", fold(nodes),
+                )  # fmt: skip
 
 
 __all__ = ["judge", "probe", "trace_questions"]

@@ -120,22 +120,36 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH."""
-    folders: dict[str, dict[str, list[str]]] = {}
-    for group in fleet.groups:
-        names = listed(group.facts["resolution.avail"])
-        for folder in elements(group.facts.get("resolution.modulepath", "")):
-            if not folder.startswith(f"{evidence.site.prefix}/"):
-                has = folders.setdefault(folder, {}).setdefault(" ".join(sorted(names.get(folder, set()))), [])
-                has.extend(group.nodes)
-    for folder, values in folders.items():
+    """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH, and defaults there."""
+    for folder, values in _by_folder("resolution.avail", fleet, evidence).items():
         yield from drift(
-            "resolution", folder, {names: tuple(nodes) for names, nodes in values.items()}, evidence,
+            "resolution", folder, values, evidence,
             hint="a folder that is not shared, or not exported? envmgr publishes to all nodes at once",
             say=lambda names: f"`module avail` lists {short(', '.join(names.split()) or 'nothing')}",
             told=lambda of: _other_names(set(of.value.split()), set(of.right.split())),
             expect=lambda _right, _value: "the same modules",
         )  # fmt: skip
+    for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
+        yield from drift(
+            "resolution", folder, values, evidence,
+            hint=f"a link `default`, or a .modulerc or .version, of {folder} that a node has not, or has otherwise: copy it",
+            say=lambda names: f"defaults are {short(', '.join(names.split()) or 'none')}",
+            told=lambda of: f"defaults are {short(', '.join(sorted(set(of.value.split()) - set(of.right.split()))) or 'fewer')}",
+            expect=lambda right, value: f"{short(', '.join(sorted(set(right.split()) - set(value.split()))) or 'fewer')}",
+        )  # fmt: skip
+
+
+def _by_folder(key: str, fleet: Fleet, evidence: Evidence) -> dict[str, dict[str, tuple[str, ...]]]:
+    """folder -> names that one of Lmod's lists has in it -> nodes, of folders that are not the prefix's."""
+    folders: dict[str, dict[str, tuple[str, ...]]] = {}
+    for group in fleet.groups:
+        names = listed(group.facts.get(key, ""))
+        for folder in elements(group.facts.get("resolution.modulepath", "")):
+            if not folder.startswith(f"{evidence.site.prefix}/"):
+                value = " ".join(sorted(names.get(folder, set())))
+                values = folders.setdefault(folder, {})
+                values[value] = (*values.get(value, ()), *group.nodes)
+    return folders
 
 
 def _other_names(found: set[str], right: set[str]) -> str:

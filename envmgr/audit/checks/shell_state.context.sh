@@ -5,6 +5,7 @@
 shell_said=$(printf '%s\n' "${shell_said-}" | sed -e "s/$(uname -n)/NODE/g" -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')
 [ -z "$shell_said" ] || put shell_state.said "$shell_said"
 
+if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi
 # shellcheck disable=SC3028 # asked of the shells that have them
 {
   if [ -n "${BASH_VERSION-}" ]; then
@@ -18,6 +19,17 @@ shell_said=$(printf '%s\n' "${shell_said-}" | sed -e "s/$(uname -n)/NODE/g" -e '
       case :${BASHOPTS-}: in *":$shell_option:"*) shell_left="$shell_left $shell_option" ;; esac
     done
     put shell_state.options "${shell_left# }"
+    # shellcheck disable=SC3045 # bash's
+    shell_left=$(readonly -p | sed -n -E 's/^declare -[a-z]+ (PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)=.*/\1/p' | tr '\n' ' ')
+    [ -z "$shell_left" ] || put shell_state.readonly "${shell_left% }"
+    # A script that is started from here by a shell which passes no functions on.
+    if [ -n "${BASH_ENV-}" ]; then
+      case $(env -i HOME="$HOME" PATH="$PATH" BASH_ENV="$BASH_ENV" MODULEPATH="${MODULEPATH-}" LMOD_CMD="${LMOD_CMD-}" \
+        timeout 10 /bin/bash -c 'type -t module' 2>/dev/null | tail -n 1) in
+        function) ;;
+        *) put shell_state.bash_env "$BASH_ENV" ;;
+      esac
+    fi
   elif [ -n "${ZSH_VERSION-}" ]; then
     put shell_state.reader zsh
   fi

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion
+from envmgr.audit.trace import TraceQuestion, is_ours
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
@@ -20,9 +20,14 @@ from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import script_text
 
 _WRONG = re.compile(
-    r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound", re.IGNORECASE
+    r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound|syntax|missing|too many|unmatched|badly",
+    re.IGNORECASE,
 )
 _NAMES = ("IFS", ":set", ":shopt")
+
+
+# What is told -> what is asked of a trace.
+_TRACED = {"readonly": (":readonly", ":declare", ":typeset"), "bash_env": ("BASH_ENV",), "input": (":read",)}
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -33,6 +38,9 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}shell_state."
         values = [*fleet.by_value(f"{key}ifs").values(), *(n for v, n in fleet.by_value(f"{key}options").items() if v)]
+        for name, asked in _TRACED.items():
+            for nodes in fleet.by_value(f"{key}{name}").values():
+                yield TraceQuestion(nodes[0], context, account, asked)
         for nodes in values:
             yield TraceQuestion(nodes[0], context, account, _NAMES)
 
@@ -57,7 +65,11 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
         if not _WRONG.search(said):
             continue
         file = found[1] if (found := re.match(r"(/\S+): line [0-9]+: ", said)) else ""
-        hint = f"what is in that line of {file}?" if file else "`bash -lx` in such a shell shows the line"
+        hint = (
+            f"what is in that line of {file}?"
+            if file
+            else f"`{'csh -X' if context.shell == 'csh' else 'bash -lx'} -c true` as that user shows the line"
+        )
         if "\\x0d" in said or "\\r" in said:
             hint = f"Windows' line ends: `sed -i 's/\\r$//' {file or 'FILE'}`"
         yield Finding(
@@ -75,13 +87,43 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             "shell-state", "error", where, f"IFS is {ifs.strip() or 'empty'}: words are not split at blanks", "space, tab and newline",
             f"{place} sets IFS: `unset IFS` after it, in that file" if place else "which start-up file sets IFS? `unset IFS` after it", fold(nodes),
         )  # fmt: skip
+    yield from _harm(context, account, fleet, evidence)
     for options, nodes in fleet.by_value(f"{key}options").items():
         if options:
             place = next((p for n in _NAMES[1:] if (p := evidence.traces.place(nodes, context, account, n))), "")
             yield Finding(
-                "shell-state", "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
+                "shell-state", "error" if {"errexit", "nounset"} & set(options.split()) else "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
                 f"{place} sets it: take it away there, or set it back" if place else "which start-up file sets it? take it away there", fold(nodes),
             )  # fmt: skip
+
+
+def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What keeps `module` from working there, or a script's input from it."""
+    key, where = f"{context_key(context, account)}shell_state.", evidence.shell(context, account)
+
+    def who(name: str, nodes: tuple[str, ...]) -> str:
+        places = (evidence.traces.place(nodes, context, account, each) for each in _TRACED[name])
+        return next((place for place in places if place), "")
+
+    for names, nodes in fleet.by_value(f"{key}readonly").items():
+        place = who("readonly", nodes)
+        yield Finding(
+            "shell-state", "error", where, f"{names.replace(' ', ', ')} cannot be changed (readonly): `module load` does not", "variables that modules can set",
+            f"{place} does it: take that line away" if place else "which start-up file says `readonly`?", fold(nodes),
+        )  # fmt: skip
+    for value, nodes in fleet.by_value(f"{key}bash_env").items():
+        place = who("bash_env", nodes)
+        mend = "let that file read Lmod's init/bash first, or take the line away"
+        yield Finding(
+            "shell-state", "warning", where, f"a bash script that sh starts has no `module`: BASH_ENV is {value}", "Lmod's init/bash, or a file that reads it",
+            f"{place} sets BASH_ENV: {mend}" if place and not is_ours(place) else f"which start-up file sets BASH_ENV? {mend}", fold(nodes),
+        )  # fmt: skip
+    for nodes in fleet.by_value(f"{key}input").values():
+        place = who("input", nodes)
+        yield Finding(
+            "shell-state", "error", where, "a start-up file reads standard input: the first line of a script or of data is gone", "input that is left to programs",
+            f"{place} may be the line: let it read at a terminal alone (`[ -t 0 ]`)" if place else "which start-up file says `read`?", fold(nodes),
+        )  # fmt: skip
 
 
 __all__ = ["judge", "probe", "trace_questions"]

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Start-up files, and what they read, that this account may not read: of one login bash.
+# Start-up files, and what they read, that this account may not read, and one that keeps another from being read: of login bash.
 
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ "$(id -u)" != 0 ]; then
@@ -18,4 +18,13 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ "$(id -u)" != 0 ]; the
       printf '%s\n' "$startup_file"
     fi
   done | LC_ALL=C sort -u | lines startup_files
+fi
+# shellcheck disable=SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -r "$HOME/.profile" ]; then
+  for startup_file in "$HOME/.bash_profile" "$HOME/.bash_login"; do # bash reads the first of them alone
+    if [ -r "$startup_file" ]; then
+      grep -q -E '\.(profile|bashrc)' "$startup_file" || put startup_hides "$startup_file"
+      break
+    fi
+  done
 fi

@@ -24,7 +24,23 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _shut(evidence)
+    yield from _hidden(evidence)
     yield from _others(evidence)
+    yield from drift(
+        "startup-files", "/bin/sh", evidence.looked("startup_files").by_value("startup_files.sh"), evidence,
+        hint="on the node: the same shell for /bin/sh as on the others (Debian: `dpkg-reconfigure dash`): `#!/bin/sh` jobs differ by it",
+    )  # fmt: skip
+
+
+def _hidden(evidence: Evidence) -> Iterator[Finding]:
+    """~/.bash_profile that reads neither ~/.profile nor ~/.bashrc."""
+    for context, account, fleet in evidence.contexts():
+        if context.name == "bash-login":
+            for file, nodes in fleet.by_value(f"{context_key(context, account)}startup_hides").items():
+                yield Finding(
+                    "startup-files", "warning", file, f"bash reads it instead of ~/.profile, which it does not read itself ({evidence.account(account)})",
+                    "`. ~/.profile` in it", f"`echo '. ~/.profile' >>{file}`", fold(nodes),
+                )  # fmt: skip
 
 
 def _others(evidence: Evidence) -> Iterator[Finding]:

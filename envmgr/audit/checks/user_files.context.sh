@@ -43,6 +43,12 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ ! -f "$file" ] || printf 'own %s\n' "$file"
     done
     [ -z "${LMOD_CMD-}" ] || user_files_cache
+    for user_files_name in abc ast bisect calendar code codecs collections copy csv ctypes datetime decimal email enum functools glob gzip \
+      hashlib heapq html http inspect io itertools json logging math matplotlib multiprocessing numbers numpy operator os pandas parser \
+      pathlib pickle platform profile queue random re sched scipy secrets select shutil signal site socket ssl stat statistics string \
+      struct subprocess sys tempfile tensorflow test threading time token torch traceback types typing uuid warnings weakref xml zipfile; do
+      [ ! -e "$HOME/$user_files_name.py" ] || printf 'shadow %s\n' "$HOME/$user_files_name.py"
+    done
   ) 2>/dev/null | while read -r kind file; do
     # shellcheck disable=SC2088 # a name for people
     case $file in

@@ -5,7 +5,8 @@ user's or the system's, puts conda's own python first in every new shell: before
 already, in a job for example. Where `auto_activate_base: false` is in ~/.condarc it puts only the conda command there, which
 is a note. Lmod writes a cache of its own into the home (~/.lmod.d/.cache, ~/.cache/lmod since 8.7) when reading the modules
 took long, and believes it for a day: where it is older than the modules it is about, new modules are hidden from that
-user. ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
+user. A file such as ~/random.py stands before Python's own module of that name for a Python that is started in the home, where
+shells begin. ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ def _finding(line: str, user: str) -> Finding:
         found = f"Lmod uses this cache of {user}'s own, and it is older than the modules in {modules}"
         hint = f"`rm -r {where.rpartition('/')[0]}`; a system cache of these modules would keep Lmod from writing it"
         return Finding("user-files", "warning", where, found, "no cache, or a newer one", hint)
+    if kind == "shadow":
+        found = f"a Python that is started in the home imports it for the module of that name ({user})"
+        hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: `mv {where} {where.removesuffix('.py')}_mine.py`"
+        return Finding("user-files", "warning", where, found, "no file that is called as a library is", hint)
     if kind == "own":
         found = f"changes what Lmod does for {user}"
         return Finding("user-files", "note", where, found, "no such file", "is it meant? else move it away")

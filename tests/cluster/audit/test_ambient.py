@@ -82,7 +82,7 @@ def test_profile_file_after_ours_is_named_and_node_setup_is_not(audited: Audited
             "/etc/profile.d/zzz_lmod.sh:1 sets MODULEPATH after envmgr does: take that line away"
         }
         audited.cluster.sh("c2", "sed -i 1d /etc/profile.d/zzz_lmod.sh", check=True)
-        assert audited.findings("--via", "ssh", code=0) == []
+        assert audited.findings("--via", "ssh", code=0) == []  # the file is empty
 
 
 def test_module_use_of_one_node_is_named(audited: Audited) -> None:
@@ -124,11 +124,11 @@ def test_node_without_node_setup_is_told_to_get_it(audited: Audited) -> None:
 def test_places_that_a_user_needs(audited: Audited, do: str, undo: str, found: str) -> None:
     audited.cluster.sh("c1", do, check=True)
     try:
-        rows = audited.audit("--via", "ssh", "--check", "ambient", code=1)["findings"]
+        rows = audited.audit("--via", "ssh", "--check", "places", code=1)["findings"]
     finally:
         audited.cluster.sh("c1", undo, check=True)
     nodes = "c[1-3]" if do.startswith("mv ") else "c1"  # they share the homes
-    assert (found, nodes) in {(f["found"], f["nodes"]) for f in rows if f["check"] == "ambient"}, rows
+    assert (found, nodes) in {(f["found"], f["nodes"]) for f in rows if f["check"] == "places"}, rows
 
 
 def test_zsh_is_asked_where_somebody_has_it(audited: Audited) -> None:

@@ -1,0 +1,123 @@
+"""What a shell has exported: node against node, and in jobs against the node's own login shell. Facts are those of the check `ambient`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.comparing import drift
+from envmgr.audit.folding import short
+from envmgr.audit.model import Evidence
+from envmgr.audit.trace import TraceQuestion, is_ours
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Fleet, ShellAccount, ShellContext
+from envmgr.probe.shell import context_key
+
+_OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
+# Variables that programs of modules and Slurm's commands read: another value on one node is another result there.
+_MEANS = re.compile(
+    r"proxy$|^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|LANGUAGE$|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|PMIX|MPICH|I_MPI|FI_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|"
+    r"CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|NUMBA|JAX_)",
+    re.IGNORECASE,
+)
+_OF_SLURM = re.compile(
+    r"^(SBATCH_|SRUN_|SALLOC_|TMP|TEMP|CUDA_VISIBLE|ROCR?_|PMI|LANG|LC_|TZ|OMP_PROC_BIND|OMP_PLACES)"
+)
+
+
+def exported_questions(context: ShellContext, account: ShellAccount, fleet: Fleet) -> Iterator[TraceQuestion]:
+    """Who sets what is not alike, and options of Slurm's commands."""
+    if context.name == "bash-login":
+        for variables, nodes in _variables(context_key(context, account), fleet):
+            if names := tuple(name for name in variables if name.startswith(_OPTIONS)):
+                yield TraceQuestion(nodes[0], context, account, names)
+    for name, of in _exported_values(context, account, fleet).items():
+        for nodes in of.values():
+            yield TraceQuestion(nodes[0], context, account, (name,))
+
+
+def who_sets(
+    name: str, values: Mapping[str, tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
+) -> str:
+    """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
+    places = [(evidence.traces.place(nodes, context, account, name), fold(nodes)) for nodes in values.values()]
+    return "; ".join(f"{place} sets it on {nodes}" for place, nodes in places if place and not is_ours(place))
+
+
+def options_of_slurm(
+    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    """SBATCH_PARTITION and the like: sbatch and srun take them for options. Of login shells, which submit."""
+    if context.name != "bash-login":
+        return
+    key = f"{context_key(context, account)}ambient.exported"
+    told: dict[str, list[str]] = {}
+    for group in fleet.groups:
+        for line in group.facts.get(key, "").splitlines():
+            if line.startswith(_OPTIONS):
+                told.setdefault(line, []).extend(group.nodes)
+    for line, nodes in told.items():
+        name, _, value = line.partition("=")
+        place = evidence.traces.place(nodes, context, account, name)
+        yield Finding(
+            "ambient", "note", evidence.shell(context, account), f"{name} is {short(value)}", "not set: Slurm's commands take it for an option",
+            f"{place or 'a start-up file'} sets it: does Slurm still know that?", fold(nodes),
+        )  # fmt: skip
+
+
+def _exported_values(
+    context: ShellContext, account: ShellAccount, fleet: Fleet
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """variable -> value -> nodes, of exported variables that are not alike, and not another on each node either."""
+    groups = _variables(context_key(context, account), fleet)
+    if len(groups) < 2:
+        return {}
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name in sorted({name for variables, _ in groups for name in variables}):
+        values: dict[str, tuple[str, ...]] = {}
+        for variables, nodes in groups:
+            value = variables.get(name, "")
+            values[value] = (*values.get(value, ()), *nodes)
+        if len(values) > 1 and (len(values) < len(fleet.nodes) or len(fleet.nodes) == len(groups) == 2):
+            found[name] = values
+    return found
+
+
+def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    where = evidence.shell(context, account)
+    for name, values in _exported_values(context, account, fleet).items():
+        said = who_sets(name, values, context, account, evidence)
+        yield from drift(
+            "ambient", where, values, evidence, severity="warning" if _MEANS.search(name) else "note",
+            hint=said or f"compare start-up files: which one sets {name}?",
+            say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
+        )  # fmt: skip
+
+
+def inherited_by_jobs(evidence: Evidence) -> Iterator[Finding]:
+    """What jobs bring along from the submitting shell, of variables that programs read, and the node's own login bash has not."""
+    login = next(((fleet, a) for c, a, fleet in evidence.contexts() if c.name == "bash-login" and a == "user"), None)
+    if login is None:
+        return
+    own = {node: variables for variables, nodes in _variables("ctx.bash-login.user.", login[0]) for node in nodes}
+    for context, account, fleet in evidence.contexts():
+        told: dict[tuple[str, str], list[str]] = {}
+        for variables, nodes in _variables(context_key(context, account), fleet) if context.export == "ALL" else ():
+            for name, value in variables.items():
+                if _MEANS.search(name) and not _OF_SLURM.search(name):
+                    of_jobs = [node for node in nodes if node in own and own[node].get(name) != value]
+                    told.setdefault((name, value), []).extend(of_jobs)
+        for (name, value), told_of in told.items():
+            if told_of:
+                yield Finding(
+                    "ambient", "warning", evidence.shell(context, account), f"{name} is {short(value)}, inherited from the submitting shell",
+                    "what login shells of the node have", f"a start-up file of the host where jobs are submitted sets {name}: take it away there, or "
+                    f"`unset {name}` in TaskProlog", fold(told_of),
+                )  # fmt: skip
+
+
+def _variables(key: str, fleet: Fleet) -> list[tuple[dict[str, str], tuple[str, ...]]]:
+    """The exported variables of each group of nodes."""
+    lines = ((group.facts.get(f"{key}ambient.exported", "").splitlines(), group.nodes) for group in fleet.groups)
+    return [(dict(line.partition("=")[::2] for line in of), nodes) for of, nodes in lines]

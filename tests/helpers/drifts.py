@@ -66,6 +66,13 @@ def all_drifts() -> list[Drift]:
     ]  # fmt: skip
 
 
+def follow_all(told: list[dict[str, Any]], cluster: Cluster) -> None:
+    """The hints of all findings, each once, the last lines of a file first."""
+    hints = {finding["hint"]: finding["nodes"] for finding in told}
+    for hint in sorted(hints, key=lambda hint: [-int(line) for line in re.findall(r":([0-9]+)\b", hint)[:1]]):
+        follow(hint, hints[hint], cluster)
+
+
 def follow(hint: str, nodes: str, cluster: Cluster) -> None:
     """Do what a hint says, where it names a line (`FILE:LINE`: it is taken away) or a command: `envmgr …`, or one on the node."""
     there = expand(nodes)

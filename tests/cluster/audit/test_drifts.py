@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.helpers.audit_scene import Audited
-from tests.helpers.drifts import Drift, all_drifts, follow
+from tests.helpers.drifts import Drift, all_drifts, follow_all
 
 pytestmark = pytest.mark.xdist_group("audited")
 
@@ -27,6 +27,6 @@ def test_drift_is_told_and_its_hint_mends_it(audited: Audited, drift: Drift) -> 
         assert len(told) == len(drift.told), result["findings"]
         assert drift.hint in told[0]["hint"]
         if drift.mends:
-            follow(told[0]["hint"], told[0]["nodes"], audited.cluster)
+            follow_all(told, audited.cluster)
             again = audited.audit(*drift.ask)
             assert not drift.findings(again), again["findings"]

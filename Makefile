@@ -62,8 +62,8 @@ test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machi
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
 	@$(PYTEST) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
 
-$(REFRAME)/.installed: Makefile
-	@tools/make-venv $(REFRAME)
+$(REFRAME)/.installed: Makefile $(VENV)/.installed
+	@PYTHON=$(BIN)/python tools/make-venv $(REFRAME)
 	@$(REFRAME)/bin/python -m tools.install 'reframe-hpc==4.10.4'
 	@touch $@
 

@@ -77,10 +77,14 @@ trace() { # KEY ACCOUNT HOW
   esac
   # Whether node-setup's file is there, which such a shell would come to.
   case $3 in
-    login) [ ! -r "${trace_profile?}" ] || put "trace.$1.:there" yes ;;
-    ssh | interactive) if grep -q -s -F -e "${trace_pin?}" -e "$trace_profile" /etc/bash.bashrc /etc/bashrc; then put "trace.$1.:there" yes; fi ;;
-    csh) if grep -q -s -F "${trace_profile%.sh}.csh" /etc/csh.cshrc; then put "trace.$1.:there" yes; fi ;;
+    csh) trace_files=/etc/csh.cshrc trace_found=${trace_profile%.sh}.csh ;;
+    login) trace_files='' trace_found=$trace_profile ;;
+    *) trace_files='/etc/bash.bashrc /etc/bashrc' trace_found=$trace_profile ;;
   esac
+  # shellcheck disable=SC2086 # two files
+  if [ -r "$trace_found" ] && { [ -z "$trace_files" ] || grep -q -s -F -e "$trace_found" $trace_files; }; then
+    put "trace.$1.:there" yes
+  fi
   if grep -q -F -e "$trace_pin" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do
     trace_part=

@@ -105,7 +105,7 @@ def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, 
         return f"{place} sets {name} after envmgr does: take that line away"
     if what := evidence.traces.before_ours(nodes, context, account):
         return f"{what} before node-setup's is read, which is there: take that line away, or move it below"
-    if context.export == "NONE" or context.step:
+    if context.export == "NONE" or (context.step and context.shell == "bash"):
         return f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `envmgr node-setup --apply --nodes {fold(nodes)}`"
     return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
 

@@ -121,7 +121,8 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH, and defaults there."""
-    for folder, values in _by_folder("resolution.avail", fleet, evidence).items():
+    lists = _by_folder("resolution.avail", fleet, evidence)
+    for folder, values in lists.items():
         yield from drift(
             "resolution", folder, values, evidence,
             hint="a folder that is not shared, or not exported? envmgr publishes to all nodes at once",
@@ -130,6 +131,8 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             expect=lambda _right, _value: "the same modules",
         )  # fmt: skip
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
+        if len(lists[folder]) > 1:
+            continue  # other modules, other defaults
         yield from drift(
             "resolution", folder, values, evidence,
             hint=f"a link `default`, or a .modulerc or .version, of {folder} that a node has not, or has otherwise: copy it",

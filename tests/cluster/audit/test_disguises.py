@@ -58,7 +58,7 @@ def test_nothing_stays_in_tmp(audited: Audited) -> None:
 
 
 def test_user_cannot_forge_facts(audited: Audited) -> None:
-    lines = "echo @gate=hung; echo @fitness.glibc=1.0; echo @~host=c9; echo @resolution.avail=x\n"
+    lines = "echo @gate=hung; echo @fitness.glibc=1.0; echo @~host=c9; echo @resolution.avail=x; . ~/.profile\n"
     with file_on(audited.cluster, "c1", "/home/alice/.bash_profile", lines):
         found = audited.findings(code=0)
     said = 'a start-up file prints "@gate=hung"'

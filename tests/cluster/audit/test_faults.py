@@ -225,7 +225,15 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
         file_on(audited.cluster, "c1", "/etc/profile.d/zzz-site.sh", profile),
         prefixed(audited.cluster, "c1", Path("/etc/csh.cshrc"), "setenv MODULEPATH /opt/site/modules\nif (\n"),
     ):
-        assert audited.findings(code=1) == [
+        found = audited.findings(code=1)
+        assert (
+            "warning",
+            "shell-state",
+            "c1",
+            "csh (root, alice)",
+            'a start-up file makes the shell say "Too many (\'s."',
+        ) in found
+        assert [row for row in found if row[0] == "error"] == [
             (
                 "error",
                 "contexts",

@@ -16,7 +16,7 @@ from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence
 from tests.helpers.open_folders import open_to_all
 
-SCRIPT = f"trace_names=x trace_pin=/p\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
+SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
 LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
 
 
@@ -43,6 +43,63 @@ def place(tmp_path: Path, name: str, *lines: str) -> str:
 )
 def test_place_is_the_last_line_that_sets_it(tmp_path: Path, lines: list[str], found: str) -> None:
     assert place(tmp_path, "X", *lines) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "found"),
+    [
+        (":ulimit", ["+/a:1<:: ulimit -v 5", "+/b:2<:: ulimited=1"], "/a:1"),
+        (
+            ":left",
+            ["+/etc/profile:2<:: return", "+/home/a/.bashrc:8<:: return", "+/x.sh:1<:: return"],
+            "/etc/profile:2",
+        ),
+        (":left", ["+/etc/profile.d/x.sh:2<:: return 0"], ""),
+        ("IFS", ["+/a:1<:: IFS=:", "+/b:2<:: IFS=,", "+/b:2<:: read -r x"], "/a:1"),
+    ],
+)
+def test_place_of_a_command_and_of_a_file_that_is_left(tmp_path: Path, name: str, lines: list[str], found: str) -> None:
+    assert place(tmp_path, name, *lines) == found
+
+
+def test_place_of_what_brings_a_part_into_a_list_is_the_first(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    trace.write_text("+/a:1<:: P=/x\n+/b:2<:: P=/opt/m:/x\n+/c:3<:: P=/y:/opt/m:/x\n")
+    argv = ["/bin/sh", "-c", f'{SCRIPT}\ntrace_place P "$1" /opt/m', "sh", str(trace)]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/b:2"
+
+
+CSH = script_text(ambient.__file__.replace("checks/ambient", "trace"), "csh.sh")
+
+
+@pytest.mark.parametrize(
+    ("text", "argv", "found"),
+    [
+        ("setenv X 1\nsource {sub}\n", ("X",), "{sub}:2"),
+        ("source {sub}\nsetenv X 3\n", ("X",), "{own}:2"),
+        ("setenv P /opt/m:/usr\nsetenv P ${{P}}:/y\n", ("P", "/opt/m"), "{own}:1"),
+        ("# setenv X 1\nalias python echo\n", ("python",), "{own}:2"),
+        ("set path = ( /usr/bin /bin )\n", ("PATH",), "{own}:1"),
+        ("echo no\n", ("X",), ""),
+    ],
+)
+def test_real_trace_of_csh_names_file_and_line(tmp_path: Path, text: str, argv: tuple[str, ...], found: str) -> None:
+    sub, own = tmp_path / "sub.csh", tmp_path / ".cshrc"
+    sub.write_text("# one\nsetenv X 2\n")
+    own.write_text(text.format(sub=sub))
+    traced = subprocess.run(
+        ["csh", "-X", "-c", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )
+    (tmp_path / "trace").write_text(traced.stdout + traced.stderr)
+    script = (
+        f'trace_home={tmp_path} trace_pin=/p/\n{CSH}\nname=$1 part=${{2-}}\ntrace_csh "$name" {tmp_path}/trace "$part"'
+    )
+    done = subprocess.run(["/bin/sh", "-c", script, "sh", *argv], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == found.format(sub=sub, own=own)
 
 
 def test_real_trace_of_bash_names_the_caller_of_a_function(tmp_path: Path) -> None:

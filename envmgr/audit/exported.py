@@ -17,10 +17,11 @@ from envmgr.probe.shell import context_key
 _OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
 # Variables that programs of modules and Slurm's commands read: another value on one node is another result there.
 _MEANS = re.compile(
-    r"proxy$|^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|LANGUAGE$|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|PMIX|MPICH|I_MPI|FI_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|"
-    r"CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|NUMBA|JAX_)",
+    r"proxy$|^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|PMIX|MPICH|"
+    r"I_MPI|FI_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|NUMBA|JAX_)",
     re.IGNORECASE,
 )
+# Of these, what Slurm, its prologs and logins set for each job.
 _OF_SLURM = re.compile(
     r"^(SBATCH_|SRUN_|SALLOC_|TMP|TEMP|CUDA_VISIBLE|ROCR?_|PMI|LANG|LC_|TZ|OMP_PROC_BIND|OMP_PLACES)"
 )
@@ -51,14 +52,12 @@ def options_of_slurm(
     """SBATCH_PARTITION and the like: sbatch and srun take them for options. Of login shells, which submit."""
     if context.name != "bash-login":
         return
-    key = f"{context_key(context, account)}ambient.exported"
-    told: dict[str, list[str]] = {}
-    for group in fleet.groups:
-        for line in group.facts.get(key, "").splitlines():
-            if line.startswith(_OPTIONS):
-                told.setdefault(line, []).extend(group.nodes)
-    for line, nodes in told.items():
-        name, _, value = line.partition("=")
+    told: dict[tuple[str, str], list[str]] = {}
+    for variables, of_group in _variables(context_key(context, account), fleet):
+        for name, value in variables.items():
+            if name.startswith(_OPTIONS):
+                told.setdefault((name, value), []).extend(of_group)
+    for (name, value), nodes in told.items():
         place = evidence.traces.place(nodes, context, account, name)
         yield Finding(
             "ambient", "note", evidence.shell(context, account), f"{name} is {short(value)}", "not set: Slurm's commands take it for an option",
@@ -97,10 +96,10 @@ def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
 
 def inherited_by_jobs(evidence: Evidence) -> Iterator[Finding]:
     """What jobs bring along from the submitting shell, of variables that programs read, and the node's own login bash has not."""
-    login = next(((fleet, a) for c, a, fleet in evidence.contexts() if c.name == "bash-login" and a == "user"), None)
+    login = next((fleet for c, a, fleet in evidence.contexts() if c.name == "bash-login" and a == "user"), None)
     if login is None:
         return
-    own = {node: variables for variables, nodes in _variables("ctx.bash-login.user.", login[0]) for node in nodes}
+    own = {node: variables for variables, nodes in _variables("ctx.bash-login.user.", login) for node in nodes}
     for context, account, fleet in evidence.contexts():
         told: dict[tuple[str, str], list[str]] = {}
         for variables, nodes in _variables(context_key(context, account), fleet) if context.export == "ALL" else ():

@@ -36,5 +36,11 @@ def elements(path: str) -> list[str]:
     return list(dict.fromkeys(parts))
 
 
+def other_parts(also: Iterable[str], lacks: Iterable[str], by: str = ":") -> str:
+    """How a list differs: `also has A:B and lacks C`; empty where it has the same parts."""
+    words = [("also has", by.join(also)), ("lacks", by.join(lacks))]
+    return " and ".join(f"{verb} {parts}" for verb, parts in words if parts)
+
+
 def short(text: str, limit: int = 160) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

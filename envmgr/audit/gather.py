@@ -86,7 +86,7 @@ def gather(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
         init=str(lmod.package / "init") if lmod else "",
-        shells=(*site.audit.shells, *request.contexts, *shells_of_jobs(runner, request.deadline)),
+        shells=(*site.audit.shells, *request.contexts),
     )  # fmt: skip
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
@@ -137,6 +137,8 @@ class _Asking:
             (c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts
         ]
         into_shells = any("context" in part.texts for part in parts)
+        if into_shells and any(context.shell == "zsh" for context in over_ssh):
+            plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(runner, asker.left)))
         if "ssh" in self.ways:
             script = join_probes(parts, replace(plan, contexts=over_ssh))
             with ThreadPoolExecutor(3) as pool:  # while nodes answer

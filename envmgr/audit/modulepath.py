@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
-from envmgr.audit.folding import elements, short
+from envmgr.audit.folding import elements, other_parts, short
 from envmgr.audit.model import Evidence
 from envmgr.audit.trace import TraceQuestion, is_ours, part_of
 from envmgr.finding import Finding
@@ -105,7 +105,7 @@ def in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
         parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
         place = _brings([*parts], [*parts], found.nodes, context, found.account, evidence)
         hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
-        words = _words([*found.also], [*found.lacks])
+        words = other_parts(found.also, found.lacks)
         yield Finding(
             "contexts", "warning", evidence.shell(found.context, found.account), f"MODULEPATH {short(words)}",
             f"as in {found.usual.name}", f"{hint}; a line in Lmod's modulespath is for every shell and job", fold(found.nodes),
@@ -115,10 +115,4 @@ def in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
 def _difference(found: list[str], right: list[str]) -> str:
     also = [path for path in found if path not in right]
     lacks = [path for path in right if path not in found]
-    return _words(also, lacks) or f"has another order: {':'.join(found)}"
-
-
-def _words(also: list[str], lacks: list[str]) -> str:
-    words = [f"also has {':'.join(also)}"] if also else []
-    words += [f"lacks {':'.join(lacks)}"] if lacks else []
-    return " and ".join(words)
+    return other_parts(also, lacks) or f"has another order: {':'.join(found)}"

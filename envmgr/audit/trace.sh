@@ -54,6 +54,7 @@ trace_place() { # NAME FILE [PART]
         sub(/: .*/, "", place)
         next
       }
+      if (name == ":set" && text !~ /^set -[a-zA-Z]/) next # `set --` is about arguments
       if (name ~ /^:/ ? text ~ "^" substr(name, 2) "( |$)" : text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
         before = place; at = NR
         place = $0

@@ -102,6 +102,13 @@ class Fleet:
     def nodes(self) -> tuple[str, ...]:
         return tuple(node for group in self.groups for node in group.nodes)
 
+    def names(self, beginning: str) -> list[str]:
+        """What follows `beginning` in the facts that begin so, sorted."""
+        found = {
+            fact.removeprefix(beginning) for group in self.groups for fact in group.facts if fact.startswith(beginning)
+        }
+        return sorted(found)
+
     def by_value(self, key: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         """value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""
         return self.by(lambda facts: facts.get(key, default))

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2034 # for the checks
 shell_flags=$-
 # shellcheck disable=SC2034
-shell_ifs=${IFS- }
+shell_ifs=${IFS-unset} # which is as good as the usual one
 set +e +u +f +C +a +v +x
 # A line that was on stdin, where the probe put one: start-up files must leave it.
 shell_line=

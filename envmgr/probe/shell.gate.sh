@@ -7,7 +7,7 @@ if ! said=$(ls -d "$prefix/." 2>&1 >/dev/null); then
   said=$(printf '%s\n' "$said" | plain)
   put gate "${said##*: }"
 elif target=$(readlink "$prefix/current"); then
-  said=$(head -c 1 "$prefix/current/generation.json" 2>&1 >/dev/null | plain)
+  head -c 1 "$prefix/current/generation.json" >/dev/null 2>&1
   real=$(cd -P "$prefix" && pwd)
   [ "$real" = "$prefix" ] || put real "$real"
   put gate ok

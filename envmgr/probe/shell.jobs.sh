@@ -58,8 +58,10 @@ ENVMGR_CSH
 # step COMMAND…: as a task that srun starts beside the job's other steps. Ends in exec.
 step() { SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none "$@"; }
 
-# at_pty OUTPUT FILE: FILE in an interactive bash of `srun --pty`, which needs a terminal; OUTPUT is not that.
+# at_pty OUTPUT FILE: FILE in an interactive bash of `srun --pty`, which needs a terminal; OUTPUT is not that. Without script(1) there is
+# none.
 at_pty() {
+  command -v script >/dev/null || step /bin/bash -i "$2"
   exec script -qefc \
     "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/bash -i $2 >>$1'" /dev/null >/dev/null 2>&1
 }

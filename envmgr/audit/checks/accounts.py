@@ -1,10 +1,11 @@
 """The build user and the audited user have the same numbers (uid, gid) on every node as on this host, and users can log in.
 
 File systems keep numbers, not names. Where the build user's number belongs to another user, that user can change what is
-installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only:
-it may read the prefix all the same. The audited user's login shell, home and groups are compared between nodes: with /bin/sh for a
-shell `ssh NODE COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, though jobs run there. Where the prefix belongs to another name than the build user (an NFSv4 domain that does
-not agree makes it `nobody`), that is told, too.
+installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only: it
+may read the prefix all the same. The audited user's login shell, home and groups are compared between nodes: with /bin/sh for a
+shell `ssh NODE COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, though jobs run there. Where
+the prefix belongs to another name than the build user (an NFSv4 domain that does not agree makes it `nobody`), that is told,
+too.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
 from envmgr.audit.exported import exported, exported_questions, inherited_by_jobs, options_of_slurm, who_sets
-from envmgr.audit.folding import elements, joined, short
+from envmgr.audit.folding import elements, joined, other_parts, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion, part_of
 from envmgr.finding import Finding, Severity
@@ -41,10 +41,10 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
     "LD_PRELOAD": ("note", "each program of a module loads it"),
     "LD_AUDIT": ("note", "each program of a module loads it"),
-    "LUA_INIT": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
-    "LUA_INIT_5_1": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
-    "LUA_INIT_5_3": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
-    "LUA_INIT_5_4": ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    **dict.fromkeys(
+        ("LUA_INIT", "LUA_INIT_5_1", "LUA_INIT_5_2", "LUA_INIT_5_3", "LUA_INIT_5_4"),
+        ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    ),
     "SLURM_JOB_ID": ("warning", "it is no job's, or another job's: srun asks for that one, and fails"),
     "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see these GPUs alone"),
     "PIP_TARGET": ("note", "pip of a module installs there"),
@@ -97,6 +97,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """For each value that is told, one node that has it."""
+    for context, account, _, nodes in _own_loads(evidence):
+        yield TraceQuestion(nodes[0], context, account, ("LOADEDMODULES",))
     for name in _LISTS:
         for each in _between_contexts(name, evidence):
             for context, parts in ((each.usual, each.lacks), (each.context, each.also)):
@@ -104,22 +106,13 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
                 yield TraceQuestion(each.nodes[0], context, each.account, names)
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
-        for loaded, nodes in fleet.by_value(f"{key}loaded").items():
-            if loaded and account == "user":
-                yield TraceQuestion(nodes[0], context, account, ("LOADEDMODULES",))
         for name in _COMPARED:
             values = fleet.only(lambda facts, key=key: f"{key}PATH" in facts).by_value(f"{key}{name}", default="")  # type: ignore[misc]
             for value, nodes in values.items():
                 if (value and name in _HARM) or len(values) > 1:
                     yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
         yield from exported_questions(context, account, fleet)
-        aliases = {
-            fact.removeprefix(f"{key}alias.")
-            for g in fleet.groups
-            for fact in g.facts
-            if fact.startswith(f"{key}alias.")
-        }
-        for name in sorted(aliases):
+        for name in fleet.names(f"{key}alias."):
             for nodes in fleet.by_value(f"{key}alias.{name}").values():
                 yield TraceQuestion(nodes[0], context, account, (name,))
 
@@ -189,11 +182,9 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
             names = (part_of(shown, part) for part in parts)
             traced = (evidence.traces.place(found.nodes, context, found.account, each) for each in names)
             place = next((place for place in traced if place), "")
-            words = [f"also has {':'.join(found.also)}"] if found.also else []
-            words += [f"lacks {':'.join(found.lacks)}"] if found.lacks else []
             hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
             yield Finding(
-                "ambient", "note", evidence.shell(found.context, found.account), f"{shown} {short(' and '.join(words))}",
+                "ambient", "note", evidence.shell(found.context, found.account), f"{shown} {short(other_parts(found.also, found.lacks))}",
                 f"as in {found.usual.name}", f"{hint}; users of both kinds of shell get different programs", fold(found.nodes),
             )  # fmt: skip
 
@@ -206,32 +197,38 @@ def _locale(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _loaded_by_own_files(evidence: Evidence) -> Iterator[Finding]:
+def _own_loads(
+    evidence: Evidence,
+) -> Iterator[tuple[ShellContext, ShellAccount, list[str], tuple[str, ...]]]:
     """Published entries that the user's own start-up files load: root's shells of the same kind have them not."""
     published = evidence.published.specs if evidence.published else {}
     roots = {context.name: fleet for context, account, fleet in evidence.contexts() if account == "root"}
     for context, account, fleet in evidence.contexts():
         if account == "root" or context.name not in roots:
             continue
+        of_root = roots[context.name].by_value(f"{context_key(context, 'root')}ambient.loaded")
         for loaded, nodes in fleet.by_value(f"{context_key(context, account)}ambient.loaded").items():
-            of_root = roots[context.name].by_value(f"{context_key(context, 'root')}ambient.loaded")
             at_root = {name for value, of in of_root.items() if set(of) & set(nodes) for name in elements(value)}
             if own := [name for name in elements(loaded) if name in published and name not in at_root]:
-                place = evidence.traces.place(nodes, context, account, "LOADEDMODULES")
-                yield Finding(
-                    "ambient", "warning", evidence.shell(context, account), f"{', '.join(own)} is loaded before anybody loads a module",
-                    "shells that begin without", f"{place or 'a start-up file of the user'} does it, in every shell and job: in a job script, "
-                    "or a collection (`module save`), it is where it is needed", fold(nodes),
-                )  # fmt: skip
+                yield context, account, own, nodes
+
+
+def _loaded_by_own_files(evidence: Evidence) -> Iterator[Finding]:
+    for context, account, own, nodes in _own_loads(evidence):
+        place = evidence.traces.place(nodes, context, account, "LOADEDMODULES")
+        yield Finding(
+            "ambient", "warning", evidence.shell(context, account), f"{', '.join(own)} is loaded before anybody loads a module",
+            "shells that begin without", f"{place or 'a start-up file of the user'} does it, in every shell and job: in a job script, "
+            "or a collection (`module save`), it is where it is needed", fold(nodes),
+        )  # fmt: skip
 
 
 def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
     for kind in ("function", "alias"):
         begins = f"{key}{kind}."
-        for fact in sorted({fact for group in fleet.groups for fact in group.facts if fact.startswith(begins)}):
-            name = fact.removeprefix(begins)
-            for said, nodes in fleet.by_value(fact).items():
+        for name in fleet.names(begins):
+            for said, nodes in fleet.by_value(f"{begins}{name}").items():
                 line, _, file = said.partition(" ")
                 found = f"`{name}` is {'a function' if kind == 'function' else f'an alias: {short(said)}'}"
                 place = evidence.traces.place(nodes, context, account, name) if kind == "alias" else f"{file}:{line}"

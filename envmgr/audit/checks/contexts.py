@@ -1,14 +1,15 @@
 """MODULEPATH and the `module` command, in every context, for root and for an ordinary user.
 
-Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs, with the submitting
-shell's environment and with --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh), which must load an
-entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited an older one
-that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared between
-nodes, and each context with login bash there, without empty parts, repetitions and trailing slashes. Where `module avail` lists the packages of the entries besides
-the entries, and neither user nor site asked for it, that is a note. A context that cannot be probed is a finding. A start-up file
-that prints something into every ssh command is one too: it breaks scp, rsync and programs that read the command's output.
-Notes: a job that was submitted with --export=NONE keeps SLURM_EXPORT_ENV, by which its srun passes nothing on (`slurm:
-heal_export` in site.yaml decides); a `#!/bin/sh` job has no function `module`, and no program says what to write instead.
+Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs, with the submitting shell's
+environment and with --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh),
+which must load an entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited
+an older one that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared
+between nodes, and each context with login bash there, without empty parts, repetitions and trailing slashes. Where `module
+avail` lists the packages of the entries besides the entries, and neither user nor site asked for it, that is a note. A context
+that cannot be probed is a finding. A start-up file that prints something into every ssh command is one too: it breaks scp,
+rsync and programs that read the command's output. Notes: a job that was submitted with --export=NONE keeps SLURM_EXPORT_ENV, by
+which its srun passes nothing on (`slurm: heal_export` in site.yaml decides); a `#!/bin/sh` job has no function `module`, and no
+program says what to write instead.
 """
 
 from __future__ import annotations

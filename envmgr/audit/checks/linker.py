@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.folding import short
+from envmgr.audit.folding import other_parts, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -45,14 +45,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         "linker", _FOLDERS, fleet.by_value("linker.folders", default=""), evidence,
         hint=f"the same lines in {_FOLDERS} on every node, then `ldconfig`: programs take libraries from there, Lmod's Lua, too",
         say=lambda lines: short(", ".join(lines.splitlines())) or "nothing",
-        told=lambda of: _other_folders(set(of.value.splitlines()), set(of.right.splitlines())),
+        told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
     )  # fmt: skip
 
 
-def _other_folders(found: set[str], right: set[str]) -> str:
-    words = [f"also has {', '.join(sorted(found - right))}"] if found - right else []
-    words += [f"lacks {', '.join(sorted(right - found))}"] if right - found else []
-    return short(" and ".join(words))
+def _without(lines: str, others: str) -> list[str]:
+    return [line for line in lines.splitlines() if line not in others.splitlines()]
 
 
 __all__ = ["judge", "probe"]

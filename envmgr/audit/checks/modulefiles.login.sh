@@ -16,11 +16,13 @@ printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -
       printf '%s %s\n' "$(sum <"$room/modulefiles")" "$modulefiles_folder" | lines "modulefiles.sum.$modulefiles_number"
       cut -c1-16,65- "$room/modulefiles" | head -n 300 | lines "modulefiles.files.$modulefiles_number"
       # shellcheck disable=SC2016 # the inner shell's
-      with_limit "$modulefiles_seconds" "$room/absent" /bin/sh -c '
+      if with_limit "$modulefiles_seconds" "$room/absent" /bin/sh -c '
         cd "$1" && find -L . -type f 2>/dev/null | LC_ALL=C sort | head -n 300 | tr "\n" "\0" |
           xargs -0 -r grep -o -s -H -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" | sed "s/:[\"{[:space:]]/ /" | sort -u | head -n 600 |
           while read -r file path; do [ -e "$path" ] || printf "%s %s\n" "${file#./}" "$path"; done
-      ' sh "$modulefiles_folder"
-      head -n 100 "$room/absent" | lines "modulefiles.absent.$modulefiles_number"
+      ' sh "$modulefiles_folder"; then
+        put "modulefiles.named.$modulefiles_number" yes
+        head -n 100 "$room/absent" | lines "modulefiles.absent.$modulefiles_number"
+      fi
     fi
   done

@@ -2,7 +2,8 @@
 
 In the ordinary user's login shell, the files of each such folder are hashed, 1,000 at most and for five seconds; that a file has another
 content on a node than on the others (an edited copy, a folder that was copied and not shared) is told with its path. Which names are
-listed is compared by the check of resolution. So is whether the paths that they name are there. Folders are compared between nodes that have them in MODULEPATH.
+listed is compared by the check of resolution. A path that a modulefile names, and that other nodes have, is there. Folders are compared
+between nodes that have them in MODULEPATH.
 """
 
 from __future__ import annotations
@@ -59,14 +60,27 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 def _absent(folder: str, evidence: Evidence) -> Iterator[Finding]:
     """What modulefiles name by its path and one node has not; what no node has may be made when it is needed."""
-    fleet = evidence.shells.only(lambda facts: folder in _folders(facts))
-    values = fleet.by(lambda facts: facts.get(f"modulefiles.absent.{_folders(facts)[folder][1]}", ""))
+    values = evidence.shells.by(lambda facts: _absent_paths(facts, folder))
+    more = {
+        of.value: of.right
+        for of in compare(values, evidence).outliers
+        if set(of.value.splitlines()) <= set(of.right.splitlines())
+    }  # these have what others have not: no fault of theirs
+    wanted: dict[str, tuple[str, ...]] = {}
+    for value, nodes in values.items():
+        wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
     yield from drift(
-        "modulefiles", folder, values, evidence, hint="install, or mount, on that node what the modulefile names; or take the modulefile away there",
+        "modulefiles", folder, wanted, evidence, hint="install, or mount, on that node what the modulefile names; or take the modulefile away there",
         say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
         expect=lambda _right, _value: "what modulefiles name is there",
-        told=lambda of: short("; ".join(_not_there(line) for line in of.value.splitlines() if line not in of.right.splitlines())) or "has more than",
+        told=lambda of: short("; ".join(_not_there(line) for line in of.value.splitlines() if line not in of.right.splitlines())),
     )  # fmt: skip
+
+
+def _absent_paths(facts: Facts, folder: str) -> str | None:
+    """Lines `MODULEFILE PATH`; None where it was not looked at, or not to the end."""
+    number = _folders(facts).get(folder, ("", ""))[1]
+    return facts.get(f"modulefiles.absent.{number}", "") if f"modulefiles.named.{number}" in facts else None
 
 
 def _not_there(line: str) -> str:

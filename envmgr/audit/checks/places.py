@@ -3,8 +3,8 @@
 In every shell and job, as the account whose it is: /tmp and /dev/shm can be written (without shared memory Python's multiprocessing,
 PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
 jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
-there. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. Lmod's own folders in the home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves
-nothing.
+there. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. Lmod's own folders in the
+home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves nothing.
 """
 
 from __future__ import annotations
@@ -46,15 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     key = f"{context_key(context, account)}places."
     user, where = evidence.account(account), evidence.shell(context, account)
-    names = sorted(
-        {
-            fact.removeprefix(f"{key}of.")
-            for group in fleet.groups
-            for fact in group.facts
-            if fact.startswith(f"{key}of.")
-        }
-    )
-    for name in names:
+    for name in fleet.names(f"{key}of."):
         for folder, nodes in fleet.by_value(f"{key}of.{name}").items():
             place = evidence.traces.place(nodes, context, account, name)
             who = f"{place} sets it" if place else "which start-up file, or which prolog of Slurm, sets it?"
@@ -104,9 +96,7 @@ def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence:
     where = evidence.shell(context, account)
     for kind, what in (("file", "a file that can be read"), ("program", "a program that is there")):
         key = f"{context_key(context, account)}places.{kind}."
-        for name in sorted(
-            {fact.removeprefix(key) for group in fleet.groups for fact in group.facts if fact.startswith(key)}
-        ):
+        for name in fleet.names(key):
             for value, nodes in fleet.by_value(f"{key}{name}").items():
                 place = evidence.traces.place(nodes, context, account, name)
                 yield Finding(

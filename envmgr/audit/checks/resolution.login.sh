@@ -11,7 +11,7 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   here=$room
   ask -t --show_hidden avail >"$here/avail"
 fi
-if [ -n "$here" ] && ! grep -q '^/.*:$' "$here/avail"; then
+if [ -n "$here" ] && ! grep -q '^/[^ ]*:$' "$here/avail"; then
   put resolution.broken "$(grep . "$here/avail" | head -n 1 | cut -c1-200)"
 elif [ -n "$here" ]; then
   ask -t --show_hidden --ignore_cache avail >"$here/plain"

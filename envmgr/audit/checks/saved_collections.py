@@ -1,10 +1,11 @@
 """Saved collections: in every context, Lmod loads the hook that lets them restore after a publish, and the hook knows this Lmod.
 
 Lmod itself is asked, in each shell and job that has a generation. Where another SitePackage.lua hides the hook, or it is not
-there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the hook
-was made for, it leaves collections to Lmod: that is a note. A hook that node-setup put there and that is of another envmgr than the
-one that audits may do less, or other things, than is said here. A default collection (~/.lmod.d/default), or the site's
-LMOD_SYSTEM_DEFAULT_MODULES, that cannot be loaded is a finding, with Lmod's words. What shell-init uses lies in the prefix, and is not compared.
+there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the
+hook was made for, it leaves collections to Lmod: that is a note. A hook that node-setup put there and that is of another envmgr
+than the one that audits may do less, or other things, than is said here. A default collection (~/.lmod.d/default), or the
+site's LMOD_SYSTEM_DEFAULT_MODULES, that cannot be loaded is a finding, with Lmod's words. What shell-init uses lies in the
+prefix, and is not compared.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input
 {
   if [ -n "${BASH_VERSION-}" ]; then
     put shell_state.reader bash
-    if [ "$shell_ifs" != "$IFS" ]; then put shell_state.ifs "$(printf '%s' "$shell_ifs" | od -An -c | tr -s ' ')"; fi
+    if [ "$shell_ifs" != "$IFS" ] && [ "$shell_ifs" != unset ]; then put shell_state.ifs "$(printf '%s' "$shell_ifs" | od -An -c | tr -s ' ')"; fi
     shell_left=
     for shell_option in e:errexit f:noglob u:nounset C:noclobber a:allexport x:xtrace v:verbose; do
       case $shell_flags in *"${shell_option%%:*}"*) shell_left="$shell_left ${shell_option#*:}" ;; esac
@@ -23,7 +23,7 @@ if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input
     shell_left=$(readonly -p | sed -n -E 's/^declare -[a-z]+ (PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)=.*/\1/p' | tr '\n' ' ')
     [ -z "$shell_left" ] || put shell_state.readonly "${shell_left% }"
     # A script that is started from here by a shell which passes no functions on.
-    if [ -n "${BASH_ENV-}" ]; then
+    if [ -n "${BASH_ENV-}" ] && [ -x "${LMOD_CMD-}" ]; then
       case $(env -i HOME="$HOME" PATH="$PATH" BASH_ENV="$BASH_ENV" MODULEPATH="${MODULEPATH-}" LMOD_CMD="${LMOD_CMD-}" \
         timeout 10 /bin/bash -c 'type -t module' 2>/dev/null | tail -n 1) in
         function) ;;

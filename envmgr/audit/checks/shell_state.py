@@ -1,8 +1,9 @@
 """Each shell is the one that was asked for, and start-up files leave it as scripts expect it.
 
-A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`, `nullglob` or
-the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run once, a command that
-fails ends the shell. Looked at in bash, in every context that is one; PATH, variables and functions are the check of `ambient`.
+A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`,
+`nullglob` or the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run
+once, a command that fails ends the shell. Looked at in bash, in every context that is one; PATH, variables and functions are
+the check of `ambient`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ _WRONG = re.compile(
     r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound|syntax|missing|too many|unmatched|badly",
     re.IGNORECASE,
 )
-_NAMES = ("IFS", ":set", ":shopt")
+_NAMES = ("IFS", ":set")
+_FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "xtrace", "verbose"})  # of `set`
 
 
 # What is told -> what is asked of a trace.
-_TRACED = {"readonly": (":readonly", ":declare", ":typeset"), "bash_env": ("BASH_ENV",), "input": (":read",)}
+_TRACED = {"readonly": (":readonly",), "bash_env": ("BASH_ENV",), "input": (":read",)}
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -90,7 +92,10 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
     yield from _harm(context, account, fleet, evidence)
     for options, nodes in fleet.by_value(f"{key}options").items():
         if options:
-            place = next((p for n in _NAMES[1:] if (p := evidence.traces.place(nodes, context, account, n))), "")
+            # `shopt -s` is said by many files, of other options
+            place = (
+                evidence.traces.place(nodes, context, account, ":set") if _FLAGS.intersection(options.split()) else ""
+            )
             yield Finding(
                 "shell-state", "error" if {"errexit", "nounset"} & set(options.split()) else "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
                 f"{place} sets it: take it away there, or set it back" if place else "which start-up file sets it? take it away there", fold(nodes),
@@ -109,7 +114,7 @@ def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
         place = who("readonly", nodes)
         yield Finding(
             "shell-state", "error", where, f"{names.replace(' ', ', ')} cannot be changed (readonly): `module load` does not", "variables that modules can set",
-            f"{place} does it: take that line away" if place else "which start-up file says `readonly`?", fold(nodes),
+            f"{place} does it: take that line away" if place else "which start-up file says `readonly`, or `declare -r`?", fold(nodes),
         )  # fmt: skip
     for value, nodes in fleet.by_value(f"{key}bash_env").items():
         place = who("bash_env", nodes)

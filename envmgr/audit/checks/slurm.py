@@ -1,10 +1,11 @@
 """What Slurm says of each node: down, not responding, drained, failing. Only where Slurm is in use.
 
-The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out
-by an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
-reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are
-Slurm's, is a note. A node whose host name is not the one that Slurm has for it is a warning: slurmd will not find itself in slurm.conf
-when it starts again. Each node's slurm.conf is compared with its like: TaskProlog, and the rest without comments. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its domain.
+The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out by
+an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
+reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are Slurm's,
+is a note. A node whose host name is not the one that Slurm has for it is a warning: slurmd will not find itself in slurm.conf
+when it starts again. Each node's slurm.conf is compared with its like: TaskProlog, and the rest without comments. A Slurm that
+does not answer this host at all is an error. Slurm's name of a node may lack its domain.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """The installs themselves: on every node the ordinary user gets what was published, and it starts.
 
-On each node, as the ordinary user: the install of every published entry can be entered, and its first program (the Python of
-an entry that has one, else what is called as the entry is, else the first executable that it puts into PATH; a file of it where
-it puts none there) is where the manifest names it, can be read and executed. In a login shell, each sampled entry
-(`--modules`) is loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for
-five seconds at most. In every context, one entry is loaded in the shell as it is; its first program must be the install's there,
-not another file, a function or an alias, and start; at a
-prompt, it is still so at the next one (PROMPT_COMMAND), and in a csh, a zsh or a bash at a terminal that is started with the
-entry loaded. With `--deep`, files of the sampled entries are drawn from their
+On each node, as the ordinary user: the install of every published entry can be entered, and its first program (the Python of an
+entry that has one, else what is called as the entry is, else the first executable that it puts into PATH; a file of it where it
+puts none there) is where the manifest names it, can be read and executed. In a login shell, each sampled entry (`--modules`) is
+loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for five seconds at
+most. In every context, one entry is loaded in the shell as it is; its first program must be the install's there, not another
+file, a function or an alias, and start; at a prompt, it is still so at the next one (PROMPT_COMMAND), and in a csh, a zsh or a
+bash at a terminal that is started with the entry loaded. With `--deep`, files of the sampled entries are drawn from their
 manifests, up to 24 of 8 MB at most each, and hashed on every node through its own mount. What was not looked at is told.
 """
 

@@ -424,6 +424,19 @@ def test_every_node_is_unreachable_when_slurm_does_not_answer(cluster: Cluster, 
     assert found.by_node == dict.fromkeys(("c1", "c2"), ("unreachable", reason))
 
 
+def test_a_job_lives_until_its_answer_was_brought(cluster: Cluster) -> None:
+    """However slow the step is that brings it: a job that ends takes its steps along."""
+    slow = '#!/bin/sh\n/run/head "$@"\n[ -z "${SLURM_STEP_ID-}" ] || sleep 3\n'
+    cluster.write("c1", "/run/slow-head", slow, mode=0o755)
+    cluster.sh("c1", "cp /usr/bin/head /run/head; mount --bind /run/slow-head /usr/bin/head", check=True)
+    try:
+        told = ask(cluster, "batch", ["c1"], "echo hello", options={"export": "NONE"}).by_node["c1"]
+    finally:
+        cluster.sh("c1", "umount /usr/bin/head; rm /run/head /run/slow-head", check=True)
+        cluster.wait_idle()
+    assert told == ("answered", "hello\n")
+
+
 def test_a_batch_job_has_the_environment_of_a_users_login(cluster: Cluster) -> None:
     """The fixture's `env -i` is not what makes it so: the driver's environment has a variable of its own."""
     script = (

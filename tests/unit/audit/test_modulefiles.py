@@ -53,3 +53,21 @@ def test_folder_that_hangs_is_told() -> None:
     assert [line.partition(" | ")[0] for line in told(modulefiles, given)] == [
         "warning c1: /opt/m: not looked at: no end in 5 s"
     ]
+
+
+def names(absent: str) -> dict[str, str]:
+    return has("/opt/m", f"{A}  ./x/1.lua") | {"modulefiles.named.1": "yes", "modulefiles.absent.1": absent}
+
+
+def test_path_that_one_node_lacks_is_told_and_one_that_it_alone_has_is_not() -> None:
+    lacks, nothing = names("x/1.lua /opt/x"), names("")
+    assert accused(c1=nothing, c2=lacks, c3=nothing) == [
+        ("c2", "", "/opt/m", "x/1.lua names /opt/x, which is not there")
+    ]
+    assert accused(c1=lacks, c2=nothing, c3=lacks) == []
+    assert accused(c1=lacks, c2=lacks, c3=lacks) == []
+
+
+def test_paths_that_were_not_looked_at_to_the_end_are_not_compared() -> None:
+    cut = has("/opt/m", f"{A}  ./x/1.lua")
+    assert accused(c1=names("x/1.lua /opt/x"), c2=cut, c3=names("x/1.lua /opt/x")) == []

@@ -23,6 +23,7 @@ KEY = "ctx.bash-login.user."
     [
         ("", {"shell_state.options": ""}),
         ("IFS=:", {"shell_state.ifs": " :", "shell_state.options": ""}),
+        ("unset IFS", {"shell_state.options": ""}),  # as the hint says
         ("IFS=", {"shell_state.ifs": "", "shell_state.options": ""}),
         ("set -u; set -f", {"shell_state.options": "noglob nounset"}),
         ("shopt -s nullglob", {"shell_state.options": "nullglob"}),
@@ -31,6 +32,17 @@ KEY = "ctx.bash-login.user."
 )
 def test_what_start_up_leaves_of_bash(before: str, facts: dict[str, str]) -> None:
     assert context_facts(shell_state, "bash", before) == {"shell_state.reader": "bash", **facts}
+
+
+def test_script_without_module_is_told_where_there_is_an_lmod(tmp_path: Path) -> None:
+    lmod, other = tmp_path / "lmod", tmp_path / "env"
+    lmod.touch(mode=0o755)
+    other.write_text("ulimit -c 0\n")
+    assert "shell_state.bash_env" not in context_facts(shell_state, "bash", BASH_ENV=str(other))
+    told_of = context_facts(shell_state, "bash", BASH_ENV=str(other), LMOD_CMD=str(lmod))
+    assert told_of["shell_state.bash_env"] == str(other)
+    other.write_text("module() { :; }\n")
+    assert "shell_state.bash_env" not in context_facts(shell_state, "bash", BASH_ENV=str(other), LMOD_CMD=str(lmod))
 
 
 def test_dash_is_not_asked_for_bashs_options() -> None:

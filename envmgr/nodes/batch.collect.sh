@@ -1,10 +1,17 @@
 # shellcheck shell=sh
-# A step in a job that brings its answer. The job waits for the end of this process, which comes after that of the script: Slurm ends a
-# job's steps with the job, and what a step has not yet printed is lost.
+# A step in a job that brings its answer. The job has to know who takes it: Slurm ends a job's steps with the job, and what a step has
+# not printed yet is lost. So the folder goes, here, once the job has seen our number; a job that is cancelled may see nothing more.
 : "${nonce?}"
 
 PATH=/usr/bin:/bin
 dir=/tmp/envmgr-$nonce-$SLURM_JOB_ID
 until [ -e "$dir/whole" ]; do sleep 0.05; done
+echo "$$" >"$dir/taker~"
+mv "$dir/taker~" "$dir/taker"
 cat "$dir/whole"
-echo "$$" >"$dir/taken"
+turns=40
+until [ -e "$dir/seen" ] || [ "$turns" = 0 ]; do
+  turns=$((turns - 1))
+  sleep 0.05
+done
+rm -rf "$dir"

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# How a job ends: its answer is kept until the process that takes it has ended, for `envmgr_turns` tenths of a second at most. What the
-# script has left behind ends before.
+# How a job ends: its answer is kept until it was taken, and the process that takes it has ended, for `envmgr_turns` twentieths of a
+# second at most. What the script has left behind ends before.
 : "${envmgr_dir?}" "${envmgr_turns?}"
 
 PATH=/usr/bin:/bin command mv "$envmgr_dir/answer" "$envmgr_dir/whole"
@@ -9,10 +9,12 @@ trap 'trap "" TERM; PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' T
 (
   PATH=/usr/bin:/bin
   left=$envmgr_turns
-  while [ -d "$envmgr_dir" ] && [ "$left" -gt 0 ]; do
-    if read -r taken <"$envmgr_dir/taken" && [ ! -d "/proc/$taken" ]; then break; fi
+  taker=
+  while [ "$left" -gt 0 ]; do
+    [ -n "$taker" ] || { read -r taker <"$envmgr_dir/taker" && : >"$envmgr_dir/seen"; }
+    [ -d "$envmgr_dir" ] || [ -d "/proc/${taker:-none}" ] || break
     left=$((left - 1))
-    command sleep 0.1
+    command sleep 0.05
   done 2>/dev/null
   command rm -rf "$envmgr_dir"
 )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 from contextlib import suppress
 
-from demo.session import TIMEOUT, DemoError, LoginShell, Told
+from demo.session import DemoError, LoginShell, Told, watched
 from tests.helpers.cluster import Cluster
 
 
@@ -23,17 +22,13 @@ class ClusterSession(Told):
         """Run a command line as this user would; DemoError for another exit status than `status`. Returns its output."""
         print(f"\n[{user}@login]$ {command}", flush=True)
         process = self.cluster.start("login", ["bash", "-lc", f"exec 2>&1 </dev/null\n{command}"], user=user)
-        watch = threading.Timer(TIMEOUT, _kill, [process])
-        watch.start()
+        assert process.stdout is not None
         lines = []
-        try:
-            assert process.stdout is not None
+        with watched(lambda: _kill(process)):
             for line in process.stdout:
                 print(line, end="", flush=True)
                 lines.append(line)
             process.wait()
-        finally:
-            watch.cancel()
         if process.returncode != status:
             raise DemoError(f"`{command}`: exit status {process.returncode}, expected {status}")
         return "".join(lines).strip("\n")

@@ -6,7 +6,8 @@ import secrets
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 TIMEOUT = 1200.0  # seconds for one command: it hangs
@@ -14,6 +15,18 @@ TIMEOUT = 1200.0  # seconds for one command: it hangs
 
 class DemoError(Exception):
     """An expectation that did not hold, with what was seen."""
+
+
+@contextmanager
+def watched(kill: Callable[[], None]) -> Iterator[None]:
+    """Run what may hang: `kill` is called when it takes longer than TIMEOUT."""
+    watch = threading.Timer(TIMEOUT, kill)
+    watch.daemon = True  # a demo that is stopped while this starts does not wait for it
+    try:
+        watch.start()
+        yield
+    finally:
+        watch.cancel()
 
 
 class Told:
@@ -48,10 +61,8 @@ class LoginShell:
         assert self._process.stdout is not None
         print(f"\n[{self._name}]$ {command}", flush=True)
         mark = secrets.token_hex(8)
-        watch = threading.Timer(TIMEOUT, self._process.kill)
-        watch.start()
         lines, status = [], ""
-        try:
+        with watched(self._process.kill):
             self._process.stdin.write(f"{command}\nprintf '\\n{mark} %s\\n' $?\n")
             self._process.stdin.flush()
             for line in self._process.stdout:
@@ -59,8 +70,6 @@ class LoginShell:
                     status = line.split()[1]
                     break
                 lines.append(line)
-        finally:
-            watch.cancel()
         said = "".join(lines).strip("\n")
         if said:
             print(said, flush=True)

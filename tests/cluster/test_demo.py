@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.helpers.transcript import blocks, missing_lines
 from tests.helpers.waiting import DEADLINE
 
 PAGES = [ROOT / "README.md", ROOT / "docs/tour.md"]
+Start = Callable[..., "subprocess.Popen[str]"]
 NOBODY = ["setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"]
 
 
@@ -30,13 +32,24 @@ def scene(cluster_possible: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     return folder
 
 
-def start(code: str = "") -> subprocess.Popen[str]:
-    """The demo, in a process of its own; `code` runs before, with the demo's module as `demo`."""
-    text = f"import sys, demo.cluster as demo\n{code}\nsys.exit(demo.main())"
-    return subprocess.Popen(
-        [sys.executable, "-c", text], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+@pytest.fixture
+def start(scene: Path) -> Iterator[Start]:
+    """Starts a demo, in a process of its own; `code` runs before, with the demo's module as `demo`. It ends with the test."""
+    started = []
+
+    def start(code: str = "") -> subprocess.Popen[str]:
+        text = f"import sys, demo.cluster as demo\n{code}\nsys.exit(demo.main())"
+        process = subprocess.Popen(
+            [sys.executable, "-c", text], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with process:  # closes its pipes, and waits for it
+            process.kill()
 
 
 def nothing_left(scene: Path) -> None:
@@ -52,7 +65,7 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_demo_holds_and_the_pages_show_what_it_says(scene: Path) -> None:
+def test_demo_holds_and_the_pages_show_what_it_says(scene: Path, start: Start) -> None:
     demo = start()
     said, errors = demo.communicate(timeout=10 * DEADLINE)
     assert (demo.returncode, errors) == (0, ""), said
@@ -68,7 +81,9 @@ BAD_SITE = "demo.SITE = demo.SITE.replace('schema: 1', 'schema: 0')"
 FAILED = "\ndemo failed: `envmgr lock pydata/1.0`: exit status 2, expected 0\n"
 
 
-def test_step_that_does_not_do_what_it_says_ends_the_demo_with_1_and_a_clean_scene(scene: Path) -> None:
+def test_step_that_does_not_do_what_it_says_ends_the_demo_with_1_and_a_clean_scene(
+    scene: Path, start: Start
+) -> None:
     demo = start(BAD_SITE)
     said, errors = demo.communicate(timeout=5 * DEADLINE)
     assert (demo.returncode, errors) == (1, FAILED)
@@ -77,7 +92,7 @@ def test_step_that_does_not_do_what_it_says_ends_the_demo_with_1_and_a_clean_sce
 
 
 def test_keep_leaves_the_cluster_up_and_says_how_to_enter_and_end_it(
-    scene: Path, monkeypatch: pytest.MonkeyPatch
+    scene: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KEEP", "1")
     here = f"from pathlib import Path\ndemo.FOLDER = Path({str(scene / 'kept')!r})"
@@ -97,8 +112,22 @@ def test_keep_leaves_the_cluster_up_and_says_how_to_enter_and_end_it(
     nothing_left(scene)
 
 
+STOPPED_EARLY = """
+import os, signal, threading
+begin = threading.Timer.start
+threading.Timer.start = lambda self: (begin(self), os.kill(os.getpid(), signal.SIGINT))
+"""
+
+
+def test_demo_that_is_stopped_at_the_very_start_of_a_command_ends(scene: Path, start: Start) -> None:
+    demo = start(STOPPED_EARLY)
+    _, errors = demo.communicate(timeout=DEADLINE)
+    assert (demo.returncode, errors) == (130, "\nstopped\n")
+    nothing_left(scene)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_demo_that_is_stopped_leaves_nothing(scene: Path, number: signal.Signals) -> None:
+def test_demo_that_is_stopped_leaves_nothing(scene: Path, start: Start, number: signal.Signals) -> None:
     demo = start()
     assert demo.stdout is not None
     for line in demo.stdout:

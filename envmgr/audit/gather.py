@@ -86,7 +86,7 @@ def gather(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
         init=str(lmod.package / "init") if lmod else "",
-        shells=(*site.audit.shells, *request.contexts),
+        shells=(*site.audit.shells, *request.contexts), deep=request.deep, day=int(time.time() // 86400),
     )  # fmt: skip
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)

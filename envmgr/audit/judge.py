@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from envmgr.audit.folding import joined
-from envmgr.audit.model import Check, Evidence
+from envmgr.audit.model import Check, Evidence, KnowsLmod, NeedsLmod
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
@@ -19,11 +19,28 @@ def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...
     findings = [finding for check in checks.values() for finding in check.judge(evidence)]
     findings += _not_here(evidence)
     findings += joined(_not_looked_at(evidence, checks))
+    findings = _without_consequences(findings, evidence, checks)
     nodes: dict[Finding, list[str]] = {}
     for finding in findings:  # one, for nodes whose answers differ in something else
         nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
     findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
     return tuple(sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found)))
+
+
+def _without_consequences(
+    findings: Iterable[Finding], evidence: Evidence, checks: Mapping[str, Check]
+) -> list[Finding]:
+    """Of nodes without Lmod that alone is told, once."""
+    dead = frozenset[str]().union(*(c.without_lmod(evidence) for c in checks.values() if isinstance(c, KnowsLmod)))
+    needy = {name for name, check in checks.items() if isinstance(check, NeedsLmod)}
+    found = []
+    for finding in findings:
+        of = expand(finding.nodes or finding.between) if dead and finding.check in needy else ()
+        if dead.isdisjoint(of):
+            found.append(finding)
+        elif finding.nodes and (left := [node for node in of if node not in dead]):
+            found.append(replace(finding, nodes=fold(left)))
+    return found
 
 
 def _not_here(evidence: Evidence) -> Iterable[Finding]:

@@ -35,7 +35,8 @@ class AuditPlan(ProbePlan):
     """What an audit's probe needs to know besides; `number` is the published generation's, None where nothing is known of one.
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
-    maps it to its install's folder. `installs` are those of all published entries.
+    maps it to its install's folder. `installs` are those of all published entries. `deep` looks at more of everything; `day`, a
+    number, draws samples that are others tomorrow.
     """
 
     site: Site
@@ -44,6 +45,8 @@ class AuditPlan(ProbePlan):
     loads: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[ExpectedInstall, ...] = ()
+    deep: bool = False
+    day: int = 0
 
     @property
     def generation(self) -> str:
@@ -151,6 +154,21 @@ class LoadsModules(Protocol):
     """A check that loads modules in each context: it comes after those that look at what a shell brings along."""
 
     LOADS_MODULES: bool
+
+
+@runtime_checkable
+class KnowsLmod(Protocol):
+    """A check that tells on which nodes Lmod does not run at all."""
+
+    def without_lmod(self, evidence: Evidence) -> frozenset[str]:
+        """Nodes of which this check tells that; those that have NEEDS_LMOD tell nothing of them."""
+
+
+@runtime_checkable
+class NeedsLmod(Protocol):
+    """A check whose findings on a node follow from an Lmod that does not run there."""
+
+    NEEDS_LMOD: bool
 
 
 @runtime_checkable

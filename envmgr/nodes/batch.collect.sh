@@ -4,8 +4,10 @@
 : "${nonce?}"
 
 PATH=/usr/bin:/bin
-dir=/tmp/envmgr-$nonce-$SLURM_JOB_ID
-until [ -e "$dir/whole" ]; do sleep 0.05; done
+name=envmgr-$nonce-$SLURM_JOB_ID
+until [ -e "/tmp/$name/whole" ] || [ -e "/dev/shm/$name/whole" ]; do sleep 0.05; done
+dir=/tmp/$name
+[ -e "$dir/whole" ] || dir=/dev/shm/$name
 echo "$$" >"$dir/taker~"
 mv "$dir/taker~" "$dir/taker"
 cat "$dir/whole"

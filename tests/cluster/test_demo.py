@@ -81,9 +81,7 @@ BAD_SITE = "demo.SITE = demo.SITE.replace('schema: 1', 'schema: 0')"
 FAILED = "\ndemo failed: `envmgr lock pydata/1.0`: exit status 2, expected 0\n"
 
 
-def test_step_that_does_not_do_what_it_says_ends_the_demo_with_1_and_a_clean_scene(
-    scene: Path, start: Start
-) -> None:
+def test_step_that_does_not_do_what_it_says_ends_the_demo_with_1_and_a_clean_scene(scene: Path, start: Start) -> None:
     demo = start(BAD_SITE)
     said, errors = demo.communicate(timeout=5 * DEADLINE)
     assert (demo.returncode, errors) == (1, FAILED)

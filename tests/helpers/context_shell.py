@@ -18,6 +18,6 @@ def context_facts(check: Check, shell: str, before: str = "", *, plan: AuditPlan
     library, found = (script_text(probe.__file__ or "", part) for part in ("library.sh", "found.sh"))
     script = f"{before}\nmark=\nwho=/dev/null\nroom=/tmp\njob=\nuser=alice\n{library}{found}whole_path path_brought\n{text}\n"
     given = {"PATH": "/usr/bin:/bin", "HOME": "/", **env}
-    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False, env=given)
+    done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=False, env=given, cwd="/")
     assert done.returncode == 0, done.stderr
     return read_lines(done.stdout.splitlines())

@@ -33,6 +33,7 @@ _MOST = 40  # names of programs that are asked for
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 
+NEEDS_LMOD = True
 # Variable -> how bad it is wherever it is, and why.
 _HARM: Mapping[str, tuple[Severity, str]] = {
     "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),

@@ -14,8 +14,10 @@ program says what to write instead.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import compare
 from envmgr.audit.folding import joined, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
@@ -29,6 +31,9 @@ from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import assign, script_text
 
 LOADS_MODULES = True
+NEEDS_LMOD = True
+_LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
+_LINKED = ("LD_LIBRARY_PATH", "LUA_CPATH", "LUA_PATH")
 _PRINTS = (":echo", ":printf", ":cat")
 _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # that no context is of
 
@@ -66,6 +71,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
                     _by_hand(context, end, evidence.traces.place(nodes, context, account, ":end")),
                     nodes,
                 )
+        yield from _absent(context, account, where, fleet, evidence)
         silent = fleet.only(lambda facts, key=key: not {f"{key}end", f"{key}modulepath"} & facts.keys())  # type: ignore[misc]
         if silent.nodes:
             yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
@@ -77,6 +83,22 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         yield from beside_generation(context, account, where, probed, evidence)
     yield from in_other_contexts(evidence)
     yield from _noise(evidence)
+
+
+def _absent(
+    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Finding]:
+    """A shell that a node's like have: what is written for it does not start there. One that no node has need not be."""
+    if context.shell == "zsh" and "zsh" not in evidence.plan.shells:
+        return  # not started, either, where no account of the node has it
+    key = context_key(context, account)
+    there = fleet.by(lambda facts: "no" if facts.get(f"{key}end") == "absent" else "yes")
+    for of in compare(there, evidence).outliers:
+        if of.value == "no":
+            hint = f"install {'tcsh' if context.shell == 'csh' else context.shell} there, as on {fold(of.others)}"
+            yield _finding(
+                "warning", where, f"{context.shell} is not there", "the shells that its like have", hint, of.nodes
+            )
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -92,6 +114,9 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         for end, nodes in fleet.by_value(f"{key}end").items():
             if end != "absent":
                 yield TraceQuestion(nodes[0], context, account, (":end",))
+        for said, nodes in probed.by_value(f"{key}loads").items():
+            if _LINKER.search(said):
+                yield TraceQuestion(nodes[0], context, account, _LINKED)
         for nodes in probed.by_value(f"{key}path_brought").values():
             yield TraceQuestion(nodes[0], context, account, ("PATH",))
         for group in probed.groups:
@@ -135,7 +160,16 @@ def _module_command(
             f"loading.failed.{entry}" in g.facts for g in usable.groups if set(g.nodes) & set(nodes)
         ):
             found = f"`module load {entry}` does not load it: {short(' '.join(said.split())) or 'and says nothing'}"
-            yield _finding("error", where, found, "the module", "in that shell, by hand: `module --debug load`", nodes)
+            hint = "in that shell, by hand: `module --debug load`"
+            if _LINKER.search(said):
+                found_in = ((name, evidence.traces.place(nodes, context, account, name)) for name in _LINKED)
+                name, place = next(((name, place) for name, place in found_in if place), ("", ""))
+                hint = (
+                    f"{place} sets {name}: take that line away"
+                    if place
+                    else "LD_LIBRARY_PATH, LUA_PATH or LUA_CPATH of that shell? `echo` them there"
+                )
+            yield _finding("error", where, found, "the module", hint, nodes)
     for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
         hint = _mend(wrong, context, account, "LMOD_RC", evidence)
         yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)

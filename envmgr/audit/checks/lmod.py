@@ -1,6 +1,7 @@
 """Lmod itself is the same on every node: its version, its Lua, its configuration, its SitePackage.lua.
 
-Asked in the ordinary user's login shell, of Lmod's own `--config_json` and of the LMOD_* variables of that shell. The version
+Whether it is there and runs is asked of the node, without any start-up file; where it does not, that is told, and not what follows
+from it. The rest is asked in the ordinary user's login shell, of Lmod's own `--config_json` and of the LMOD_* variables of that shell. The version
 must be the one that made the published generation's cache; another one may write and read caches in another way, and
 resolves versions by other rules. Settings are compared between nodes that have the same version, by the names of the
 variables that set them; what differs between healthy nodes (host name, terminal, home) is left out, and so is what other
@@ -19,7 +20,7 @@ from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
 
 # The name in --config_json -> the variable that sets it. Source: Lmod's src/Configuration.lua, 8.6.19 and 9.x.
 _VARIABLES = {
@@ -85,12 +86,34 @@ _VARIABLES = {
 _NOT_SET = "not set"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"login": lmod_config() + script_text(__file__, "login.sh")}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    return {
+        "node": assign(lmod_home=plan.init.removesuffix("/init")) + script_text(__file__, "node.sh"),
+        "login": lmod_config() + script_text(__file__, "login.sh"),
+    }
+
+
+def without_lmod(evidence: Evidence) -> frozenset[str]:
+    """Nodes on which Lmod itself does not run, as root or anybody: whatever else shells there lack follows from it."""
+    runs = {node for group in evidence.shells.groups if "lmod.version" in group.facts for node in group.nodes}
+    dead = evidence.fleet.only(lambda facts: bool({"lmod.gone", "lmod.fails"} & facts.keys()))
+    return frozenset(dead.nodes) - runs
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    for said, nodes in evidence.shells.by_value("lmod.broken").items():
+    dead = without_lmod(evidence)
+    expected = "Lmod; what shells and jobs lack there for want of it is not told besides"
+    for home, nodes in evidence.fleet.by_value("lmod.gone").items():
+        hint = f"install Lmod there, as on the others; or is {home} a mount, or unreadable?"
+        if of := dead.intersection(nodes):
+            yield Finding("lmod", "error", "Lmod", f"is not installed: there is no {home}", expected, hint, fold(of))
+    for said, nodes in evidence.fleet.by_value("lmod.fails").items():
+        found = f"does not run: {short(' '.join(said.split())) or 'it says nothing'}"
+        hint = "install anew on that node what these words name: Lmod, its Lua, or Lua's posix, filesystem and term modules"
+        if of := dead.intersection(nodes):
+            yield Finding("lmod", "error", "Lmod", found, expected, hint, fold(of))
+    alive = evidence.shells.only(lambda facts: not {"lmod.gone", "lmod.fails"} & facts.keys())
+    for said, nodes in alive.by_value("lmod.broken").items():
         yield Finding(
             "lmod", "error", "Lmod", f"does not tell its configuration: {short(said) or 'it says nothing'}", "an Lmod that works",
             "on the node: `module --config`", fold(nodes),

@@ -20,6 +20,8 @@ from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import printable
 from envmgr.system.shelltext import script_text
 
+NEEDS_LMOD = True
+
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     if plan.number is None or not plan.samples:

@@ -26,6 +26,17 @@ for places_name in CC CXX FC F77 F90 MPICC MPICXX MPIFC NVCC; do
   [ -z "$places_folder" ] || command -v "$places_folder" >/dev/null || put "places.program.$places_name" "$places_folder"
 done
 if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then put places.tmp /tmp; fi
+# Once for an account of a node: what is written there, and a program of it.
+# shellcheck disable=SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && [ -w "${TMPDIR:-/tmp}" ] && shopt -q login_shell; then
+  if places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>&1) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
+    chmod 700 "$places_file"
+    if "$places_file" >/dev/null 2>&1; then put places.runs yes; else put places.runs no; fi
+  else
+    put places.full "${places_said:-$places_file}"
+  fi
+  case $places_file in /*) rm -f "$places_file" ;; esac
+fi
 if [ -d /dev/shm ] && ! [ -w /dev/shm ]; then put places.shm /dev/shm; fi
 places_home=$(grep "^$(id -un):" "${who?}" 2>/dev/null | cut -d: -f6)
 if [ -n "$places_home" ] && [ -n "${HOME-}" ] && [ "$HOME" != "$places_home" ] && [ "$(cd "$HOME" 2>/dev/null && pwd -P)" != "$(cd "$places_home" 2>/dev/null && pwd -P)" ]; then

@@ -3,7 +3,7 @@
 In every shell and job, as the account whose it is: /tmp and /dev/shm can be written (without shared memory Python's multiprocessing,
 PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
 jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
-there. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. Lmod's own folders in the
+there. The folder for temporary files has room, and programs in it start where they do on the other nodes. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. Lmod's own folders in the
 home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves nothing.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import compare
 from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion
@@ -69,6 +70,17 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             yield Finding(
                 "places", "error", where, f"{user} cannot write in {folder}", what,
                 f"on the node: `chmod 1777 {folder}`; where fstab has a mode for it, mend that, too", fold(nodes),
+            )  # fmt: skip
+    for said, nodes in fleet.by_value(f"{key}full").items():
+        yield Finding(
+            "places", "error", where, f"{user} cannot write into the folder for temporary files: {said.rpartition(': ')[2]}", "room for temporary files",
+            "on the node: `df -h /tmp`, `df -i /tmp` and `du -xsh /tmp/*`: what fills it? (or TMPDIR, where that is set)", fold(nodes),
+        )  # fmt: skip
+    for of in compare(fleet.by_value(f"{key}runs"), evidence).outliers:
+        if of.value == "no":
+            yield Finding(
+                "places", "warning", where, "programs in the folder for temporary files do not start: it is mounted noexec", f"programs that start, as on {fold(of.others)}",
+                "on the node: `mount -o remount,exec /tmp`, and its line in /etc/fstab; or set TMPDIR to another folder", fold(of.nodes),
             )  # fmt: skip
     for said, nodes in fleet.by_value(f"{key}home").items():
         yield Finding(

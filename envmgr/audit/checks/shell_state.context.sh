@@ -6,6 +6,8 @@ shell_said=$(printf '%s\n' "${shell_said-}" | sed -e "s/$(uname -n)/NODE/g" -e '
 [ -z "$shell_said" ] || put shell_state.said "$shell_said"
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi
+# The probe starts shells in /; at a terminal people may want to be elsewhere.
+case $- in *i*) ;; *) [ "$PWD" = / ] || put shell_state.folder "$PWD" ;; esac
 # shellcheck disable=SC3028 # asked of the shells that have them
 {
   if [ -n "${BASH_VERSION-}" ]; then

@@ -2,7 +2,7 @@
 
 A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`,
 `nullglob` or the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run
-once, a command that fails ends the shell. Looked at in bash, in every context that is one; PATH, variables and functions are
+once, a command that fails ends the shell. One that goes to another folder takes relative paths from jobs. Looked at in bash, in every context that is one; PATH, variables and functions are
 the check of `ambient`.
 """
 
@@ -20,6 +20,7 @@ from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import script_text
 
+NEEDS_LMOD = True
 _WRONG = re.compile(
     r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound|syntax|missing|too many|unmatched|badly",
     re.IGNORECASE,
@@ -29,7 +30,7 @@ _FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "x
 
 
 # What is told -> what is asked of a trace.
-_TRACED = {"readonly": (":readonly",), "bash_env": ("BASH_ENV",), "input": (":read",)}
+_TRACED = {"readonly": (":readonly",), "bash_env": ("BASH_ENV",), "input": (":read",), "folder": (":cd",)}
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -72,6 +73,8 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             if file
             else f"`{'csh -X' if context.shell == 'csh' else 'bash -lx'} -c true` as that user shows the line"
         )
+        if denied := re.search(r"(/\S+): Permission denied", said):
+            hint = f"as root: `chown {evidence.account(account)}: {denied[1]}` where it is that user's own, else `chmod a+r {denied[1]}`"
         if "\\x0d" in said or "\\r" in said:
             hint = f"Windows' line ends: `sed -i 's/\\r$//' {file or 'FILE'}`"
         yield Finding(
@@ -122,6 +125,12 @@ def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
         yield Finding(
             "shell-state", "warning", where, f"a bash script that sh starts has no `module`: BASH_ENV is {value}", "Lmod's init/bash, or a file that reads it",
             f"{place} sets BASH_ENV: {mend}" if place and not is_ours(place) else f"which start-up file sets BASH_ENV? {mend}", fold(nodes),
+        )  # fmt: skip
+    for folder, nodes in fleet.by_value(f"{key}folder").items():
+        place = who("folder", nodes)
+        yield Finding(
+            "shell-state", "warning", where, f"a start-up file goes to {folder}: relative paths of commands and jobs are others", "the folder in which a shell is started",
+            f"{place} may be the line: let it go there at a terminal alone, by `case $- in *i*) cd … ;; esac`" if place else "which start-up file says `cd`?", fold(nodes),
         )  # fmt: skip
     for nodes in fleet.by_value(f"{key}input").values():
         place = who("input", nodes)

@@ -43,6 +43,12 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ ! -f "$file" ] || printf 'own %s\n' "$file"
     done
     [ -z "${LMOD_CMD-}" ] || user_files_cache
+    if [ -n "${user_site?}" ] && [ -z "${PYTHONNOUSERSITE-}" ]; then
+      for folder in "${PYTHONUSERBASE:-$HOME/.local}"/lib/python3*/site-packages; do
+        found=$(cd "$folder" 2>/dev/null && find . -maxdepth 1 -name '*.dist-info' | LC_ALL=C sort | sed 's|^./||; s|-[^-]*[.]dist-info$||' | head -n 5 | tr '\n' ' ')
+        [ -z "$found" ] || printf 'pip %s|%s\n' "$folder" "${found% }"
+      done
+    fi
     for user_files_name in abc ast bisect calendar code codecs collections copy csv ctypes datetime decimal email enum functools glob gzip \
       hashlib heapq html http inspect io itertools json logging math matplotlib multiprocessing numbers numpy operator os pandas parser \
       pathlib pickle platform profile queue random re sched scipy secrets select shutil signal site socket ssl stat statistics string \

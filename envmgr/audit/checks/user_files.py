@@ -6,7 +6,8 @@ already, in a job for example. Where `auto_activate_base: false` is in ~/.condar
 is a note. Lmod writes a cache of its own into the home (~/.lmod.d/.cache, ~/.cache/lmod since 8.7) when reading the modules
 took long, and believes it for a day: where it is older than the modules it is about, new modules are hidden from that
 user. A file such as ~/random.py stands before Python's own module of that name for a Python that is started in the home, where
-shells begin. ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
+shells begin. Packages of `pip install --user` come before those of modules where the site lets Python see them (`policies.user_site`).
+~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": lmod_config() + script_text(__file__, "context.sh")}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    seen = "yes" if plan.site.policies.user_site else ""
+    return {"context": assign(user_site=seen) + lmod_config() + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -53,6 +55,12 @@ def _finding(line: str, user: str) -> Finding:
         found = f"a Python that is started in the home imports it for the module of that name ({user})"
         hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: `mv {where} {where.removesuffix('.py')}_mine.py`"
         return Finding("user-files", "warning", where, found, "no file that is called as a library is", hint)
+    if kind == "pip":
+        found = f"packages of `pip install --user` come before those of a module's Python ({user}): {modules}"
+        hint = f"a virtual environment for each project, or `policies: {{user_site: false}}` in site.yaml; `mv {where} {where}.old`"
+        return Finding(
+            "user-files", "warning", where, found, "no packages that every Python of that version sees", hint
+        )
     if kind == "own":
         found = f"changes what Lmod does for {user}"
         return Finding("user-files", "note", where, found, "no such file", "is it meant? else move it away")

@@ -18,7 +18,18 @@ def _green_again(audited: Audited) -> Iterator[None]:
     assert audited.findings("--via", "both") == []
 
 
-@pytest.mark.parametrize("drift", all_drifts(), ids=lambda drift: drift.name)
+def drifts() -> list[object]:
+    """One for each check and its contexts; `make soak SOAK=drifts` puts all, under whole audits."""
+    seen: set[tuple[str, ...]] = set()
+    chosen = []
+    for drift in all_drifts():
+        marks = [pytest.mark.slow, pytest.mark.soak] if drift.ask in seen else []
+        seen.add(drift.ask)
+        chosen.append(pytest.param(drift, id=drift.name, marks=marks))
+    return chosen
+
+
+@pytest.mark.parametrize("drift", drifts())
 def test_drift_is_told_and_its_hint_mends_it(audited: Audited, drift: Drift) -> None:
     audited.cluster.wait_idle()
     with drift.put(audited.cluster):

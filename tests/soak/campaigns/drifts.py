@@ -1,4 +1,7 @@
-"""Each drift of tests/cluster/audit/drifts.yaml under a whole audit, over ssh and in jobs: it is told, and gone once it is undone."""
+"""Each drift of tests/cluster/audit/drifts.yaml under a whole audit, over ssh and in jobs: told, mended by its hint, undone.
+
+Hints are followed where they are a line or a command. Nothing is told any more once a drift is undone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.helpers.audit_scene import make
-from tests.helpers.drifts import all_drifts
+from tests.helpers.drifts import all_drifts, follow_all
 
 ROUNDS = len(all_drifts())
 
@@ -24,6 +27,10 @@ def play(seed: int, first: int, last: int) -> Iterator[str]:
                     assert told, (drift.name, result["findings"])
                     known = {f["found"] for f in result["findings"]}
                     assert all(of["found"] in known for of in drift.told), (drift.name, known)
+                    if drift.mends:
+                        follow_all(told, scene.cluster)
+                        again = scene.audit("--via", "both")
+                        assert not drift.findings(again), (drift.name, again["findings"])
                 assert scene.audit("--via", "both", code=0)["findings"] == [], drift.name
                 yield f"{drift.name}: {len(result['findings'])} findings"
         finally:

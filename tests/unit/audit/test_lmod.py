@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import get_check
+from envmgr.audit.judge import judge
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import Evidence
 from envmgr.modules.lmod import find_lmod
@@ -296,3 +297,34 @@ def test_lmod_that_tells_nothing_of_itself_is_left_alone(tmp_path: Path) -> None
     script = f'LMOD_CMD={tmp_path}/gone\n{lmod_config()}\nlmod_config || echo "$lmod_said"'
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("gone: not found\n")
+
+
+def without(**facts: str) -> dict[str, str | None]:
+    return {"lmod.version": None, "lmod.settings": None, **facts}
+
+
+def test_node_without_lmod_is_told_once() -> None:
+    answers = {"c1": {}, "c2": without(**{"lmod.gone": "/usr/share/lmod/lmod"}), "c3": {}}
+    (line_,) = told("lmod", answers)
+    assert line_.startswith("error c2: Lmod: is not installed: there is no /usr/share/lmod/lmod")
+    answers["c2"] = without(**{"lmod.fails": "lua5.3: module 'posix' not found"}) | {"lmod.broken": "the same"}
+    (line_,) = told("lmod", answers)
+    assert line_.startswith("error c2: Lmod: does not run: lua5.3: module 'posix' not found")
+
+
+def test_lmod_that_lies_elsewhere_is_well() -> None:
+    assert told("lmod", {"c1": {}, "c2": {"lmod.gone": "/usr/share/lmod/lmod"}, "c3": {}}) == []
+
+
+def test_what_follows_from_a_missing_lmod_is_not_told_besides() -> None:
+    facts = {**HEALTHY, "ctx.bash-login.user.modulepath": "", "ctx.bash-login.user.module": "no"}
+    gone = {k: v for k, v in facts.items() if not k.startswith("lmod.")} | {"lmod.gone": "/usr/share/lmod/lmod"}
+    where = site("/sw")
+    given = Evidence(
+        site=where, plan=audit_plan(where, 7), nodes=("c1", "c2"), published=published(7, FILES), asked=((LOGIN, "user", "ssh"),),
+        ways={"ssh": Fleet((Group(facts, ("c1",)), Group(gone, ("c2",))), {}, {}, ())},
+    )  # fmt: skip
+    found = judge(given, {name: get_check(name) for name in ("lmod", "contexts")})
+    assert {f.nodes for f in found if f.check == "contexts"} == {"c1"}  # of c2 that alone is told
+    alone = judge(given, {"contexts": get_check("contexts")})
+    assert "c[1-2]" in {f.nodes for f in alone}

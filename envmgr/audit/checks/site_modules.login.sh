@@ -1,0 +1,35 @@
+# shellcheck shell=sh
+# Modules of others, a sample: each loaded by itself in a clean environment, and what programs that it brings lack. Behind effect.sh.
+: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_draw?}"
+
+if [ -n "${LMOD_CMD-}" ]; then
+  # shellcheck disable=SC2034 # effect.sh writes there
+  scratch=$room/scratch
+  site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
+  yes "$site_modules_draw" | head -c 65536 >"$room/draw"
+  # Without Lmod's own two, which users do not load.
+  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" "$LMOD_CMD" bash --no_redirect --terse avail
+  sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
+    grep -v -E '^(lmod|settarg|lmod/.*|settarg/.*)$' | LC_ALL=C sort -u >"$room/names"
+  wc -l <"$room/names" | tr -d ' ' | lines site_modules.number
+  shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names" | LC_ALL=C sort |
+    while read -r site_modules_name; do
+      if with_limit 10 "$room/after" effect "$LMOD_CMD" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
+        put "site_modules.loads.$site_modules_name" yes
+        site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
+        sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' | head -n 4 |
+          while read -r site_modules_folder; do
+            find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
+          done | while read -r site_modules_program; do
+            with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
+            sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
+          done | lines "site_modules.lacks.$site_modules_name"
+      else
+        if [ "$?" = 124 ]; then
+          put "site_modules.failed.$site_modules_name" "no end in 10 s"
+          break
+        fi
+        { grep -h . "$room/after.err" || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
+      fi
+    done
+fi

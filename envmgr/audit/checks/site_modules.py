@@ -1,0 +1,101 @@
+"""Modules of others load: a sample of what lies beside the prefix in the users' MODULEPATH, loaded one by one on every node.
+
+In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules, others each day, and all
+(500 at most) with `--deep`. A module that names another one which is not there, and a modulefile that ends in an error of Lua or
+Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads on some
+nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. What a module refuses by
+words of its own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.comparing import drift
+from envmgr.audit.effect import effect
+from envmgr.audit.folding import short
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, ProbeStage
+from envmgr.system.shelltext import assign, script_text
+
+NEEDS_LMOD = True
+_FEW, _MANY = 8, 500
+_KEY = "site_modules."
+# How Lmod says that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and 9.x.
+_UNKNOWN = re.compile(r"module\(s\) are unknown: (.*?)\s*(Please|$)")
+_BROKEN = re.compile(r"Unable to load module because of error when evaluating modulefile:\s*(.*?)\s*(Please check|$)")
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    given = assign(site_modules_most=_MANY if plan.deep else _FEW, site_modules_draw=plan.day)
+    return {"login": effect() + given + script_text(__file__, "login.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.shells
+    names = sorted({name for group in fleet.groups for name in _names(group.facts)})
+    for name in names:
+        told: set[str] = set()
+        for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items():
+            if finding := _fault(name, " ".join(said.split()), nodes):
+                told |= set(nodes)
+                yield finding
+        loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
+        if not told:
+            yield from drift(
+                "site-modules", name, loads.by(lambda facts, name=name: _loads(name, facts)), evidence,  # type: ignore[misc]
+                say=lambda said: "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}",
+                hint=f"on the node: `module load {name}`",
+            )  # fmt: skip
+        loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
+        yield from drift(
+            "site-modules", name, loaded.by_value(f"{_KEY}lacks.{name}", default=""), evidence, say=_lacks,
+            expect=lambda _right, _value: "the libraries that its programs need",
+            hint="install the package of that library on the node, as on the others",
+        )  # fmt: skip
+
+
+_YES = "yes"
+
+
+def _names(facts: Facts) -> set[str]:
+    keys = (f"{_KEY}loads.", f"{_KEY}failed.")
+    return {key.removeprefix(start) for key in facts for start in keys if key.startswith(start)}
+
+
+def _loads(name: str, facts: Facts) -> str | None:
+    return facts.get(f"{_KEY}loads.{name}", facts.get(f"{_KEY}failed.{name}"))
+
+
+def _lacks(lines: str) -> str:
+    found = (line.partition(" ") for line in lines.splitlines())
+    return (
+        short("; ".join(f"{library} is missing for {program}" for library, _, program in found)) or "nothing is missing"
+    )
+
+
+def _fault(name: str, said: str, nodes: tuple[str, ...]) -> Finding | None:
+    """What is wrong with the modulefile, by Lmod's words; None where these are words of its own."""
+    if match := _UNKNOWN.search(said):
+        wanted = match[1].replace('"', "").strip()
+        if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ
+            return None
+        found = f"needs {short(wanted)}, which is not there"
+        hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `module show {name}`"
+    elif match := _BROKEN.search(said):
+        found = f"ends in an error: {short(match[1])}"
+        hint = (
+            f'mend the modulefile: a variable that not all shells have needs a default (`os.getenv("NAME") or …`); '
+            f"`ssh {nodes[0]} module load {name}` shows the error"
+        )
+    else:
+        return None
+    return Finding(
+        "site-modules", "warning", name, found, "a module that can be loaded in every shell", hint, fold(nodes)
+    )
+
+
+__all__ = ["judge", "probe"]

@@ -1,0 +1,67 @@
+"""Room for temporary files, the folder in which a shell ends up, packages in the home: what real shells tell, and what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.checks import contexts, places, shell_state, user_files
+from tests.helpers.context_shell import context_facts
+from tests.helpers.evidence import audit_plan, evidence, site, told
+from tests.helpers.lmod_evidence import LOGIN
+
+KEY = "ctx.bash-login.user."
+ASKED = ((LOGIN, "user", "ssh"),)
+
+
+def lines(check: object, *answers: dict[str, str]) -> list[str]:
+    nodes = {f"c{n}": {f"{KEY}{k}": v for k, v in facts.items()} for n, facts in enumerate(answers, 1)}
+    return [line.split(" | ")[0] for line in told(check, evidence(nodes, asked=ASKED))]  # type: ignore[arg-type]
+
+
+def test_login_shell_tells_that_there_is_room_and_leaves_nothing(tmp_path: Path) -> None:
+    login = context_facts(places, "bash", "shopt() { :; }", TMPDIR=str(tmp_path))
+    assert login["places.runs"] == "yes"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_full_folder_is_told_with_the_systems_words(tmp_path: Path) -> None:
+    full = "mktemp() { echo /dev/full; }; shopt() { :; }; chmod() { :; }; rm() { :; }"
+    assert context_facts(places, "bash", full, TMPDIR=str(tmp_path))["places.full"].endswith("No space left on device")
+    (line,) = lines(places, {"places.full": "context.sh: line 3: printf: write error: No space left on device"})
+    assert line.endswith("alice cannot write into the folder for temporary files: No space left on device")
+
+
+def test_noexec_is_told_of_a_node_that_is_unlike_the_others() -> None:
+    runs, not_there = {"places.runs": "yes"}, {"places.runs": "no"}
+    (line,) = lines(places, runs, not_there, runs)
+    assert line.startswith("warning c2: ")
+    assert lines(places, not_there, not_there, not_there) == []  # as some sites want it
+
+
+def test_start_up_file_that_goes_elsewhere() -> None:
+    assert context_facts(shell_state, "bash", "cd /usr")["shell_state.folder"] == "/usr"
+    (line,) = lines(shell_state, {"shell_state.reader": "bash", "shell_state.folder": "/home/alice/project"})
+    assert line.startswith("warning c1: bash-login (alice): a start-up file goes to /home/alice/project")
+
+
+def test_shell_that_one_node_lacks() -> None:
+    there = {"modulepath": "", "module": "yes"}
+    asked = lines(contexts, there, {"end": "absent"}, there)
+    assert any("is not there" in line and line.startswith("warning c2: ") for line in asked)
+    assert not any("is not there" in line for line in lines(contexts, {"end": "absent"}, {"end": "absent"}))
+    assert not any("is not there" in line for line in lines(contexts, {"end": "absent"}, {"end": "absent"}, there))
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_packages_in_the_home_are_told_where_the_site_lets_python_see_them(tmp_path: Path, seen: bool) -> None:
+    (tmp_path / ".local/lib/python3.11/site-packages/numpy-1.26.4.dist-info").mkdir(parents=True)
+    plan = audit_plan(site(policies={"user_site": seen}))
+    facts = context_facts(user_files, "bash", "shopt() { :; }", plan=plan, HOME=str(tmp_path))
+    if not seen:
+        assert "user_files" not in facts
+        return
+    assert facts["user_files"] == "pip ~/.local/lib/python3.11/site-packages|numpy"
+    (line,) = lines(user_files, facts)
+    assert line.startswith("warning c1: ~alice/.local/lib/python3.11/site-packages: packages of `pip install --user`")

@@ -1,0 +1,46 @@
+"""Modules of others that do not load."""
+
+from __future__ import annotations
+
+from envmgr.audit.checks import site_modules
+from tests.helpers.evidence import evidence, told
+
+LOADS = {"site_modules.loads.solver/3.1": "yes"}
+UNKNOWN = 'Lmod has detected the following error: The following module(s) are unknown: "mpi/4.1"\n\nPlease check the spelling or version'
+BROKEN = (
+    "Lmod has detected the following error: Unable to load module because of error when evaluating modulefile:\n"
+    "/etc/lmod/modules/solver/3.1.lua: attempt to concatenate a nil value"
+)
+REFUSES = 'Lmod has detected the following error: Cannot load module "solver/3.1" without these module(s) loaded: gcc'
+
+
+def lines(*answers: dict[str, str]) -> list[str]:
+    nodes = {f"c{number}": facts for number, facts in enumerate(answers, 1)}
+    return [line.split(" | ")[0] for line in told(site_modules, evidence(nodes))]
+
+
+def failed(said: str) -> dict[str, str]:
+    return {"site_modules.failed.solver/3.1": said}
+
+
+def test_what_is_wrong_everywhere_is_told_where_the_module_is_at_fault() -> None:
+    assert lines(failed(UNKNOWN), failed(UNKNOWN)) == ["warning c[1-2]: solver/3.1: needs mpi/4.1, which is not there"]
+    assert lines(failed(BROKEN)) == [
+        "warning c1: solver/3.1: ends in an error: /etc/lmod/modules/solver/3.1.lua: attempt to concatenate a nil value"
+    ]
+
+
+def test_module_that_refuses_by_words_of_its_own_is_its_sites_will_unless_nodes_differ() -> None:
+    assert lines(failed(REFUSES), failed(REFUSES), failed(REFUSES)) == []
+    (line,) = lines(LOADS, failed(REFUSES), LOADS)
+    assert line.startswith("warning c2: solver/3.1: cannot be loaded: ")
+
+
+def test_program_that_lacks_a_library_on_one_node() -> None:
+    lacks = LOADS | {"site_modules.lacks.solver/3.1": "libgomp.so.1 /opt/solver/bin/solver"}
+    assert lines(LOADS, lacks, LOADS) == ["warning c2: solver/3.1: libgomp.so.1 is missing for /opt/solver/bin/solver"]
+    assert lines(lacks, lacks, lacks) == []  # another module may bring it
+
+
+def test_module_that_was_not_drawn_or_is_not_listed_is_not_compared() -> None:
+    assert lines(LOADS, {}, LOADS) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from envmgr.audit.folding import joined
-from envmgr.audit.model import Check, Evidence, KnowsLmod, NeedsLmod
+from envmgr.audit.model import Check, Evidence, NeedsModules, TellsCause
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
@@ -30,9 +30,9 @@ def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...
 def _without_consequences(
     findings: Iterable[Finding], evidence: Evidence, checks: Mapping[str, Check]
 ) -> list[Finding]:
-    """Of nodes without Lmod that alone is told, once."""
-    dead = frozenset[str]().union(*(c.without_lmod(evidence) for c in checks.values() if isinstance(c, KnowsLmod)))
-    needy = {name for name, check in checks.items() if isinstance(check, NeedsLmod)}
+    """Of nodes on which modules cannot work at all the cause alone is told."""
+    dead = frozenset[str]().union(*(c.explained(evidence) for c in checks.values() if isinstance(c, TellsCause)))
+    needy = {name for name, check in checks.items() if isinstance(check, NeedsModules)}
     found = []
     for finding in findings:
         of = expand(finding.nodes or finding.between) if dead and finding.check in needy else ()

@@ -157,18 +157,18 @@ class LoadsModules(Protocol):
 
 
 @runtime_checkable
-class KnowsLmod(Protocol):
-    """A check that tells on which nodes Lmod does not run at all."""
+class TellsCause(Protocol):
+    """A check that tells why modules cannot work at all on some nodes: what follows from that is not told besides."""
 
-    def without_lmod(self, evidence: Evidence) -> frozenset[str]:
-        """Nodes of which this check tells that; those that have NEEDS_LMOD tell nothing of them."""
+    def explained(self, evidence: Evidence) -> frozenset[str]:
+        """Nodes of which it tells that: checks that have NEEDS_MODULES tell nothing of them."""
 
 
 @runtime_checkable
-class NeedsLmod(Protocol):
-    """A check whose findings on a node follow from an Lmod that does not run there."""
+class NeedsModules(Protocol):
+    """A check whose findings on a node follow where Lmod does not run, or users cannot reach the prefix."""
 
-    NEEDS_LMOD: bool
+    NEEDS_MODULES: bool
 
 
 @runtime_checkable

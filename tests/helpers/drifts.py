@@ -41,7 +41,7 @@ class Drift:
         try:
             for node in self.nodes:
                 done.append(node)
-                cluster.sh(node, self.do, check=True)
+                cluster.sh(node, f"set -e\n{self.do}", check=True)
             yield
         finally:
             for node in done:

@@ -33,7 +33,7 @@ _MOST = 40  # names of programs that are asked for
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 # Variable -> how bad it is wherever it is, and why.
 _HARM: Mapping[str, tuple[Severity, str]] = {
     "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),
@@ -50,6 +50,13 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see these GPUs alone"),
     "PIP_TARGET": ("note", "pip of a module installs there"),
     "PIP_PREFIX": ("note", "pip of a module installs there"),
+    "PIP_USER": ("warning", "pip refuses to install into virtual environments"),
+    "LMOD_EXACT_MATCH": ("warning", "`module load NAME` without a version does not find its default"),
+    "LMOD_DISABLE_SAME_NAME_AUTOSWAP": (
+        "warning",
+        "a second version of a loaded module is refused, and does not replace the first",
+    ),
+    "LMOD_PIN_VERSIONS": ("note", "saved collections keep the versions of their day"),
     "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
     "R_LIBS": ("note", "each R takes its libraries from there first"),
     "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),

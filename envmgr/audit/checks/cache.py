@@ -21,7 +21,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _NO = ("no", "false", "")  # as versions of Lmod say it
 
 

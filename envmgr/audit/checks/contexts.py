@@ -31,7 +31,7 @@ from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import assign, script_text
 
 LOADS_MODULES = True
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
 _LINKED = ("LD_LIBRARY_PATH", "LUA_CPATH", "LUA_PATH")
 _PRINTS = (":echo", ":printf", ":cat")

@@ -93,7 +93,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     }
 
 
-def without_lmod(evidence: Evidence) -> frozenset[str]:
+def explained(evidence: Evidence) -> frozenset[str]:
     """Nodes on which Lmod itself does not run, as root or anybody: whatever else shells there lack follows from it."""
     runs = {node for group in evidence.shells.groups if "lmod.version" in group.facts for node in group.nodes}
     dead = evidence.fleet.only(lambda facts: bool({"lmod.gone", "lmod.fails"} & facts.keys()))
@@ -101,7 +101,7 @@ def without_lmod(evidence: Evidence) -> frozenset[str]:
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    dead = without_lmod(evidence)
+    dead = explained(evidence)
     expected = "Lmod; what shells and jobs lack there for want of it is not told besides"
     for home, nodes in evidence.fleet.by_value("lmod.gone").items():
         hint = f"install Lmod there, as on the others; or is {home} a mount, or unreadable?"

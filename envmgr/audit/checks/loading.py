@@ -20,7 +20,7 @@ from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import printable
 from envmgr.system.shelltext import script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:

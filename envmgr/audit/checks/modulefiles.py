@@ -18,7 +18,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _MOST, _SECONDS = 1000, 5
 _HINT = "a copy that was edited, or a folder that is not shared? put the right file there"
 

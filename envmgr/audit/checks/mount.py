@@ -2,7 +2,7 @@
 
 How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
-answered. The right server and options are what `mount:` in site.yaml says, else what most like nodes have. A local folder where
+answered: that the ordinary user can go there is one of these. The right server and options are what `mount:` in site.yaml says, else what most like nodes have. A local folder where
 the others have a network mount is an unmounted prefix, or a copy that was left there.
 """
 
@@ -35,9 +35,21 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     return {} if writable is None else {"writable": " ".join(controller.nodes(writable))}
 
 
+def explained(evidence: Evidence) -> frozenset[str]:
+    """Nodes on which users cannot reach the prefix: their shells find nothing of it."""
+    return frozenset(evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts).nodes)
+
+
 def judge(evidence: Evidence) -> Iterator[Finding]:
     prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
+    for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
+        folder, mode, owner = said.rsplit(" ", 2)
+        yield Finding(
+            "mount", "error", prefix, f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
+            "a way that users can go; what their shells lack for want of it is not told besides",
+            f"{'on the node: ' if not f'{folder}/'.startswith(f'{prefix}/') else ''}`chmod a+rx {folder}`", fold(nodes),
+        )  # fmt: skip
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:

@@ -68,6 +68,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "munge", "error", "munge", short(f"`munge -n` fails: {said or 'without a word'}"), "a credential",
             "`systemctl restart munge` on the node; its log says why it ended", fold(nodes),
         )  # fmt: skip
+    for said, nodes in fleet.by_value("munge.user_failed").items():
+        yield Finding(
+            "munge", "error", "munge", short(f"`munge -n` fails for {evidence.plan.user}, not for root: {said or 'without a word'}"), "a credential: srun and squeue need one",
+            "on the node: `chmod 755 /run/munge`, and who took it from users? (RuntimeDirectoryMode= of munge's unit)", fold(nodes),
+        )  # fmt: skip
     if here := evidence.controller.get("munge.failed"):
         yield Finding(
             "munge", "error", "munge on this host", short(f"`munge -n` fails: {here}"), "a credential",

@@ -7,5 +7,8 @@ case $? in
   124) put names.hung yes ;;
   *) put names.own nothing ;;
 esac
+if [ -r /sys/class/net/lo/flags ] && read -r names_flags </sys/class/net/lo/flags && [ $((names_flags & 1)) = 0 ]; then
+  put names.loopback down
+fi
 grep -s -E '^[[:space:]]*(nameserver|search|domain|options)[[:space:]]' /etc/resolv.conf | tr -s ' \t' ' ' | sed 's/ $//' | lines names.resolver
 grep -s -E '^(hosts|passwd|group):' /etc/nsswitch.conf | tr -s ' \t' ' ' | LC_ALL=C sort | lines names.switch

@@ -1,7 +1,7 @@
 """Names resolve alike: a node's own name is its address, not a loopback, and all nodes ask the same resolver in the same order.
 
 Where a node's name is 127.0.1.1 to itself (as installers of Debian write it), MPI, NCCL and Gloo tell the other nodes that address, and a
-job of several nodes hangs. On one node it is a warning, on all a note: sites live with it. /etc/resolv.conf and the lines of
+job of several nodes hangs. The loopback interface is up. On one node it is a warning, on all a note: sites live with it. /etc/resolv.conf and the lines of
 /etc/nsswitch.conf for hosts and accounts are compared between nodes.
 """
 
@@ -27,6 +27,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for nodes in fleet.by_value("names.hung").values():
         yield Finding(
             "names", "error", "its own name", "is not resolved within 5 s", "an answer", "does the node's resolver answer? /etc/resolv.conf", fold(nodes)
+        )  # fmt: skip
+    for nodes in fleet.by_value("names.loopback").values():
+        yield Finding(
+            "names", "error", "lo", "the loopback interface is down: 127.0.0.1 does not answer", "an interface that is up",
+            "on the node: `ip link set lo up`, and what sets up its network", fold(nodes),
         )  # fmt: skip
     owns = fleet.by_value("names.own")
     for own, nodes in owns.items():

@@ -103,6 +103,11 @@ _HINTS = (
 def _hint(way: str, reason: str, nodes: str, node: str) -> str:
     if "Communication" in reason or "not respond" in reason:
         return f"on {node}: `systemctl restart slurmd`"
+    if "reserved" in reason:
+        return (
+            f"`scontrol show reservation` tells whose it is, and until when: is it still wanted? `scontrol delete reservationname=…`; "
+            f"`transport: {{slurm_options: [--reservation=…]}}` in site.yaml gets a job into {nodes}"
+        )
     if reason.startswith("busy: "):
         return "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
     if reason.startswith("asleep: "):

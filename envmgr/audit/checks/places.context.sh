@@ -28,7 +28,8 @@ done
 if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then put places.tmp /tmp; fi
 # Once for an account of a node: what is written there, and a program of it.
 # shellcheck disable=SC3044 # it is bash
-if [ -n "${BASH_VERSION-}" ] && [ -w "${TMPDIR:-/tmp}" ] && shopt -q login_shell; then
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -w "${TMPDIR:-/tmp}" ]; then
+  [ ! -d "${HOME-}" ] || put places.home_is "$(stat -c %i "$HOME") $(stat -f -c %T "$HOME")"
   if places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>&1) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
     chmod 700 "$places_file"
     if "$places_file" >/dev/null 2>&1; then put places.runs yes; else put places.runs no; fi

@@ -3,15 +3,17 @@
 In every shell and job, as the account whose it is: /tmp and /dev/shm can be written (without shared memory Python's multiprocessing,
 PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
 jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
-there. The folder for temporary files has room, and programs in it start where they do on the other nodes. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. Lmod's own folders in the
+there. The folder for temporary files has room, and programs in it start where they do on the other nodes. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. The home is that of the other nodes, where most
+share one; /dev/fd and the like are there; /dev/shm is as large as that of most. Lmod's own folders in the
 home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
-from envmgr.audit.comparing import compare
+from envmgr.audit.comparing import QUORUM, compare
 from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion
@@ -19,11 +21,12 @@ from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
+from envmgr.report import size_text
 from envmgr.system.shelltext import script_text
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": script_text(__file__, "context.sh")}
+    return {"context": script_text(__file__, "context.sh"), "node": script_text(__file__, "node.sh")}
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -42,6 +45,40 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         each for context, account, fleet in evidence.contexts() for each in _all(context, account, fleet, evidence)
     ]
     yield from joined(found)
+    yield from _of_the_node(evidence)
+
+
+_DEVICES = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2"}  # fmt: skip
+_SHM = "/dev/shm"  # noqa: S108 - is told of
+_SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are few anywhere; a node has this part of what its like have
+
+
+def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.looked("places")
+    for lines, nodes in fleet.by_value("places.devices").items():
+        for device in lines.splitlines():
+            hint = (
+                f"on the node: `ln -s {_DEVICES[device]} {device}`"
+                if device in _DEVICES
+                else f"what made /dev of the node without {device}?"
+            )
+            yield Finding(
+                "places", "error", device, "is not there", "what programs and shells (`<(…)`) open", hint, fold(nodes)
+            )
+    for said, nodes in fleet.by_value("places.proc").items():
+        yield Finding(
+            "places", "error", "/proc", said, "a /proc", "on the node: `mount -t proc proc /proc`", fold(nodes)
+        )
+    sizes = {
+        node: int(own) for node in fleet.nodes if (own := evidence.fleet.own.get(node, {}).get("places.shm_kib", ""))
+    }
+    usual = median(sizes.values()) if len(sizes) >= QUORUM else 0
+    for node, size in sizes.items():
+        if size < _SMALL or size * _PART < usual:
+            yield Finding(
+                "places", "warning", _SHM, f"has room for {size_text(size << 10)}", f"{size_text(int(usual) << 10)}, as the others" if usual else "some GB",
+                "on the node: `mount -o remount,size=50% /dev/shm`, and its line in /etc/fstab; is something mounted over it?", node,
+            )  # fmt: skip
 
 
 def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -71,6 +108,11 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 "places", "error", where, f"{user} cannot write in {folder}", what,
                 f"on the node: `chmod 1777 {folder}`; where fstab has a mode for it, mend that, too", fold(nodes),
             )  # fmt: skip
+    for of in compare(fleet.by_value(f"{key}home_is"), evidence).outliers:
+        yield Finding(
+            "places", "warning", where, f"the home of {user} is another folder than on {fold(of.others)} ({of.value.rpartition(' ')[2]})",
+            "the home that nodes share", "on the node: `findmnt -T ~`: mount the file system of homes; what lies over it, `umount`", fold(of.nodes),
+        )  # fmt: skip
     for said, nodes in fleet.by_value(f"{key}full").items():
         yield Finding(
             "places", "error", where, f"{user} cannot write into the folder for temporary files: {said.rpartition(': ')[2]}", "room for temporary files",

@@ -20,7 +20,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _OWN = "init/lmodrc.lua"
 
 

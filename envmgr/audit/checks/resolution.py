@@ -19,7 +19,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is another line put before it?"
 
 

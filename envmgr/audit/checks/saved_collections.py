@@ -21,7 +21,7 @@ from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
 _BROKEN = "broken"  # a file that the hook reads when it restores
 _NOT_THERE = "\n"  # no path

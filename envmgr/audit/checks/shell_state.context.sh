@@ -6,6 +6,19 @@ shell_said=$(printf '%s\n' "${shell_said-}" | sed -e "s/$(uname -n)/NODE/g" -e '
 [ -z "$shell_said" ] || put shell_state.said "$shell_said"
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi
+own shell_state.waited "${shell_waited-}"
+# Signals that a start-up file has had ignored (bits of SigIgn): what is started from here cannot be ended by them. A shell at a
+# terminal ignores this one itself.
+case $- in *i*) ;; *) while read -r shell_name shell_mask; do
+  [ "$shell_name" != SigIgn: ] || [ $((0x$shell_mask & 0x4000)) = 0 ] || put shell_state.ignores TERM
+done <"/proc/$$/status" 2>/dev/null ;; esac
+# What a login shell ends with, where a file that it reads at its end may change that.
+# shellcheck disable=SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && grep -q -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' "$HOME/.bash_logout" /etc/bash.bash_logout; then
+  timeout 10 bash -l -c 'exit 3' </dev/null >/dev/null 2>&1
+  shell_left=$?
+  [ "$shell_left" = 3 ] || put shell_state.ends "$shell_left $(grep -n -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' /dev/null "$HOME/.bash_logout" /etc/bash.bash_logout | head -n 1 | cut -d: -f1,2)"
+fi
 # The probe starts shells in /; at a terminal people may want to be elsewhere.
 case $- in *i*) ;; *) [ "$PWD" = / ] || put shell_state.folder "$PWD" ;; esac
 # shellcheck disable=SC3028 # asked of the shells that have them

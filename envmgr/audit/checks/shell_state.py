@@ -2,7 +2,9 @@
 
 A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`,
 `nullglob` or the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run
-once, a command that fails ends the shell. One that goes to another folder takes relative paths from jobs. Looked at in bash, in every context that is one; PATH, variables and functions are
+once, a command that fails ends the shell. One that goes to another folder takes relative paths from jobs;
+one that waits for a dead server makes every login wait; a ~/.bash_logout with `exit` hides that a job failed; a `trap ''` makes all that is
+started there deaf to signals. Looked at in bash, in every context that is one; PATH, variables and functions are
 the check of `ambient`.
 """
 
@@ -10,7 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from statistics import median
 
+from envmgr.audit.comparing import QUORUM
 from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion, is_ours
@@ -20,17 +24,24 @@ from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 _WRONG = re.compile(
     r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound|syntax|missing|too many|unmatched|badly",
     re.IGNORECASE,
 )
+SLOW_MS, _TIMES = 4000, 3  # start-up files wait longer than on the other nodes by so much, and so many times
 _NAMES = ("IFS", ":set")
 _FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "xtrace", "verbose"})  # of `set`
 
 
 # What is told -> what is asked of a trace.
-_TRACED = {"readonly": (":readonly",), "bash_env": ("BASH_ENV",), "input": (":read",), "folder": (":cd",)}
+_TRACED = {
+    "readonly": (":readonly",),
+    "bash_env": ("BASH_ENV",),
+    "input": (":read",),
+    "folder": (":cd",),
+    "ignores": (":trap",),
+}
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -126,6 +137,19 @@ def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
             "shell-state", "warning", where, f"a bash script that sh starts has no `module`: BASH_ENV is {value}", "Lmod's init/bash, or a file that reads it",
             f"{place} sets BASH_ENV: {mend}" if place and not is_ours(place) else f"which start-up file sets BASH_ENV? {mend}", fold(nodes),
         )  # fmt: skip
+    for said, nodes in fleet.by_value(f"{key}ignores").items():
+        place = who("ignores", nodes)
+        yield Finding(
+            "shell-state", "error", where, f"the signal {said} is ignored by all that is started there: no job step or program of it ends by it", "signals as they are",
+            f"{place} may be the line: `trap - INT QUIT TERM` after it, or take it away" if place else "which start-up file says `trap ''`?", fold(nodes),
+        )  # fmt: skip
+    for said, nodes in fleet.by_value(f"{key}ends").items():
+        status, _, place = said.partition(" ")
+        yield Finding(
+            "shell-state", "error", where, f"a login shell that ends by `exit 3` tells {status}: jobs that fail count as done", "3",
+            f"{place}: take `exit` away there", fold(nodes),
+        )  # fmt: skip
+    yield from _slow(context, account, fleet, evidence)
     for folder, nodes in fleet.by_value(f"{key}folder").items():
         place = who("folder", nodes)
         yield Finding(
@@ -137,6 +161,21 @@ def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
         yield Finding(
             "shell-state", "error", where, "a start-up file reads standard input: the first line of a script or of data is gone", "input that is left to programs",
             f"{place} may be the line: let it read at a terminal alone (`[ -t 0 ]`)" if place else "which start-up file says `read`?", fold(nodes),
+        )  # fmt: skip
+
+
+def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """A shell whose start-up files wait much longer on a node than on the others, without computing."""
+    key = f"{context_key(context, account)}shell_state.waited"
+    waited = {node: int(own) for node in fleet.nodes if (own := fleet.own.get(node, {}).get(key, ""))}
+    if len(waited) < QUORUM:
+        return
+    usual = max(0, median(waited.values()))
+    slow = [node for node, time in waited.items() if time > usual + SLOW_MS and time > _TIMES * usual]
+    if slow:
+        yield Finding(
+            "shell-state", "warning", evidence.shell(context, account), f"start-up files wait for {max(waited[node] for node in slow) / 1000:.0f} s",
+            "start-up files that do not wait, as on the others", "`bash -lx` as that user on the node: which line waits, for a server that is gone?", fold(slow),
         )  # fmt: skip
 
 

@@ -16,6 +16,12 @@ if [ -n "${LMOD_CMD-}" ]; then
     while read -r site_modules_name; do
       if with_limit 10 "$room/after" effect "$LMOD_CMD" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
         put "site_modules.loads.$site_modules_name" yes
+        # Its own of what entries bring, too: whichever is loaded last comes first.
+        for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
+          sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' | while read -r site_modules_folder; do
+            [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
+          done
+        done | head -n 3 | lines "site_modules.brings.$site_modules_name"
         site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
         sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' | head -n 4 |
           while read -r site_modules_folder; do

@@ -3,7 +3,7 @@
 In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules, others each day, and all
 (500 at most) with `--deep`. A module that names another one which is not there, and a modulefile that ends in an error of Lua or
 Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads on some
-nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. What a module refuses by
+nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a Python or mpirun of its own, as an entry does, is a note. What a module refuses by
 words of its own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say the same.
 """
 
@@ -21,7 +21,8 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-NEEDS_LMOD = True
+NEEDS_MODULES = True
+READS_INSTALLS = True
 _FEW, _MANY = 8, 500
 _KEY = "site_modules."
 # How Lmod says that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and 9.x.
@@ -50,6 +51,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 say=lambda said: "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}",
                 hint=f"on the node: `module load {name}`",
             )  # fmt: skip
+        for lines, nodes in loads.by_value(f"{_KEY}brings.{name}").items():
+            programs = _also(lines.splitlines(), evidence)
+            if programs:
+                yield Finding(
+                    "site-modules", "note", name, f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
+                    "programs that no entry has", f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other", fold(nodes),
+                )  # fmt: skip
         loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
         yield from drift(
             "site-modules", name, loaded.by_value(f"{_KEY}lacks.{name}", default=""), evidence, say=_lacks,
@@ -75,6 +83,15 @@ def _lacks(lines: str) -> str:
     return (
         short("; ".join(f"{library} is missing for {program}" for library, _, program in found)) or "nothing is missing"
     )
+
+
+def _also(programs: list[str], evidence: Evidence) -> list[str]:
+    """Of programs of a module, those that the first programs of entries are called, too."""
+    own = {install.program.rpartition("/")[2] for install in evidence.plan.installs if install.program}
+    wanted = (
+        own | ({"python3", "pip", "conda"} if "python" in own else set()) | ({"mpiexec"} if "mpirun" in own else set())
+    )
+    return [program for program in programs if program.rpartition("/")[2] in wanted]
 
 
 def _fault(name: str, said: str, nodes: tuple[str, ...]) -> Finding | None:

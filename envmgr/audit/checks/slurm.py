@@ -89,7 +89,11 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _settings(evidence: Evidence) -> Iterator[Finding]:
-    """Each node's own slurm.conf; a node without one (configless) has the controller's."""
+    """Each node's own slurm.conf; a node without one (configless) has the controller's. The cores of slurmd."""
+    yield from drift(
+        "slurm", "slurmd", evidence.fleet.by_value("slurm.cores"), evidence, say=lambda cores: "runs on all cores" if cores == "all" else f"is bound to the cores {cores}",
+        hint="jobs inherit that: who bound it (taskset, CPUAffinity= of systemd)? on the node: `systemctl restart slurmd`",
+    )  # fmt: skip
     with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")

@@ -26,7 +26,7 @@ from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text, words
 
 LOADS_MODULES = True
-NEEDS_LMOD = True
+NEEDS_MODULES = True
 READS_INSTALLS = True
 START_SECONDS = 5
 # Shells that read a file whenever they are started -> the context whose trace shows it.

@@ -43,6 +43,18 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ ! -f "$file" ] || printf 'own %s\n' "$file"
     done
     [ -z "${LMOD_CMD-}" ] || user_files_cache
+    # ssh passes over a private key that others can read, and sshd over keys in a home that others can write to.
+    for file in "$HOME"/.ssh/id_*; do
+      case $file in *.pub) continue ;; esac
+      [ ! -f "$file" ] || [ -z "$(find -L "$file" -perm /077)" ] || printf 'key %s|%s\n' "$file" "$(stat -L -c %a "$file")"
+    done
+    for file in "$HOME" "$HOME/.ssh" "$HOME/.ssh/authorized_keys"; do
+      [ ! -e "$HOME/.ssh/authorized_keys" ] || [ -z "$(find -L "$file" -maxdepth 0 -perm /022 2>/dev/null)" ] || printf 'open %s|%s\n' "$file" "$(stat -L -c %a "$file")"
+    done
+    for file in "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf" /etc/pip.conf; do
+      found=$(grep -s -i -E '^[[:space:]]*(user[[:space:]]*[=:][[:space:]]*(1|true|yes|on)|(target|prefix|root)[[:space:]]*[=:])' "$file" | head -n 1 | tr -s ' \t' ' ')
+      [ -z "$found" ] || printf 'pipconf %s|%s\n' "$file" "$found"
+    done
     if [ -n "${user_site?}" ] && [ -z "${PYTHONNOUSERSITE-}" ]; then
       for folder in "${PYTHONUSERBASE:-$HOME/.local}"/lib/python3*/site-packages; do
         found=$(cd "$folder" 2>/dev/null && find . -maxdepth 1 -name '*.dist-info' | LC_ALL=C sort | sed 's|^./||; s|-[^-]*[.]dist-info$||' | head -n 5 | tr '\n' ' ')

@@ -6,7 +6,8 @@ already, in a job for example. Where `auto_activate_base: false` is in ~/.condar
 is a note. Lmod writes a cache of its own into the home (~/.lmod.d/.cache, ~/.cache/lmod since 8.7) when reading the modules
 took long, and believes it for a day: where it is older than the modules it is about, new modules are hidden from that
 user. A file such as ~/random.py stands before Python's own module of that name for a Python that is started in the home, where
-shells begin. Packages of `pip install --user` come before those of modules where the site lets Python see them (`policies.user_site`).
+shells begin. A private key that others can read is none for ssh; a pip.conf with `user = true` keeps pip from virtual
+environments. Packages of `pip install --user` come before those of modules where the site lets Python see them (`policies.user_site`).
 ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
 """
 
@@ -55,6 +56,31 @@ def _finding(line: str, user: str) -> Finding:
         found = f"a Python that is started in the home imports it for the module of that name ({user})"
         hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: `mv {where} {where.removesuffix('.py')}_mine.py`"
         return Finding("user-files", "warning", where, found, "no file that is called as a library is", hint)
+    if kind in ("key", "open"):
+        found = (
+            f"mode {modules}: ssh between nodes does not use it"
+            if kind == "key"
+            else f"mode {modules}: sshd takes no keys where others can write"
+        )
+        hint = f"`chmod 600 {file if not mine else where}`" if kind == "key" else f"`chmod go-w {where}`"
+        return Finding(
+            "user-files",
+            "warning",
+            where,
+            found,
+            "a key that is its owner's alone" if kind == "key" else "no others' right to write",
+            hint,
+        )
+    if kind == "pipconf":
+        found = f"`{modules}`: pip refuses to install into virtual environments, or installs past them ({user})"
+        return Finding(
+            "user-files",
+            "warning",
+            where,
+            found,
+            "no such line",
+            f"take that line out of {where}; `pip config list` shows it",
+        )
     if kind == "pip":
         found = f"packages of `pip install --user` come before those of a module's Python ({user}): {modules}"
         hint = f"a virtual environment for each project, or `policies: {{user_site: false}}` in site.yaml; `mv {where} {where}.old`"

@@ -40,12 +40,14 @@ def shadowed_file(cluster: Cluster, node: str, path: str | Path, text: str) -> I
 
 @contextmanager
 def file_on(cluster: Cluster, node: str, path: str, text: str) -> Iterator[None]:
-    """A file that was not there."""
+    """A file in place of what is there, if anything is: that is back once this ends."""
+    parked = f"/run/parked-{next(count)}"
+    do(cluster, node, f"[ ! -e {path} ] || cp -a {path} {parked}")
     cluster.write(node, path, text)
     try:
         yield
     finally:
-        cluster.exec(node, ["rm", "-f", path], check=True)
+        do(cluster, node, f"if [ -e {parked} ]; then mv {parked} {path}; else rm -f {path}; fi")
 
 
 @contextmanager

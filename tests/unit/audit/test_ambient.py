@@ -89,4 +89,8 @@ def test_what_login_bash_has_and_a_job_has_not_is_a_note() -> None:
 
 
 def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
-    assert {name for name, check in all_checks().items() if isinstance(check, ReadsInstalls)} == {"ambient", "software"}
+    assert {name for name, check in all_checks().items() if isinstance(check, ReadsInstalls)} == {
+        "ambient",
+        "site-modules",
+        "software",
+    }

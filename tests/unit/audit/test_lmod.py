@@ -70,7 +70,7 @@ def test_healthy_nodes_have_no_findings(check: str) -> None:
 
 
 @pytest.mark.parametrize("check", NAMES)
-def test_nodes_without_lmod_are_not_judged_here(check: str) -> None:
+def test_nodes_explained_are_not_judged_here(check: str) -> None:
     silent = {key: None for key in HEALTHY if key.startswith(("lmod.", "rc_files.", "cache.ignored", "cache.loads"))}
     silent |= dict.fromkeys(("cache.ours", "cache.named", "cache.folders"))
     assert told(check, {"c1": {}, "c2": {}, "c3": silent}) == []
@@ -303,7 +303,7 @@ def without(**facts: str) -> dict[str, str | None]:
     return {"lmod.version": None, "lmod.settings": None, **facts}
 
 
-def test_node_without_lmod_is_told_once() -> None:
+def test_node_explained_is_told_once() -> None:
     answers = {"c1": {}, "c2": without(**{"lmod.gone": "/usr/share/lmod/lmod"}), "c3": {}}
     (line_,) = told("lmod", answers)
     assert line_.startswith("error c2: Lmod: is not installed: there is no /usr/share/lmod/lmod")

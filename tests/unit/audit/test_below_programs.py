@@ -1,0 +1,124 @@
+"""What lies below the modules on a node: devices, shared memory, the loopback interface, slurmd's cores, munge for users, the way to the prefix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.checks import mount, munge, names, places, shell_state, site_modules, slurm, user_files
+from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.model import Check
+from tests.helpers.context_shell import context_facts
+from tests.helpers.evidence import audit_plan, evidence, site, told
+from tests.helpers.lmod_evidence import LOGIN
+
+KEY = "ctx.bash-login.user."
+LOOKED = {f"{name}.looked.node": "yes" for name in ("places", "names")}
+HEALTHY = {"gate": "ok", "current": "generations/0001", **LOOKED}
+
+
+def lines(check: Check, *answers: dict[str, str], own: dict[str, dict[str, str]] | None = None) -> list[str]:
+    nodes = {f"c{n}": HEALTHY | facts for n, facts in enumerate(answers, 1)}
+    given = evidence(nodes, own=own, asked=((LOGIN, "user", "ssh"),))
+    return [line.split(" | ")[0] for line in told(check, given)]
+
+
+@pytest.mark.parametrize(
+    ("check", "facts", "line"),
+    [
+        (places, {"places.devices": "/dev/fd"}, "error c2: /dev/fd: is not there"),
+        (places, {"places.proc": "not mounted"}, "error c2: /proc: not mounted"),
+        (names, {"names.own": "", "names.loopback": "down"}, "error c2: lo: the loopback interface is down: 127.0.0.1 does not answer"),
+        (mount, {"mount.user_stopped": "/cluster 750 root:root"}, "error c2: /sw: alice cannot enter /cluster (mode 750, root:root)"),
+    ],
+)  # fmt: skip
+def test_fault_of_one_node(check: Check, facts: dict[str, str], line: str) -> None:
+    assert line in lines(check, {}, facts, {})
+    assert line not in lines(check, {}, {}, {})
+
+
+def test_cores_of_slurmd_and_the_home_are_compared() -> None:
+    every, one = {"slurm.cores": "all"}, {"slurm.cores": "0"}
+    (line,) = [each for each in lines(slurm, every, one, every) if "cores" in each]
+    assert line == "warning c2: slurmd: is bound to the cores 0"
+    assert not [each for each in lines(slurm, one, one, one) if "cores" in each]
+    shared, other = {f"{KEY}places.home_is": "131 nfs"}, {f"{KEY}places.home_is": "2 tmpfs"}
+    (line,) = lines(places, shared, other, shared)
+    assert line == "warning c2: bash-login (alice): the home of alice is another folder than on c[1,3] (tmpfs)"
+    own = [{f"{KEY}places.home_is": f"{inode} ext2/ext3"} for inode in (1, 2, 3)]  # each node its own, as on desktops
+    assert lines(places, *own) == []
+
+
+def test_munge_that_users_cannot_reach() -> None:
+    given = evidence(
+        {"c1": {}, "c2": {"munge.user_failed": "Socket communication error"}}, asked_here={"munge": {"used": "yes"}}
+    )
+    (line,) = told(munge, given)
+    assert line.startswith("error c2: munge: `munge -n` fails for alice, not for root: Socket communication error")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "nodes"), [((8 << 20, 1024, 8 << 20), ["c2"]), ((8 << 20,) * 3, []), ((1024,), ["c1"])]
+)
+def test_shared_memory_that_is_small(sizes: tuple[int, ...], nodes: list[str]) -> None:
+    own = {f"c{n}": {"places.shm_kib": str(size)} for n, size in enumerate(sizes, 1)}
+    assert [line.split(":")[0].split()[1] for line in lines(places, *[{}] * len(sizes), own=own)] == nodes
+
+
+@pytest.mark.parametrize(
+    ("took", "slow"),
+    [
+        ((300, 6500, 280), ["c2"]),
+        ((300, 3500, 280), []),
+        ((9000, 8000, 9500), []),
+        ((3000, 8000, 3000), []),
+        ((10, 9000), []),
+    ],
+)
+def test_shell_that_waits_is_told_by_what_the_others_need(took: tuple[int, ...], slow: list[str]) -> None:
+    own = {f"c{n}": {f"{KEY}shell_state.waited": str(ms)} for n, ms in enumerate(took, 1)}
+    facts = {f"{KEY}shell_state.reader": "bash"}
+    assert [line.split(":")[0].split()[1] for line in lines(shell_state, *[facts] * len(took), own=own)] == slow
+
+
+def test_start_up_file_that_has_signals_ignored() -> None:
+    assert context_facts(shell_state, "bash", "trap '' 2 3 15")["shell_state.ignores"] == "TERM"
+    assert "shell_state.ignores" not in context_facts(shell_state, "bash", "trap '' 2; trap : 15")
+
+
+def test_login_shell_that_ends_otherwise_than_it_was_told() -> None:
+    (line,) = lines(
+        shell_state, {f"{KEY}shell_state.reader": "bash", f"{KEY}shell_state.ends": "0 /home/alice/.bash_logout:3"}
+    )
+    assert line.startswith("error c1: bash-login (alice): a login shell that ends by `exit 3` tells 0")
+
+
+def test_keys_and_settings_of_pip_in_the_home(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    for name, mode in (("id_ed25519", 0o644), ("id_rsa", 0o600), ("id_rsa.pub", 0o644)):
+        (tmp_path / ".ssh" / name).touch()
+        (tmp_path / ".ssh" / name).chmod(mode)
+    (tmp_path / ".config/pip").mkdir(parents=True)
+    (tmp_path / ".config/pip/pip.conf").write_text("[global]\ntimeout = 60\n[install]\nuser = true\n")
+    tmp_path.chmod(0o755)
+    facts = context_facts(user_files, "bash", "shopt() { :; }", plan=audit_plan(site()), HOME=str(tmp_path))
+    assert facts["user_files"].splitlines() == [
+        "key ~/.ssh/id_ed25519|644",
+        "pipconf ~/.config/pip/pip.conf|user = true",
+    ]
+    found = lines(user_files, {f"{KEY}user_files": facts["user_files"]})
+    assert [line.partition(": ")[2].partition(":")[0] for line in found] == [
+        "~alice/.ssh/id_ed25519",
+        "~alice/.config/pip/pip.conf",
+    ]
+
+
+def test_program_of_a_site_module_that_entries_have_too() -> None:
+    facts = {"site_modules.loads.paraview/5": "yes", "site_modules.brings.paraview/5": "/opt/paraview/bin/python3"}
+    install = ExpectedInstall("hello/1.0", "/sw/store/hello", "bin/python", "bin/python")
+    given = evidence({"c1": facts})
+    assert told(site_modules, given) == []  # no entry has one
+    (line,) = told(site_modules, replace(given, plan=audit_plan(site(), installs=(install,))))
+    assert line.startswith("note c1: paraview/5: brings /opt/paraview/bin/python3")

@@ -23,7 +23,7 @@ def drifts() -> list[object]:
     seen: set[tuple[str, ...]] = set()
     chosen = []
     for drift in all_drifts():
-        marks = [pytest.mark.slow, pytest.mark.soak] if drift.ask in seen else []
+        marks = [pytest.mark.slow, pytest.mark.soak] if drift.ask in seen or drift.waits else []
         seen.add(drift.ask)
         chosen.append(pytest.param(drift, id=drift.name, marks=marks))
     return chosen

@@ -453,7 +453,9 @@ def test_a_batch_job_has_the_environment_of_a_users_login(cluster: Cluster) -> N
     options = {"export": "NONE", "user": "alice", "shebang": "#!/bin/sh"}
     fresh = ask(cluster, "batch", ["c1"], script, options=options).by_node["c1"]
     assert fresh == ("answered", "alice\nnone\n/home/alice\n/usr/bin/dash\n")
-    assert soon(lambda: cluster.sh("c1", "ls -d /tmp/envmgr-*").stdout == "")
+    assert soon(
+        lambda: cluster.sh("c1", "find /tmp -maxdepth 1 -name 'envmgr-*' ! -name 'envmgr-build-*'").stdout == ""
+    )
 
 
 # -- the end of a run --------------------------------------------------------------------------------------------------
@@ -471,7 +473,7 @@ def test_ctrl_c_leaves_nothing_on_any_node(cluster: Cluster, via: str) -> None:
     out, _ = process.communicate(timeout=DEADLINE)
     assert json.loads(out.splitlines()[-1])["error"].startswith("error[interrupted]")
     assert soon(lambda: not left(cluster, "sleep 1270", "srun", "sbatch") and not jobs(cluster))
-    assert soon(lambda: not cluster.sh("c1", "ls -d /tmp/envmgr-*").stdout)
+    assert soon(lambda: not cluster.sh("c1", "find /tmp -maxdepth 1 -name 'envmgr-*' ! -name 'envmgr-build-*'").stdout)
     cluster.wait_idle()
 
 

@@ -166,7 +166,11 @@ def _ours(line: str) -> bool:
 def _folders(audited: Audited) -> set[str]:
     """What runs of envmgr have in nodes' /tmp."""
     cluster = audited.cluster
-    return {f"{n}: {f}" for n in cluster.compute for f in cluster.sh(n, "find /tmp/envmgr-*").stdout.splitlines()}
+    return {
+        f"{n}: {f}"
+        for n in cluster.compute
+        for f in cluster.sh(n, "find /tmp -path '/tmp/envmgr-*' ! -path '/tmp/envmgr-build-*'").stdout.splitlines()
+    }
 
 
 def test_ordinary_user_audits_what_is_his(audited: Audited) -> None:

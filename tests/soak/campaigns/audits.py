@@ -33,5 +33,10 @@ def _traces(scene: Audited) -> set[str]:
     found = {f"job {line}" for line in cluster.exec("login", ["squeue", "-h"]).stdout.splitlines()}
     for node in cluster.compute:
         found |= {f"{node}: {line}" for line in cluster.processes(node) if "envmgr-audit" in line}
-        found |= {f"{node}: {line}" for line in cluster.sh(node, "find /tmp/envmgr-*").stdout.splitlines()}
+        found |= {
+            f"{node}: {line}"
+            for line in cluster.sh(
+                node, "find /tmp -path '/tmp/envmgr-*' ! -path '/tmp/envmgr-build-*'"
+            ).stdout.splitlines()
+        }
     return found

@@ -7,7 +7,7 @@ nobody: they differ. The audit's `--reference NODE` is right, whatever the other
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.model import Evidence
@@ -17,6 +17,7 @@ from envmgr.nodes import fold
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
 
+_NAMED = 64  # nodes that are named by a finding about others
 _SHOWN = 4  # values of nodes that differ
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
@@ -105,15 +106,18 @@ def drift(
     for outlier in compared.outliers:
         right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
         found = told(outlier) if told else say(outlier.value)
-        yield Finding(
-            check, severity, where, found, f"{right}, as on {fold(outlier.others)}", hint, fold(outlier.nodes)
-        )
+        yield Finding(check, severity, where, found, f"{right}, {as_on(outlier.others)}", hint, fold(outlier.nodes))
     if compared.differ:
         words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
         if (more := len(compared.differ) - _SHOWN) > 0:
             words += f"; and {more} other values"
         between = fold(node for nodes in compared.differ.values() for node in nodes)
         yield Finding(check, severity, where, words, _ALIKE, hint, between=between)
+
+
+def as_on(nodes: Sequence[str]) -> str:
+    """`as on c[1-3]`, in words that are as short as they are quick to make: each of a thousand nodes may have its own finding."""
+    return f"as on {fold(nodes)}" if len(nodes) <= _NAMED else f"as on {len(nodes)} others"
 
 
 _ALIKE = "the same everywhere; `--reference NODE` says which node is right"

@@ -42,8 +42,8 @@ def who_sets(
     name: str, values: Mapping[str, tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
 ) -> str:
     """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
-    places = [(evidence.traces.place(nodes, context, account, name), fold(nodes)) for nodes in values.values()]
-    return "; ".join(f"{place} sets it on {nodes}" for place, nodes in places if place and not is_ours(place))
+    places = [(evidence.traces.place(nodes, context, account, name), nodes) for nodes in values.values()]
+    return "; ".join(f"{place} sets it on {fold(nodes)}" for place, nodes in places if place and not is_ours(place))
 
 
 def options_of_slurm(

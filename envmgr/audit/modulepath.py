@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.across import Across, across
@@ -60,12 +61,13 @@ def beside_generation(
 ) -> Iterator[Finding]:
     """What else is in MODULEPATH, node against node."""
     values = _beside(context, account, fleet, evidence)
-    traced = {
-        fold(nodes): _brings(elements(value), _not_everywhere(values), nodes, context, account, evidence)
-        or evidence.traces.culprit(nodes, context, account, "MODULEPATH")
+    parts = _not_everywhere(values)
+    traced = [
+        (_brings(elements(value), parts, nodes, context, account, evidence)
+        or evidence.traces.culprit(nodes, context, account, "MODULEPATH"), nodes)
         for value, nodes in values.items()
-    }
-    places = [f"{place} sets it on {nodes}" for nodes, place in traced.items() if place and not is_ours(place)]
+    ]  # fmt: skip
+    places = [f"{place} sets it on {fold(nodes)}" for place, nodes in traced if place and not is_ours(place)]
     yield from drift(
         "contexts", where, values, evidence,
         hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
@@ -77,8 +79,8 @@ def beside_generation(
 
 def _not_everywhere(values: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Parts of MODULEPATH that some nodes have, and others have not."""
-    lists = [elements(value) for value in values]
-    return [part for part in dict.fromkeys(part for of in lists for part in of) if not all(part in of for of in lists)]
+    having = Counter(part for value in values for part in elements(value))
+    return [part for part, count in having.items() if count < len(values)]
 
 
 def _brings(
@@ -86,7 +88,8 @@ def _brings(
     evidence: Evidence,
 ) -> str:  # fmt: skip
     """The line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
-    names = (part_of("MODULEPATH", part) for part in parts if part in found)
+    mine = frozenset(found).intersection(parts)
+    names = (part_of("MODULEPATH", part) for part in found if part in mine)
     return next((place for name in names if (place := evidence.traces.place(nodes, context, account, name))), "")
 
 

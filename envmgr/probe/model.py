@@ -104,10 +104,8 @@ class Fleet:
 
     def names(self, beginning: str) -> list[str]:
         """What follows `beginning` in the facts that begin so, sorted."""
-        found = {
-            fact.removeprefix(beginning) for group in self.groups for fact in group.facts if fact.startswith(beginning)
-        }
-        return sorted(found)
+        facts = set[str]().union(*(group.facts for group in self.groups))
+        return sorted(fact.removeprefix(beginning) for fact in facts if fact.startswith(beginning))
 
     def by_value(self, key: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         """value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""

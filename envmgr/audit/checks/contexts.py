@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import compare
+from envmgr.audit.comparing import as_on, compare
 from envmgr.audit.folding import joined, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
@@ -95,7 +95,7 @@ def _absent(
     there = fleet.by(lambda facts: "no" if facts.get(f"{key}end") == "absent" else "yes")
     for of in compare(there, evidence).outliers:
         if of.value == "no":
-            hint = f"install {'tcsh' if context.shell == 'csh' else context.shell} there, as on {fold(of.others)}"
+            hint = f"install {'tcsh' if context.shell == 'csh' else context.shell} there, {as_on(of.others)}"
             yield _finding(
                 "warning", where, f"{context.shell} is not there", "the shells that its like have", hint, of.nodes
             )

@@ -8,14 +8,14 @@ between nodes that have them in MODULEPATH.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from envmgr.audit.comparing import compare, drift
+from envmgr.audit.comparing import as_on, compare, drift
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts, Fleet, Group, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
 NEEDS_MODULES = True
@@ -34,19 +34,18 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "modulefiles", "warning", ", ".join(folders.splitlines()), f"not looked at: no end in {_SECONDS} s", "an answer",
             "does the file server of that folder answer? a load of any module waits for it, too", fold(nodes),
         )  # fmt: skip
-    for folder in sorted({folder for group in fleet.groups for folder in _folders(group.facts)}):
-        values = fleet.by(lambda facts, folder=folder: _folders(facts).get(folder, (None, ""))[0])  # type: ignore[misc]
+    for folder, groups in sorted(_by_folder(fleet).items()):
+        values: dict[str, tuple[str, ...]] = {}
         files = {}
-        for group in fleet.groups:
-            if folder in (of_group := _folders(group.facts)):
-                sha256, number = of_group[folder]
-                files[sha256] = _files(group.facts.get(f"modulefiles.files.{number}", ""))
-        yield from _absent(folder, evidence)
+        for group, sha256, number in groups:
+            values[sha256] = (*values.get(sha256, ()), *group.nodes)
+            files[sha256] = _files(group.facts.get(f"modulefiles.files.{number}", ""))
+        yield from _absent(folder, groups, evidence)
         compared = compare(values, evidence)
         for of in compared.outliers:
             if changed := _changed(files[of.value], files[of.right]):
                 yield Finding(
-                    "modulefiles", "warning", folder, f"other content: {changed}", f"the same content, as on {fold(of.others)}",
+                    "modulefiles", "warning", folder, f"other content: {changed}", f"the same content, {as_on(of.others)}",
                     _HINT, fold(of.nodes),
                 )  # fmt: skip
         if compared.differ:
@@ -59,9 +58,25 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def _absent(folder: str, evidence: Evidence) -> Iterator[Finding]:
+_Having = Sequence[tuple[Group, str, str]]
+"""Groups of nodes that have a folder: the sum over its files, and its number in their answer."""
+
+
+def _by_folder(fleet: Fleet) -> dict[str, list[tuple[Group, str, str]]]:
+    found: dict[str, list[tuple[Group, str, str]]] = {}
+    for group in fleet.groups:
+        for folder, (sha256, number) in _folders(group.facts).items():
+            found.setdefault(folder, []).append((group, sha256, number))
+    return found
+
+
+def _absent(folder: str, groups: _Having, evidence: Evidence) -> Iterator[Finding]:
     """What modulefiles name by its path and one node has not; what no node has may be made when it is needed."""
-    values = evidence.shells.by(lambda facts: _absent_paths(facts, folder))
+    values: dict[str, tuple[str, ...]] = {}
+    for group, _, number in groups:
+        if f"modulefiles.named.{number}" in group.facts:  # else it was not looked at, or not to the end
+            lines = group.facts.get(f"modulefiles.absent.{number}", "")
+            values[lines] = (*values.get(lines, ()), *group.nodes)
     more = {
         of.value: of.right
         for of in compare(values, evidence).outliers
@@ -76,12 +91,6 @@ def _absent(folder: str, evidence: Evidence) -> Iterator[Finding]:
         expect=lambda _right, _value: "what modulefiles name is there",
         told=lambda of: short("; ".join(_not_there(line) for line in of.value.splitlines() if line not in of.right.splitlines())),
     )  # fmt: skip
-
-
-def _absent_paths(facts: Facts, folder: str) -> str | None:
-    """Lines `MODULEFILE PATH`; None where it was not looked at, or not to the end."""
-    number = _folders(facts).get(folder, ("", ""))[1]
-    return facts.get(f"modulefiles.absent.{number}", "") if f"modulefiles.named.{number}" in facts else None
 
 
 def _not_there(line: str) -> str:

@@ -157,9 +157,13 @@ def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             continue
         for node in others:
             also = [n for n in (*named, *others) if n != node]
-            found = f"answers as {host}{f', as {fold(also)} does' if also else ''}"
+            found = f"answers as {host}{f', as {_some(also)} does' if also else ''}"
             hint = f"look at the address of {node} in /etc/hosts, DNS and ssh's config"
             yield Finding("nodes", "error", _NAMES.get(way, way), found, node, hint, node)
+
+
+def _some(nodes: list[str]) -> str:
+    return fold(nodes) if len(nodes) <= 8 else f"each of {len(nodes)} others"
 
 
 def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
-from envmgr.audit.comparing import QUORUM, compare
+from envmgr.audit.comparing import QUORUM, as_on, compare
 from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion
@@ -110,7 +110,7 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             )  # fmt: skip
     for of in compare(fleet.by_value(f"{key}home_is"), evidence).outliers:
         yield Finding(
-            "places", "warning", where, f"the home of {user} is another folder than on {fold(of.others)} ({of.value.rpartition(' ')[2]})",
+            "places", "warning", where, f"the home of {user} is another folder than {as_on(of.others).removeprefix('as ')} ({of.value.rpartition(' ')[2]})",
             "the home that nodes share", "on the node: `findmnt -T ~`: mount the file system of homes; what lies over it, `umount`", fold(of.nodes),
         )  # fmt: skip
     for said, nodes in fleet.by_value(f"{key}full").items():
@@ -121,7 +121,7 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
     for of in compare(fleet.by_value(f"{key}runs"), evidence).outliers:
         if of.value == "no":
             yield Finding(
-                "places", "warning", where, "programs in the folder for temporary files do not start: it is mounted noexec", f"programs that start, as on {fold(of.others)}",
+                "places", "warning", where, "programs in the folder for temporary files do not start: it is mounted noexec", f"programs that start, {as_on(of.others)}",
                 "on the node: `mount -o remount,exec /tmp`, and its line in /etc/fstab; or set TMPDIR to another folder", fold(of.nodes),
             )  # fmt: skip
     for said, nodes in fleet.by_value(f"{key}home").items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from envmgr.audit.installs import ExpectedInstall
-from envmgr.probe.model import Facts
+from envmgr.probe.model import Facts, number_in
 
 _KEY = "software.bad."
 _LEFT = ("124", "137")  # of timeout(1): it was told to end, or killed
@@ -17,7 +17,7 @@ def bad_installs(facts: Facts) -> dict[str, str]:
 
 def is_seen(number: int, facts: Facts) -> bool:
     """Whether the install with this number, in the plan's order, was looked at."""
-    return number < int(facts.get("software.seen", "0"))
+    return number < (number_in(facts, "software.seen") or 0)
 
 
 def covered_by(root: str, facts: Facts) -> str:

@@ -71,6 +71,12 @@ class ProbePart:
 Facts = Mapping[str, str]
 
 
+def number_in(facts: Facts, key: str) -> int | None:
+    """A whole number that a node told; None where it told none, or something else."""
+    text = facts.get(key, "")
+    return int(text) if text.removeprefix("-").isdecimal() else None
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Nodes that gave one and the same answer."""

@@ -16,7 +16,7 @@ from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, Group, ProbeStage
+from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.system.shelltext import script_text
 
@@ -108,7 +108,7 @@ def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
     for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
-        times = {node: float(fleet.own.get(node, {}).get(key, 0)) for node in fleet.nodes}
+        times = {node: number_in(fleet.own.get(node, {}), key) or 0 for node in fleet.nodes}
         usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
         limit = min(max(SLOW_MS, _TIMES * usual), _ALL_SLOW_MS)
         slow = [node for node, time in times.items() if time > limit]

@@ -19,7 +19,7 @@ from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.report import size_text
 from envmgr.system.shelltext import script_text
@@ -70,7 +70,9 @@ def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
             "places", "error", "/proc", said, "a /proc", "on the node: `mount -t proc proc /proc`", fold(nodes)
         )
     sizes = {
-        node: int(own) for node in fleet.nodes if (own := evidence.fleet.own.get(node, {}).get("places.shm_kib", ""))
+        node: size
+        for node in fleet.nodes
+        if (size := number_in(evidence.fleet.own.get(node, {}), "places.shm_kib")) is not None
     }
     usual = median(sizes.values()) if len(sizes) >= QUORUM else 0
     for node, size in sizes.items():

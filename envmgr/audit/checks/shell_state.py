@@ -20,7 +20,7 @@ from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion, is_ours
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import script_text
 
@@ -167,7 +167,7 @@ def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
 def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """A shell whose start-up files wait much longer on a node than on the others, without computing."""
     key = f"{context_key(context, account)}shell_state.waited"
-    waited = {node: int(own) for node in fleet.nodes if (own := fleet.own.get(node, {}).get(key, ""))}
+    waited = {node: time for node in fleet.nodes if (time := number_in(fleet.own.get(node, {}), key)) is not None}
     if len(waited) < QUORUM:
         return
     usual = max(0, median(waited.values()))

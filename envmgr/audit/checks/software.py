@@ -21,7 +21,7 @@ from envmgr.audit.software import bad_installs, covered_by, program_fault, progr
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text, words
 
@@ -120,7 +120,7 @@ def _unseen(evidence: Evidence) -> Iterator[Finding]:
     number = len(evidence.plan.installs)
     short_of: dict[int, list[str]] = {}
     for group in evidence.fleet.sound.groups:
-        seen = int(group.facts.get("software.seen", "0"))
+        seen = number_in(group.facts, "software.seen") or 0
         if seen < number and "software.looked.prefix" in group.facts and "software.user" not in group.facts:
             short_of.setdefault(seen, []).extend(group.nodes)
     for seen, nodes in short_of.items():

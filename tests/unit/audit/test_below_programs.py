@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.checks import mount, munge, names, places, shell_state, site_modules, slurm, user_files
+from envmgr.audit.checks import all_checks, mount, munge, names, places, shell_state, site_modules, slurm, user_files
 from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import audit_plan, evidence, site, told
@@ -122,3 +123,23 @@ def test_program_of_a_site_module_that_entries_have_too() -> None:
     assert told(site_modules, given) == []  # no entry has one
     (line,) = told(site_modules, replace(given, plan=audit_plan(site(), installs=(install,))))
     assert line.startswith("note c1: paraview/5: brings /opt/paraview/bin/python3")
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "²", "-"])
+def test_number_that_is_none_ends_no_audit(text: str) -> None:
+    numbers = (
+        "gate_ms",
+        "mount.read_ms",
+        "places.shm_kib",
+        f"{KEY}shell_state.waited",
+        "space.free_kb",
+        "began",
+        "clock.later",
+    )
+    facts = HEALTHY | {"software.seen": text, "space.inodes": text}
+    given = evidence(
+        dict.fromkeys(("c1", "c2", "c3"), facts),
+        own={"c1": dict.fromkeys(numbers, text)},
+        asked=((LOGIN, "user", "ssh"),),
+    )
+    judge(given, all_checks())

@@ -51,7 +51,7 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "PIP_TARGET": ("note", "pip of a module installs there"),
     "PIP_PREFIX": ("note", "pip of a module installs there"),
     "PIP_USER": ("warning", "pip refuses to install into virtual environments"),
-    "LMOD_EXACT_MATCH": ("warning", "`module load NAME` without a version does not find its default"),
+    "LMOD_EXACT_MATCH": ("note", "`module load NAME` without a version does not find its default"),
     "LMOD_DISABLE_SAME_NAME_AUTOSWAP": (
         "warning",
         "a second version of a loaded module is refused, and does not replace the first",

@@ -53,10 +53,9 @@ _HARM: Mapping[str, tuple[Severity, str]] = {
     "PIP_USER": ("warning", "pip refuses to install into virtual environments"),
     "LMOD_EXACT_MATCH": ("note", "`module load NAME` without a version does not find its default"),
     "LMOD_DISABLE_SAME_NAME_AUTOSWAP": (
-        "warning",
+        "note",
         "a second version of a loaded module is refused, and does not replace the first",
     ),
-    "LMOD_PIN_VERSIONS": ("note", "saved collections keep the versions of their day"),
     "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
     "R_LIBS": ("note", "each R takes its libraries from there first"),
     "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),

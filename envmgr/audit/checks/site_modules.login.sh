@@ -35,6 +35,11 @@ if [ -n "${LMOD_CMD-}" ]; then
           put "site_modules.failed.$site_modules_name" "no end in 10 s"
           break
         fi
+        # In this very shell, with what its start-up files have set.
+        if with_limit 10 "$room/again" env MODULEPATH="${site_modules_path%:}" LMOD_RC="${LMOD_RC-}" "$LMOD_CMD" sh load "$site_modules_name" &&
+          ! grep -q -x 'false' "$room/again"; then
+          put "site_modules.here.$site_modules_name" loads
+        fi
         { grep -h . "$room/after.err" || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
       fi
     done

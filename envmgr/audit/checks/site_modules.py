@@ -41,7 +41,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for name in names:
         told: set[str] = set()
         for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items():
-            if finding := _fault(name, " ".join(said.split()), nodes):
+            here = fleet.by_value(f"{_KEY}here.{name}").get("loads", ())
+            if finding := _fault(name, " ".join(said.split()), nodes, in_login=set(nodes) <= set(here)):
                 told |= set(nodes)
                 yield finding
         loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
@@ -94,8 +95,11 @@ def _also(programs: list[str], evidence: Evidence) -> list[str]:
     return [program for program in programs if program.rpartition("/")[2] in wanted]
 
 
-def _fault(name: str, said: str, nodes: tuple[str, ...]) -> Finding | None:
-    """What is wrong with the modulefile, by Lmod's words; None where these are words of its own."""
+def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> Finding | None:
+    """What is wrong with the modulefile, by Lmod's words; None where these are words of its own.
+
+    One that loads in login shells takes for granted what their start-up files set: a note, as other shells may have that, too.
+    """
     if match := _UNKNOWN.search(said):
         wanted = match[1].replace('"', "").strip()
         if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ
@@ -110,9 +114,11 @@ def _fault(name: str, said: str, nodes: tuple[str, ...]) -> Finding | None:
         )
     else:
         return None
+    if in_login:
+        found = f"in a clean environment it {found}; in login shells it loads"
     return Finding(
-        "site-modules", "warning", name, found, "a module that can be loaded in every shell", hint, fold(nodes)
-    )
+        "site-modules", "note" if in_login else "warning", name, found, "a module that can be loaded in every shell", hint, fold(nodes)
+    )  # fmt: skip
 
 
 __all__ = ["judge", "probe"]

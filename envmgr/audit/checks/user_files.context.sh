@@ -49,7 +49,7 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ ! -f "$file" ] || [ -z "$(find -L "$file" -perm /077)" ] || printf 'key %s|%s\n' "$file" "$(stat -L -c %a "$file")"
     done
     for file in "$HOME" "$HOME/.ssh" "$HOME/.ssh/authorized_keys"; do
-      [ ! -e "$HOME/.ssh/authorized_keys" ] || [ -z "$(find -L "$file" -maxdepth 0 -perm /022 2>/dev/null)" ] || printf 'open %s|%s\n' "$file" "$(stat -L -c %a "$file")"
+      [ ! -e "$HOME/.ssh/authorized_keys" ] || [ -z "$(find -L "$file" -maxdepth 0 \( -perm /002 -o -perm /020 ! -group "$(id -un)" \) 2>/dev/null)" ] || printf 'open %s|%s\n' "$file" "$(stat -L -c %a "$file")"
     done
     for file in "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf" /etc/pip.conf; do
       found=$(grep -s -i -E '^[[:space:]]*(user[[:space:]]*[=:][[:space:]]*(1|true|yes|on)|(target|prefix|root)[[:space:]]*[=:])' "$file" | head -n 1 | tr -s ' \t' ' ')

@@ -30,6 +30,11 @@ def test_what_is_wrong_everywhere_is_told_where_the_module_is_at_fault() -> None
     ]
 
 
+def test_module_that_loads_in_login_shells_alone_is_a_note() -> None:
+    (line,) = lines(failed(BROKEN) | {"site_modules.here.solver/3.1": "loads"})
+    assert line.startswith("note c1: solver/3.1: in a clean environment it ends in an error: ")
+
+
 def test_module_that_refuses_by_words_of_its_own_is_its_sites_will_unless_nodes_differ() -> None:
     assert lines(failed(REFUSES), failed(REFUSES), failed(REFUSES)) == []
     (line,) = lines(LOADS, failed(REFUSES), LOADS)

@@ -36,6 +36,11 @@ class Drift:
     mends: bool
     waits: bool
 
+    @property
+    def check(self) -> str:
+        """The one that is asked."""
+        return self.ask[self.ask.index("--check") + 1]
+
     @contextmanager
     def put(self, cluster: Cluster) -> Iterator[None]:
         done = []

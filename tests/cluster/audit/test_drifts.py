@@ -19,14 +19,16 @@ def _green_again(audited: Audited) -> Iterator[None]:
 
 
 def drifts() -> list[object]:
-    """One for each check and its contexts; `make soak SOAK=drifts` puts all, under whole audits."""
-    seen: set[tuple[str, ...]] = set()
-    chosen = []
-    for drift in all_drifts():
-        marks = [pytest.mark.slow, pytest.mark.soak] if drift.ask in seen or drift.waits else []
-        seen.add(drift.ask)
-        chosen.append(pytest.param(drift, id=drift.name, marks=marks))
-    return chosen
+    """One for each check, with a hint that mends where the check has one; `make soak SOAK=drifts` puts all, under whole audits."""
+    first: dict[str, Drift] = {}
+    for drift in sorted(all_drifts(), key=lambda drift: not drift.mends):
+        if not drift.waits:
+            first.setdefault(drift.check, drift)
+    soak = [pytest.mark.slow, pytest.mark.soak]
+    return [
+        pytest.param(drift, id=drift.name, marks=[] if first.get(drift.check) == drift else soak)
+        for drift in all_drifts()
+    ]
 
 
 @pytest.mark.parametrize("drift", drifts())

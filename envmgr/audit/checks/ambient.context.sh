@@ -24,8 +24,17 @@ ambient_host=$(uname -n)
 env | LC_ALL=C grep -E '^[A-Za-z][A-Za-z0-9_]*=.{1,300}$' | grep -v -E -e "$ambient_passed" |
   sed -e "s|${ambient_host}|NODE|g" -e "s|${ambient_host%%.*}|NODE|g" ${job:+-e "s|\\([^0-9=]\\)$job\\([^0-9]\\)|\\1JOB\\2|g" -e "s|\\([^0-9=]\\)$job\$|\\1JOB|"} | LC_ALL=C sort | lines ambient.exported
 # What the C library says of LANG and LC_*, in the words of locale(1).
+# The plain ones are everywhere, and most shells' own.
 ambient_said=
-! command -v locale >/dev/null || ambient_said=$(locale 2>&1 >/dev/null | plain | head -n 1)
+for ambient_name in "${LANG-}" "${LC_ALL-}" "${LC_CTYPE-}" "${LC_NUMERIC-}" "${LC_TIME-}" "${LC_COLLATE-}" "${LC_MONETARY-}" "${LC_MESSAGES-}"; do
+  case $ambient_name in
+    '' | C | POSIX | C.UTF-8) ;;
+    *)
+      ! command -v locale >/dev/null || ambient_said=$(locale 2>&1 >/dev/null | plain | head -n 1)
+      break
+      ;;
+  esac
+done
 [ -z "$ambient_said" ] || put ambient.locale "${ambient_said#locale: } (LANG=${LANG-}, LC_ALL=${LC_ALL-})"
 # A function is told by its name alone, a program by its path.
 ambient_found="

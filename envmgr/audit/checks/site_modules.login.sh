@@ -10,7 +10,7 @@ if [ -n "${LMOD_CMD-}" ]; then
   # Without Lmod's own two, which users do not load.
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" "$LMOD_CMD" bash --no_redirect --terse avail
   sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
-    grep -v -E '^(lmod|settarg|lmod/.*|settarg/.*)$' | LC_ALL=C sort -u >"$room/names"
+    grep -v -E '(^|/)(lmod|settarg)(/|$)' | LC_ALL=C sort -u >"$room/names"
   wc -l <"$room/names" | tr -d ' ' | lines site_modules.number
   shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names" | LC_ALL=C sort |
     while read -r site_modules_name; do

@@ -21,8 +21,8 @@ _FILE = ROOT / "tests/cluster/audit/drifts.yaml"
 class Drift:
     """`do` and `undo` are shell text for root on each of `nodes`; `ask` is the audit's arguments.
 
-    `told` are findings that must be there: severity, nodes, found (how it begins, where it ends in `…`); `hint` is in the hint of the first. With `mends`, that hint is
-    followed to the letter, and the finding must be gone. One that `waits`, for a job that does not start, takes half a minute.
+    `told` are findings that must be there: severity, nodes, found (how it begins, where it ends in `…`); `hint` is in the
+    hint of the first. With `mends`, that hint is followed to the letter, and the finding must be gone. One that `waits`, for a job that does not start, takes half a minute.
     """
 
     name: str

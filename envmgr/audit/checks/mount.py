@@ -2,8 +2,9 @@
 
 How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
-answered: that the ordinary user can go there is one of these. The right server and options are what `mount:` in site.yaml says, else what most like nodes have. A local folder where
-the others have a network mount is an unmounted prefix, or a copy that was left there.
+answered: that the ordinary user can go there is one of these. The right server and options are what `mount:` in site.yaml says, else
+what most like nodes have. A local folder where the others have a network mount is an unmounted prefix, or a copy that was left
+there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.system.shelltext import script_text
 
-SLOW_MS = 2000  # a healthy prefix answers in a few; one on a busy machine took 1.1 s
+SLOW_MS = 1000  # a healthy prefix answers in a few
 _TIMES = 4  # and a node in as long as the others, or some times that
 _ALL_SLOW_MS = 3000  # where all are slow, or too few are there to compare
 

@@ -1,7 +1,7 @@
 """Names resolve alike: a node's own name is its address, not a loopback, and all nodes ask the same resolver in the same order.
 
 Where a node's name is 127.0.1.1 to itself (as installers of Debian write it), MPI, NCCL and Gloo tell the other nodes that address, and a
-job of several nodes hangs. The loopback interface is up. On one node it is a warning, on all a note: sites live with it. /etc/resolv.conf and the lines of
+job of several nodes hangs. On one node it is a warning, on all a note: sites live with it. The loopback interface is up. /etc/resolv.conf and the lines of
 /etc/nsswitch.conf for hosts and accounts are compared between nodes.
 """
 

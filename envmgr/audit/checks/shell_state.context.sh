@@ -9,9 +9,11 @@ if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input
 own shell_state.waited "${shell_waited-}"
 # Signals that a start-up file has had ignored (bits of SigIgn): what is started from here cannot be ended by them. A shell at a
 # terminal ignores this one itself.
-case $- in *i*) ;; *) while read -r shell_name shell_mask; do
-  [ "$shell_name" != SigIgn: ] || [ $((0x$shell_mask & 0x4000)) = 0 ] || put shell_state.ignores TERM
-done <"/proc/$$/status" 2>/dev/null ;; esac
+case $- in *i*) shell_left=terminal ;; *) shell_left= ;; esac
+while read -r shell_name shell_mask; do
+  [ "$shell_name" = SigIgn: ] || continue
+  [ -n "$shell_left" ] || [ $((0x$shell_mask & 0x4000)) = 0 ] || put shell_state.ignores TERM
+done <"/proc/$$/status" 2>/dev/null
 # What a login shell ends with, where a file that it reads at its end may change that.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && grep -q -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' "$HOME/.bash_logout" /etc/bash.bash_logout; then

@@ -11,19 +11,19 @@ if [ -n "${LMOD_CMD-}" ]; then
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" "$LMOD_CMD" bash --no_redirect --terse avail
   sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
     grep -v -E '(^|/)(lmod|settarg)(/|$)' | LC_ALL=C sort -u >"$room/names"
-  wc -l <"$room/names" | tr -d ' ' | lines site_modules.number
   shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names" | LC_ALL=C sort |
     while read -r site_modules_name; do
       if with_limit 10 "$room/after" effect "$LMOD_CMD" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
         put "site_modules.loads.$site_modules_name" yes
+        sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
         # Its own of what entries bring, too: whichever is loaded last comes first.
         for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
-          sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' | while read -r site_modules_folder; do
+          while read -r site_modules_folder; do
             [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
-          done
+          done <"$room/folders"
         done | head -n 3 | lines "site_modules.brings.$site_modules_name"
         site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
-        sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' | head -n 4 |
+        head -n 4 "$room/folders" |
           while read -r site_modules_folder; do
             find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
           done | while read -r site_modules_program; do

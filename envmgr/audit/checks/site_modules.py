@@ -3,8 +3,9 @@
 In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules, others each day, and all
 (500 at most) with `--deep`. A module that names another one which is not there, and a modulefile that ends in an error of Lua or
 Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads on some
-nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a Python or mpirun of its own, as an entry does, is a note. What a module refuses by
-words of its own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say the same.
+nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a Python
+or mpirun of its own, as an entry does, is a note. What a module refuses by words of its own (a licence, a group, another module that
+has to be loaded first) is its site's will, where all nodes say the same.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     names = sorted({name for group in fleet.groups for name in _names(group.facts)})
     for name in names:
         told: set[str] = set()
+        here = frozenset(fleet.by_value(f"{_KEY}here.{name}").get("loads", ()))
         for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items():
-            here = fleet.by_value(f"{_KEY}here.{name}").get("loads", ())
-            if finding := _fault(name, " ".join(said.split()), nodes, in_login=set(nodes) <= set(here)):
+            if finding := _fault(name, " ".join(said.split()), nodes, in_login=here.issuperset(nodes)):
                 told |= set(nodes)
                 yield finding
         loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]

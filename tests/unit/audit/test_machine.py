@@ -226,8 +226,7 @@ def test_node_is_slow_by_what_the_others_need() -> None:
         said = told(mount, evidence({node: {"mount.source": "fs1:/sw", "mount.type": "nfs"} for node in own}, own=own))
         return [line.partition(": ")[0] for line in said]
 
-    assert slow(5, 6, 2200) == ["warning c3"]
-    assert slow(5, 6, 1200) == []  # as one on a busy machine was
+    assert slow(5, 6, 1200) == ["warning c3"]
     assert slow(900, 1100, 1300) == []
     assert slow(1200, 1300) == []
     assert slow(3100, 3200, 3300) == ["warning c[1-3]"]

@@ -82,8 +82,9 @@ class LoadedLock(ABC):
 
     `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
     in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
-    `python` is whether the entry's own install will have a Python. `download` and `installed` are bytes. All three are None where the lock
-    does not tell. `notes` are for the user that checks or builds it.
+    `python` is whether the entry's own install will have a Python, `python_version` that of a Python that others can stand on
+    (`3.11.7`). `download` and `installed` are bytes. All four are None where the lock does not tell. `notes` are for the user that
+    checks or builds it. `below` are other entries of the catalog on whose installs its own stand.
     """
 
     backend: Backend
@@ -93,13 +94,18 @@ class LoadedLock(ABC):
     licences: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     python: bool | None = None
+    python_version: str | None = None
     download: int | None = None
     installed: int | None = None
     notes: tuple[str, ...] = ()
+    below: tuple[LoadedEntry, ...] = ()
 
     @abstractmethod
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        """The installs that the lock stands for, in build order; the entry's own is the last. See `Backend.install`."""
+        """The installs that the lock stands for, in build order; the entry's own is the last. See `Backend.install`.
+
+        Those of entries `below` are not among them, only among what they need.
+        """
 
     @abstractmethod
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
@@ -147,6 +153,15 @@ class LoadedLock(ABC):
         The host that builds sees neither catalogs nor folders of the site that lie outside of the prefix.
         """
         return site
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEntry:
+    """An entry with all that builds it: its recipe, the folder that the recipe lies in, its lock."""
+
+    recipe: Recipe
+    folder: Path
+    lock: LoadedLock
 
 
 class Backend(ABC):

@@ -68,14 +68,19 @@ def fetch_entries(
         _refuse_unexpected(by_path, looked)
         if dry_run:
             return FetchResult(_entries(looked), dry_run, None)
-    can_write(ctx.site, [item.lock.backend for item in wanted])
+    can_write(ctx.site, [part.made_by.lock.backend for item in wanted for part in item.parts])
     with logged(ctx, "fetch") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)
         return FetchResult(_entries(_fetch_all(inner, wanted, given)), dry_run, str(log))
 
 
 def _fetch(ctx: Context, item: Wanted, given: Given, *, dry_run: bool = False) -> Fetched:
-    return item.lock.fetch(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
+    """Of the entry and of those that it stands on."""
+    files: dict[str, FetchedFile] = {}
+    for part in item.parts:
+        done = part.made_by.lock.fetch(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
+        files |= {file.sha256: file for file in done.files}
+    return Fetched(tuple(files.values()))
 
 
 def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given) -> dict[str, Fetched]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from envmgr.backends import LoadedLock
 from envmgr.builds import BuildJob
 from envmgr.builds.install import Ensured, can_write, ensure_install, require_space
 from envmgr.builds.leftovers import clean_leftovers
@@ -21,6 +22,7 @@ from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
 from envmgr.store.holds import holding
 from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified
 
 if TYPE_CHECKING:
@@ -64,21 +66,23 @@ def make_wanted(
     for item in wanted:
         if item.missing:
             with losses.of(item.entry):
-                item.lock.may_build()
+                for lock, _ in _to_make(item):
+                    lock.may_build()
     wanted = losses.without(wanted)
-    can_write(ctx.site, [item.lock.backend for item in wanted if item.missing])
+    can_write(ctx.site, [lock.backend for item in wanted for lock, _ in _to_make(item)])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
         _sweep(ctx)
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
-        require_space([w.lock for w in wanted if w.entry in missing], ctx.site)
+        locks = {lock.entry: lock for w in wanted if w.entry in missing for lock, _ in _to_make(w)}
+        require_space([*locks.values()], ctx.site)
         for item in wanted:
-            if item.missing:
-                for note in item.lock.notes:
-                    inner.reporter.say(f"{item.entry}: {note}")
+            for lock, missing_items in _to_make(item):
+                for note in lock.notes:
+                    inner.reporter.say(f"{lock.entry}: {note}")
                 with losses.of(item.entry):
-                    item.lock.prepare(item.missing, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
+                    lock.prepare(missing_items, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
         wanted = losses.without(wanted)
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses)
         wanted = losses.without(wanted)
@@ -205,16 +209,32 @@ def _raise_own(item: Wanted, outcome: Outcome) -> None:
             raise error
 
 
+def _to_make(item: Wanted) -> list[tuple[LoadedLock, list[Item]]]:
+    """What is to be built of an entry and of those that it stands on, in build order: each lock with its own installs."""
+    missing = {each.install for each in item.missing}
+    parts = [(part.made_by.lock, [each for each in part.items if each.install in missing]) for part in item.parts]
+    return [(lock, items) for lock, items in parts if items]
+
+
 def _missing(wanted: Sequence[Wanted]) -> list[Work]:
     """What is to be built, each once, what others stand on first."""
-    found = (Work(item.recipe, item.lock, each) for item in wanted for each in item.missing)
-    return list({work.label: work for work in found}.values())
+    found: dict[str, Work] = {}
+    for item in wanted:
+        missing = {each.install for each in item.missing}
+        for part in item.parts:
+            for each in part.items:
+                if each.install in missing:
+                    work = Work(part.made_by.recipe, part.made_by.lock, each)
+                    found[work.label] = work
+    return list(found.values())
 
 
 def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
     from envmgr.builds.slurm import Submitter
 
-    return Submitter(ctx.site, slurm, {str(item.entry): item.found.folder for item in wanted}, ctx.runner, ctx.reporter)
+    made_by = (part.made_by for item in wanted for part in item.parts)
+    folders = {str(each.lock.entry): each.folder for each in made_by}
+    return Submitter(ctx.site, slurm, folders, ctx.runner, ctx.reporter)
 
 
 def planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:

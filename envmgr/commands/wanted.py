@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from envmgr.backends import LoadedLock, get_backend
+from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
@@ -28,14 +28,29 @@ from envmgr.system.resources import shipped
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The installs that one lock builds."""
+
+    made_by: LoadedEntry
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
-    """One entry with everything that was read for it. `lock` does the work."""
+    """One entry with everything that was read for it. `lock` does the work.
+
+    `parts` are the entries that it stands on, which are built first and not published for that, and itself, the last.
+    """
 
     found: CatalogEntry
     recipe: Recipe
     software: Software
     lock: LoadedLock
-    items: tuple[Item, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(item for part in self.parts for item in part.items)
 
     @property
     def entry(self) -> Entry:
@@ -168,11 +183,14 @@ def _load(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
     recipe, software = found.recipe(), found.software()
     backend = get_backend(recipe.backend)
     lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-    return Wanted(found, recipe, software, lock, lock.items(ctx.site, target))
+    entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
+    parts = tuple(Part(each, each.lock.items(ctx.site, target)) for each in entries)
+    return Wanted(found, recipe, software, lock, parts)
 
 
 def _unacknowledged(ctx: Context, item: Wanted) -> list[str]:
-    words = [*([item.software.acknowledge] if item.software.acknowledge else []), *item.lock.licences]
+    own = [item.software.acknowledge] if item.software.acknowledge else []
+    words = [*own, *(word for part in item.parts for word in part.made_by.lock.licences)]
     return [word for word in dict.fromkeys(words) if word not in ctx.site.policies.licences]
 
 

@@ -1,13 +1,15 @@
-"""What went wrong with this machine's own disk in a worker, in the house form."""
+"""What went wrong in a worker with a download, or with this machine's own disk, in the house form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from envmgr.errors import EnvmgrError
 
 _FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
+_NAMED = 3  # files that failed as the first did, and are named
 
 
 def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
@@ -24,3 +26,44 @@ def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> Envmgr
             "not-writable", "a file cannot be written", context=lines, hint="run as the site's build user"
         )
     return None
+
+
+def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, str]], *, again: str) -> EnvmgrError:
+    """Every place that was tried, each with its reason; the headline is the fault that can best be acted on.
+
+    `words` maps the kind of that fault to the error's reference and hint; `again` is the hint for the others.
+    """
+    first, *others = sorted(event["failed"], key=lambda lost: str(lost["name"]))
+    reasons = [(str(url), str(kind), str(text)) for url, kind, text in first["reasons"]]
+    url, kind, _ = max(reasons, key=_weight)
+    reference, hint = words.get(kind, ("download-failed", again))
+    name = url.rpartition("/")[2]
+    message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
+    context = [f"{place}: {text}" for place, _, text in reasons]
+    alike = [other for other in others if _in_short(other["reasons"]) == _in_short(first["reasons"])]
+    for other in others:
+        if other not in alike:
+            context += [
+                f"{other['name']} cannot be had either:",
+                *(f"  {url}: {text}" for url, _, text in other["reasons"]),
+            ]
+    if alike:
+        names = ", ".join(str(other["name"]) for other in alike[:_NAMED])
+        rest = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+        context.append(f"{names}{rest} cannot be had either, for the same reason")
+    return EnvmgrError(reference, message, context=context, hint=hint)
+
+
+def _in_short(reasons: Sequence[Sequence[str]]) -> list[tuple[str, str, str]]:
+    """What two files that failed alike have in common: of each place the host, the kind of fault and its text."""
+    return [(urlsplit(url).netloc, kind, text) for url, kind, text in reasons]
+
+
+def _weight(reason: tuple[str, str, str]) -> int:
+    """Wrong content is the news; then a mirror's own fault; a folder that lacks a file, or a network that is not there, is usual."""
+    url, kind, _ = reason
+    if kind == "sha256":
+        return 3
+    if kind == "unreachable":
+        return 1
+    return 0 if url.startswith("file://") else 2

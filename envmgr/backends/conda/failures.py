@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from envmgr.backends.conda.settings import CondaSettings, channels_of
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import Failure
-from envmgr.downloads.failures import disk_failure
+from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import size_text
 from envmgr.system.files import free_bytes
@@ -21,7 +20,6 @@ _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missin
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
 _WAYS = "without this network, packages can come from a mirror or from a carried cache:"
 _WITHOUT_NETWORK = {"no-network": _WAYS, "download-stalled": f"try again later; {_WAYS}"}
-_NAMED = 3  # files that failed as the first did, and are named
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
 )
@@ -78,7 +76,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     url_match = re.search(r"(https?|file)://[^\s)'\"]+", message)
     url = url_match[0] if url_match else ""
     if event["kind"] == "DownloadError":
-        return _download_failure(event)
+        return download_failure(event, _DOWNLOADS, again=_AGAIN)
     if event["kind"] == "Stalled":
         places = [place for channel in request["channels"] for place in channel["places"]]
         reference, hint = _DOWNLOADS["stalled"]
@@ -136,41 +134,3 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
 def _specs(request: Mapping[str, Any]) -> list[str]:
     virtual = ", ".join(f"{k} {v}" for k, v in request.get("virtual_packages", {}).items())
     return [f"specs: {', '.join(request.get('specs', ()))}", f"virtual packages: {virtual or 'none'}"]
-
-
-def _download_failure(event: Mapping[str, Any]) -> EnvmgrError:
-    """Every place that was tried, each with its reason; the headline is the fault that can best be acted on."""
-    first, *others = sorted(event["failed"], key=lambda lost: str(lost["name"]))
-    reasons = [(str(url), str(kind), str(text)) for url, kind, text in first["reasons"]]
-    url, kind, _ = max(reasons, key=_weight)
-    reference, hint = _DOWNLOADS.get(kind, ("download-failed", _AGAIN))
-    name = url.rpartition("/")[2]
-    message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
-    context = [f"{place}: {text}" for place, _, text in reasons]
-    alike = [other for other in others if _in_short(other["reasons"]) == _in_short(first["reasons"])]
-    for other in others:
-        if other not in alike:
-            context += [
-                f"{other['name']} cannot be had either:",
-                *(f"  {url}: {text}" for url, _, text in other["reasons"]),
-            ]
-    if alike:
-        names = ", ".join(str(other["name"]) for other in alike[:_NAMED])
-        rest = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
-        context.append(f"{names}{rest} cannot be had either, for the same reason")
-    return EnvmgrError(reference, message, context=context, hint=hint)
-
-
-def _in_short(reasons: Sequence[Sequence[str]]) -> list[tuple[str, str, str]]:
-    """What two files that failed alike have in common: of each place the host, the kind of fault and its text."""
-    return [(urlsplit(url).netloc, kind, text) for url, kind, text in reasons]
-
-
-def _weight(reason: tuple[str, str, str]) -> int:
-    """Wrong content is the news; then a mirror's own fault; a folder that lacks a file, or a network that is not there, is usual."""
-    url, kind, _ = reason
-    if kind == "sha256":
-        return 3
-    if kind == "unreachable":
-        return 1
-    return 0 if url.startswith("file://") else 2

@@ -17,26 +17,14 @@ from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
 from envmgr.downloads.client import DownloadBar, Event, bring
-from envmgr.modules.spec import EnvOp
 from envmgr.report import Reporter, Stage
 from envmgr.store.manifest import InstallFacts
+from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.tree import make_read_only
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
-
-# Folder of an install -> the list it belongs on. Never LD_LIBRARY_PATH, PYTHONPATH, PYTHONHOME (invariant 7): packages
-# find their own libraries by RPATH.
-PATH_FOLDERS = (
-    ("bin", "PATH"),
-    ("sbin", "PATH"),
-    ("share/man", "MANPATH"),
-    ("man", "MANPATH"),
-    ("lib/pkgconfig", "PKG_CONFIG_PATH"),
-    ("share/pkgconfig", "PKG_CONFIG_PATH"),
-    ("share/aclocal", "ACLOCAL_PATH"),
-)
 
 
 def install_lock(
@@ -176,15 +164,8 @@ class _Bars:
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:
-    environment = [
-        EnvOp(kind="prepend", name=variable, value=str(root / folder))
-        for folder, variable in reversed(PATH_FOLDERS)
-        if (root / folder).is_dir()
-    ]
-    if (root / "include").is_dir() or (root / "lib/cmake").is_dir():
-        environment.append(EnvOp(kind="prepend", name="CMAKE_PREFIX_PATH", value=str(root)))
     version = lock.versions.get(PYTHON)
     return InstallFacts(
-        environment=(*environment, *capture_activation(root, runner, log=reporter.log)),
+        environment=(*path_environment(root), *capture_activation(root, runner, log=reporter.log)),
         python=".".join(version.split(".")[:2]) if version else None,
     )

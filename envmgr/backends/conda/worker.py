@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.conda.bytecode import compile_python
 from envmgr.downloads.child import cancel_on_sigterm, emit, serve
+from envmgr.store.bytecode import compile_python
 
 _LINKED_FROM = ".unpacked"
 """Folder of a staging folder: what is linked from."""
@@ -233,12 +233,12 @@ def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
     with ThreadPoolExecutor(1) as pool:
         removal = pool.submit(shutil.rmtree, unpacked)
         try:
-            compile_python(staging, final, jobs)
+            compile_python(staging, final, jobs, emit)
         except ChildProcessError:  # the disk may have been full with what was being removed
             removal.result()
             if not makes_room:
                 raise
-            compile_python(staging, final, jobs)
+            compile_python(staging, final, jobs, emit)
     removal.result()
 
 

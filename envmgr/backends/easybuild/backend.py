@@ -190,14 +190,16 @@ class EasyBuildBackend(Backend):
             raise EnvmgrError(
                 "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
             )
+        last = found.items[-1]
         return LoadedEasyBuildLock(
             backend=self,
             entry=entry,
             sha256=sha256,
             packages=describe(found),
             licences=words_of(found),
-            extensions=found.items[-1].extensions,
-            python=True if found.items[-1].name == "Python" else None,  # an installer may bring one, too
+            extensions=last.extensions,
+            python=True if last.name == "Python" else None,  # an installer may bring one, too
+            python_version=last.version.partition("-")[0] if last.name == "Python" else None,
             notes=() if found.easybuild_sha256 else (_UNSUMMED.format(entry=entry),),
             content=found,
         )

@@ -69,7 +69,8 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
     item = next((i for i in items if i.install.relative == request.item), None)
     if item is None:
         raise _differs(request)
-    with holding(Prefix(site.prefix), (i.install.relative for i in items), runner, reporter):
+    used = {each.relative for i in items for each in (i.install, *i.needs, *i.build_needs)}
+    with holding(Prefix(site.prefix), used, runner, reporter):
         _wait_for_needs(item, runner, reporter)
         verified = Verified()
         for made in request.made:  # by jobs of the same command, which looked at what they stand on

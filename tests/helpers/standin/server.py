@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+# Source: PEP 503, PEP 691.
+_KINDS = {"index.json": "application/vnd.pypi.simple.v1+json", "index.html": "text/html"}
 Kind = Literal["cut", "corrupt", "404", "503-then-ok", "stall", "slow"]
 
 
@@ -140,21 +142,23 @@ class _Handler(BaseHTTPRequestHandler):
         row = Request(self.command, path, fault=fault.kind if fault else None)
         self.server.requests.append(row)
         file = self.server.folder / path
+        if file.is_dir():  # an index: rich where it is
+            file = next((f for f in (file / "index.json", file / "index.html") if f.is_file()), file)
         if fault and fault.kind == "503-then-ok":
             self._start(row, 503, 0)
         elif (fault and fault.kind == "404") or ".." in PurePosixPath(path).parts or not file.is_file():
             self._start(row, 404, 0)
         else:
             data = file.read_bytes()
-            self._start(row, 200, len(data))
+            self._start(row, 200, len(data), _KINDS.get(file.name, "application/octet-stream"))
             if body:
                 self._send(row, data, fault)
 
-    def _start(self, row: Request, status: int, length: int) -> None:
+    def _start(self, row: Request, status: int, length: int, kind: str = "application/octet-stream") -> None:
         row.status = status
         self.send_response(status)
         self.send_header("Content-Length", str(length))
-        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Type", kind)
         # A client that keeps answers must ask again: tests change files behind one URL.
         self.send_header("Cache-Control", "no-cache")
         self.end_headers()

@@ -1,12 +1,11 @@
-"""Bytecode of an install: compiled reproducibly, and proved whole. Runs inside the rattler worker; events `compiling`, `compile`, `compiled`."""
+"""Bytecode of an install: compiled reproducibly, and proved whole. Runs inside a worker; events `compiling`, `compile`, `compiled`."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-
-from envmgr.downloads.child import emit
 
 _TELL_EVERY = 0.1  # seconds between two progress events
 
@@ -43,8 +42,16 @@ if not share:
 """
 
 
-def compile_python(staging: Path, final: str, jobs: int) -> None:
-    """Byte-compile every site and standard library folder, reproducibly: no times, one hash seed, the final path inside.
+def standard_folders(staging: Path) -> list[Path]:
+    """Every folder `lib/python3.X`, with all that lies in it."""
+    return sorted(p for p in (staging / "lib").glob("python3.*") if p.is_dir())
+
+
+def compile_python(
+    staging: Path, final: str, jobs: int, emit: Callable[..., None], *, folders: Sequence[Path] | None = None
+) -> None:
+    """Byte-compile `folders`, or else every standard library and what is installed into it, reproducibly: no times, one hash
+    seed, the final path inside. `emit` gets the events.
 
     Raises ChildProcessError when Python itself cannot run, or a file could not be written whole; files that do not compile
     (templates, Python 2) are normal.
@@ -52,11 +59,11 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     from envmgr.system.run import Runner, clean_env
 
     python = staging / "bin" / "python"
-    folders = sorted(p for p in (staging / "lib").glob("python3.*") if p.is_dir())
+    folders = standard_folders(staging) if folders is None else folders
     if not python.exists() or not folders:
         return
     emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
-    argv: list[str | Path] = [python, "-s", "-m", "compileall", "-f", "-j", str(jobs)]
+    argv: list[str | Path] = [python, "-s", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
     argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
     said: list[str] = []
     done = 0
@@ -82,7 +89,7 @@ def compile_python(staging: Path, final: str, jobs: int) -> None:
     emit("compiled", log=text[-4000:])
 
 
-def prove_whole(python: Path, staging: Path, folders: list[Path], jobs: int) -> None:
+def prove_whole(python: Path, staging: Path, folders: Sequence[Path], jobs: int) -> None:
     """Load what compileall wrote: it takes a file that the disk had room for a part of as written, and nothing heals that,
     as the bytecode of an install is not checked against its source.
 

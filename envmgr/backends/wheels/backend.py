@@ -1,0 +1,149 @@
+"""The wheels backend: locked by uv to one wheel a package, unpacked into a prefix of links over a Python of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.wheels.base import LOST, Base, load_base
+from envmgr.backends.wheels.folders import wheel_cache
+from envmgr.backends.wheels.input import WheelsInput, read_wanted
+from envmgr.backends.wheels.layout import LAYOUT, UNPACKED
+from envmgr.backends.wheels.lock import WheelsLock, cuda_of, describe, glibc_of
+from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
+from envmgr.backends.wheels.settings import WheelsSettings, explain_settings, indexes_of
+from envmgr.catalog.cuda import driver_faults
+from envmgr.catalog.entries import open_catalog
+from envmgr.catalog.fitness import older
+from envmgr.catalog.locks import stale_lock
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.settings import SiteFact
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import Target
+from envmgr.downloads import Fetched, Given
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.store.prefix import Item, Prefix
+from envmgr.system.run import Runner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedWheelsLock(LoadedLock):
+    """The wheels of one environment, which is one install, over the Python of `base`."""
+
+    content: WheelsLock
+    base: Base
+
+    def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
+        stands_on = [install.digest for install in needs] or [self.base.name, self.base.minor]
+        identity = {"wheels": self.content.identity(), "base": stands_on, "python": self.base.minor}
+        return (Item(self.backend.install(self.entry, identity, site, target), needs),)
+
+    def faults(self, recipe: Recipe) -> list[str]:
+        cuda, glibc = cuda_of(self.content.versions), glibc_of(self.content.wheels)
+        found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
+        if glibc and recipe.requires.glibc and older(recipe.requires.glibc, glibc):
+            found.append(f"requires.glibc: the wheels need >= {glibc}, the recipe says {recipe.requires.glibc}")
+        return found
+
+    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
+        from envmgr.backends.wheels.fetch import fetch_wheels
+
+        return fetch_wheels(self.content, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
+
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
+        from importlib.metadata import version
+
+        from envmgr.backends.wheels.install import install_lock
+
+        facts, expected = install_lock(self.content, self.base, item, site, runner, reporter, jobs=jobs)
+        return Built(facts, expected, {"installer": version("installer")})
+
+    def pack(self, site: Site, folder: Path) -> Site:
+        """The recipe and lock of the base, in a catalog of its own, and what these need."""
+        import shutil
+
+        for each in self.below:
+            site = each.lock.pack(site, folder)
+            place = folder / "below" / each.lock.entry.name / each.lock.entry.version
+            shutil.copytree(each.folder, place, dirs_exist_ok=True)
+            site = site.model_copy(update={"catalogs": (folder / "below", *site.catalogs)})
+        return site
+
+
+class WheelsBackend(Backend):
+    """Wheels of a Python package index. They are fetched before they are installed, for hosts that may have no network."""
+
+    name = "wheels"
+    layout = LAYOUT
+    input = WheelsInput
+    settings = WheelsSettings
+
+    def faults(self, recipe: Recipe, site: Site) -> list[str]:
+        if wrong := super().faults(recipe, site):
+            return wrong
+        known, named = indexes_of(site), WheelsInput.model_validate(recipe.input).indexes
+        return [f"input.indexes: the site has no index `{name}`" for name in named if name not in known]
+
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        from envmgr.backends.wheels.resolve import resolve
+
+        folder = open_catalog(site).find(entry).folder
+        wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
+        base = load_base(wanted.python, entry, site)
+        made = resolve(wanted, base.version, site, runner, reporter, options.places or {})
+        return LockResult(lock_texts(made), describe(made.wheels), _notes(base))
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
+        found, sha256 = read_lock(folder)
+        wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
+        if found.recipe_digest != wanted.digest():
+            raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
+        base = load_base(wanted.python, entry, site)
+        if base.minor != ".".join(found.python.split(".")[:2]):
+            raise EnvmgrError(
+                "lock-stale", f"{folder / LOCK_NAME} is for Python {found.python}",
+                context=f"{base.name}, on which it stands, is Python {base.version} now",
+                hint=f"run `envmgr lock {entry}` and commit the result",
+            )  # fmt: skip
+        sizes = [wheel.size for wheel in found.wheels if wheel.size]
+        download = sum(sizes) if len(sizes) == len(found.wheels) else None
+        return LoadedWheelsLock(
+            backend=self,
+            entry=entry,
+            sha256=sha256,
+            packages=describe(found.wheels),
+            extensions=tuple(f"{w.name}/{w.version}" for w in found.wheels if not w.name.startswith("nvidia-")),
+            python=True,
+            download=download,
+            installed=None if download is None else download * UNPACKED,
+            notes=_notes(base),
+            below=() if base.entry is None else (base.entry,),
+            content=found,
+            base=base,
+        )
+
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        try:
+            return describe(read_lock(folder)[0].wheels)
+        except EnvmgrError:
+            return {}
+
+    def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
+        return {*indexes_of(site), *(str(name) for name in recipe.input.get("indexes", ()))}
+
+    def explain(self, site: Site) -> Iterable[SiteFact]:
+        return explain_settings(site)
+
+    def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
+        return (OwnFolder(wheel_cache(prefix)),)
+
+
+def _notes(base: Base) -> tuple[str, ...]:
+    return (LOST.format(version=base.minor),) if base.entry is None else ()

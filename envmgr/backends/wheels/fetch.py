@@ -1,0 +1,117 @@
+"""The wheels of a lock, into the prefix's cache. Where a file lies, its index tells when it is needed: no lock names a host."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from envmgr.backends.wheels.failures import failure
+from envmgr.backends.wheels.folders import wheel_cache
+from envmgr.backends.wheels.lock import LockedWheel, WheelsLock
+from envmgr.backends.wheels.resolve import places_of
+from envmgr.backends.wheels.uv import Place, compile_requirements
+from envmgr.catalog.site import Site
+from envmgr.downloads import Download, Fetched, FetchedFile, Given
+from envmgr.downloads.client import bring
+from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.report import Reporter
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
+
+_OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
+
+
+def fetch_wheels(
+    lock: WheelsLock, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
+) -> Fetched:
+    """Bring the wheels into the cache, those in folders too; `label` is the entry.
+
+    Each index is asked at its places in order; what one of them does not have comes from the next.
+
+    Raises:
+        EnvmgrError: what cannot be had, by what the last place said of it.
+    """
+    cache = wheel_cache(Prefix(site.prefix))
+    places = places_of(list(dict.fromkeys(wheel.index for wheel in lock.wheels)), site, {})
+
+    def fetch(wheels: Sequence[LockedWheel], urls: Mapping[str, str], *, dry: bool) -> Fetched:
+        downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
+        return bring(
+            downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
+        )
+
+    looked = fetch(lock.wheels, {}, dry=True)
+    if dry_run:
+        return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
+    done = {file.sha256: file for file in looked.files if file.state == "present"}
+    waiting = [wheel for wheel in lock.wheels if wheel.sha256 not in done]
+    for turn in range(max(map(len, places.values()), default=0)):
+        if not waiting:
+            break
+        now = {name: Place(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
+        last = turn == max(map(len, places.values())) - 1
+        try:
+            urls = {} if given.keys() >= {w.sha256 for w in waiting} else _locate(waiting, lock, now, runner)
+            fetched = fetch(waiting, urls, dry=False)
+        except Interrupted:
+            raise
+        except EnvmgrError as error:
+            if last or error.reference in _OURS:
+                raise
+            reporter.say(f"{label}: {error.message}: trying the next place")
+            fetched = fetch(waiting, {}, dry=True)
+        done |= {file.sha256: file for file in fetched.files if file.state != "missing"}
+        waiting = [wheel for wheel in waiting if wheel.sha256 not in done]
+    return Fetched(tuple(done[wheel.sha256] for wheel in lock.wheels))
+
+
+def _with_places(file: FetchedFile, lock: WheelsLock, places: Mapping[str, Sequence[str]]) -> FetchedFile:
+    """With the pages that list it, where it is missing."""
+    wheel = next(w for w in lock.wheels if w.sha256 == file.sha256)
+    pages = (f"{url}/{wheel.file if Place('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
+    return replace(file, places=tuple(pages)) if file.state == "missing" else file
+
+
+def _locate(
+    wheels: Sequence[LockedWheel], lock: WheelsLock, places: Mapping[str, Place], runner: Runner
+) -> dict[str, str]:
+    """sha256 -> URL of each wheel at the place of its index.
+
+    Raises EnvmgrError `not-found` for those that lie nowhere there; or as the index fails.
+    """
+    found: dict[str, str] = {}
+    asked: dict[str, list[LockedWheel]] = {}
+    for wheel in wheels:
+        folder = places[wheel.index].folder
+        if folder is None:
+            asked.setdefault(wheel.index, []).append(wheel)
+        elif (folder / wheel.file).is_file():
+            found[wheel.sha256] = (folder / wheel.file).as_uri()
+    for name, group in asked.items():
+        with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
+            text = compile_requirements(
+                [f"{w.name}=={w.version}" for w in group], [places[name]], runner, Path(scratch), python=lock.python,
+                platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:"],
+            )  # fmt: skip
+        urls = dict(_urls(tomllib.loads(text)))
+        found |= {w.sha256: urls[w.sha256] for w in group if w.sha256 in urls}
+    if lacking := [wheel for wheel in wheels if wheel.sha256 not in found]:
+        where = ", ".join(dict.fromkeys(places[w.index].url for w in lacking))
+        raise EnvmgrError(
+            "not-found", f"{lacking[0].file} is not at {where}",
+            context=[f"{w.file}  sha256 {w.sha256}" for w in lacking[:10]],
+            hint="add a mirror that has it (backends.wheels.indexes in site.yaml), give the file (`envmgr fetch ENTRY --file`), or lock again",
+        )  # fmt: skip
+    return found
+
+
+def _urls(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for package in pylock.get("packages", ()):
+        for wheel in package.get("wheels", ()):
+            if (sha256 := wheel["hashes"].get("sha256")) and re.match(r"(https?|file)://", wheel.get("url", "")):
+                yield sha256, wheel["url"]

@@ -1,0 +1,136 @@
+"""What a wheels recipe says."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from envmgr.catalog.locks import recipe_digest
+from envmgr.catalog.names import parse_entry
+from envmgr.errors import InputError
+from envmgr.system.yamlfile import read_text
+
+SYSTEM = "system"
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
+_MEANS = (
+    "the site's indexes give what is asked for; a folder of wheels can be one (`backends.wheels.indexes` of site.yaml)"
+)
+
+
+class WheelsInput(BaseModel):
+    """A wheels recipe's `input`. `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
+
+    `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a package
+    comes from the first that has its name. `platform` is in uv's words; it is what the oldest node has, and never the host's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str
+    requirements: tuple[str, ...] | str = Field(min_length=1)
+    constraints: tuple[str, ...] | str = ()
+    indexes: tuple[str, ...] = Field(default=("pypi",), min_length=1)
+    exclude_newer: datetime.date | None = None
+    platform: str = Field(default="x86_64-manylinux_2_28", pattern=r"^(x86_64|aarch64)-manylinux_2_[0-9]+$")
+
+    @field_validator("python")
+    @classmethod
+    def _python(cls, value: str) -> str:
+        if re.fullmatch(rf"{SYSTEM}(/3\.[0-9]+)?", value):
+            return value
+        try:
+            parse_entry(value)
+        except InputError as error:
+            raise ValueError(f"`{value}` is neither an entry (python/3.11) nor `{SYSTEM}`") from error
+        return value
+
+    @field_validator("requirements", "constraints")
+    @classmethod
+    def _rows(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
+        if isinstance(value, str):
+            if not _FILE.fullmatch(value):
+                raise ValueError(f"`{value}` is not the name of a file (requirements.txt) beside the recipe")
+            return value
+        return tuple(checked(row) for row in value)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files beside the recipe that it names."""
+        return tuple(value for value in (self.requirements, self.constraints) if isinstance(value, str))
+
+
+class Wanted(BaseModel):
+    """The input with the content of its files: what a lock answers. Rows are sorted as the recipe has them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str
+    requirements: tuple[str, ...]
+    constraints: tuple[str, ...]
+    indexes: tuple[str, ...]
+    exclude_newer: str | None
+    platform: str
+
+    def digest(self) -> str:
+        return recipe_digest("wheels", self.model_dump(mode="json"))
+
+    @property
+    def asked(self) -> dict[str, Requirement]:
+        """By normalised name, those that the recipe names; of several rows of one name the last."""
+        from packaging.utils import canonicalize_name
+
+        found = (Requirement(row) for row in self.requirements)
+        return {canonicalize_name(each.name): each for each in found}
+
+
+def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
+    """Raises InputError `requirements-missing`, `requirement-invalid` with file and line."""
+
+    def rows(value: tuple[str, ...] | str) -> tuple[str, ...]:
+        return value if not isinstance(value, str) else tuple(_read_file(folder / value))
+
+    requirements = rows(given.requirements)
+    if not requirements:
+        raise InputError("requirements-missing", f"{folder / str(given.requirements)} asks for nothing")
+    date = given.exclude_newer
+    return Wanted(
+        python=given.python,
+        requirements=requirements,
+        constraints=rows(given.constraints),
+        indexes=given.indexes,
+        exclude_newer=None if date is None else date.isoformat(),
+        platform=given.platform,
+    )
+
+
+def _read_file(path: Path) -> Iterable[str]:
+    if not path.is_file():
+        raise InputError("requirements-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
+    text = read_text(path, what="requirements file")
+    for number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
+        row = re.sub(r"(^|\s)#.*", "", line).strip()
+        if row:
+            try:
+                yield checked(re.sub(r"\s--hash=\S+", "", row).strip())
+            except ValueError as error:
+                raise InputError("requirement-invalid", f"{path}:{number}: {error}", context=line.strip()) from None
+
+
+def checked(row: str) -> str:
+    """A row that an index can answer. ValueError for every other kind, with its reason and way out."""
+    if row.startswith("-"):
+        raise ValueError(f"`{row}`: options do not belong here: {_MEANS}")
+    if re.match(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*/", row):
+        raise ValueError(f"`{row}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+    try:
+        requirement = Requirement(row)
+    except InvalidRequirement as error:
+        raise ValueError(f"`{row}` is no requirement: {str(error).splitlines()[0]}") from None
+    if requirement.url is not None:
+        raise ValueError(f"`{row}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+    return str(requirement)

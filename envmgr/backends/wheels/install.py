@@ -1,0 +1,123 @@
+"""From a lock to an install: fetch, unpack into a sibling, make the interpreter, compile, mark, make read-only, rename."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+
+from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
+from envmgr.backends.wheels.failures import failure
+from envmgr.backends.wheels.fetch import fetch_wheels
+from envmgr.backends.wheels.folders import wheel_cache
+from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.catalog.site import Site
+from envmgr.downloads.client import Event, call_worker
+from envmgr.report import Reporter, Stage
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.path_folders import path_environment
+from envmgr.store.prefix import Install, Item
+from envmgr.store.tree import make_read_only
+from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
+from envmgr.system.pythons import mark_pythons
+from envmgr.system.run import Runner
+
+
+def install_lock(
+    lock: WheelsLock, base: Base, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> tuple[InstallFacts, dict[str, str]]:
+    """Make the item's install, read-only. Returns its facts, and path -> sha256 as the wheels promise it.
+
+    On any failure neither staging nor a half install stays, and a partial one is never gone on with; what was downloaded stays in
+    the cache, checked.
+    """
+    install = item.install
+    install.check_length()
+    remove_tree(install.staging)  # left by a kill; we hold this install's lock
+    remove_tree(install.path)  # the same, between rename and manifest: never published
+    fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
+    below = item.needs[0] if item.needs else None
+    try:
+        with explain_os_error(install.staging):
+            install.staging.mkdir(parents=True)
+            expected = _run_worker(lock, base, below, install, site, runner, reporter, jobs=jobs)
+            for mark in mark_pythons(install.staging):
+                expected.pop(mark, None)
+            make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
+            install.staging.rename(install.path)
+            sync_folder(install.path.parent)
+    except BaseException:
+        with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
+            remove_tree(install.staging)
+            remove_tree(install.path)
+            install.path.parent.rmdir()  # only an empty one goes
+        raise
+    facts = InstallFacts(
+        environment=path_environment(install.path), python=base.minor, needs=() if below is None else (below.relative,)
+    )
+    return facts, expected
+
+
+def _run_worker(
+    lock: WheelsLock,
+    base: Base,
+    below: Install | None,
+    install: Install,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
+) -> dict[str, str]:
+    cache = wheel_cache(install.prefix)
+    request = {
+        "wheels": [str(cache / wheel.sha256 / wheel.file) for wheel in lock.wheels],
+        "staging": str(install.staging),
+        "final": str(install.path),
+        "minor": base.minor,
+        "base": None if below is None else str(below.path),
+        "programs": str(SYSTEM_PYTHONS),
+        "cache": str(cache),
+        "min_free": site.policies.min_free,
+        "jobs": jobs,
+    }
+    expected: dict[str, str] = {}
+    with ExitStack() as stack:
+        bars = _Bars(str(install.entry), len(lock.wheels), reporter, stack)
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "promised":
+                expected.update(event["files"])
+            bars.on_event(event)
+
+        call_worker("envmgr.backends.wheels.worker", request, runner, reporter, failure=failure, on_event=on_event)
+    return expected
+
+
+class _Bars:
+    """The worker's events as bars: unpack (wheels), compile (files)."""
+
+    def __init__(self, label: str, count: int, reporter: Reporter, stack: ExitStack) -> None:
+        self._label, self._count, self._reporter, self._stack = label, count, reporter, stack
+        self._unpacked = self._files = 0
+        self._open: tuple[Stage, ExitStack] | None = None
+
+    def on_event(self, event: Event) -> None:
+        match event["event"]:
+            case "total":
+                self._begin("unpack", "wheels").update(0, total=self._count)
+            case "linked" if self._open:
+                self._unpacked += 1
+                self._open[0].update(self._unpacked, total=self._count, detail=str(event["name"]))
+            case "compiling":
+                self._files = int(event["files"])
+                self._begin("compile", "files").update(0, total=self._files)
+            case "compile" if self._open:
+                self._open[0].update(int(event["done"]), total=self._files)
+            case "compiled" if self._open:
+                self._open[0].update(self._files, total=self._files)
+
+    def _begin(self, what: str, unit: str) -> Stage:
+        if self._open:
+            self._open[1].close()
+        own = self._stack.enter_context(ExitStack())
+        self._open = own.enter_context(self._reporter.stage(f"{self._label} {what}", unit=unit)), own
+        return self._open[0]

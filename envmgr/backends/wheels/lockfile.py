@@ -1,0 +1,97 @@
+"""wheels.lock and its sidecar: the text of a lock.
+
+`wheels.lock` is the lock, for us and for pip and uv (`--require-hashes -r wheels.lock`). It names no host. The sidecar has the file
+names, without which nothing can be fetched, and what else the index tells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.catalog.locks import missing_lock
+from envmgr.errors import InputError
+from envmgr.system.files import pretty_json, sha256_bytes
+from envmgr.system.yamlfile import read_text, reason_of
+
+LOCK_NAME = "wheels.lock"
+SIDECAR_NAME = "wheels.lock.json"
+_AGAIN = "lock again: `envmgr lock` writes both"
+
+
+def lock_texts(lock: WheelsLock) -> dict[str, str]:
+    """File name -> text, in the order of writing: the lock itself last, because the sidecar names its sha256."""
+    text = _text(lock)
+    sidecar = {
+        "schema": 1,
+        "lock_sha256": sha256_bytes(text.encode()),
+        **lock.model_dump(mode="json", exclude_none=True),
+    }
+    return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
+
+
+def _text(lock: WheelsLock) -> str:
+    head = [
+        "# Written by `envmgr lock`; pip and uv read it. Change recipe.yaml and lock again instead of editing.",
+        f"# recipe {lock.recipe_digest}, python {lock.python}, {lock.platform}",
+    ]
+    rows = [f"{w.name}=={w.version} --hash=sha256:{w.sha256}" for w in sorted(lock.wheels, key=lambda w: w.name)]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def read_lock(folder: Path) -> tuple[WheelsLock, str]:
+    """The lock beside a recipe, and the sha256 of its text.
+
+    Raises:
+        EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file and line.
+    """
+    path, beside = folder / LOCK_NAME, folder / SIDECAR_NAME
+    if not path.exists():
+        raise missing_lock(path)
+    text = read_text(path, what="lock")
+    _require_hashes(path, text)
+    if not beside.exists():
+        raise InputError("lock-invalid", f"{beside} is missing: {LOCK_NAME} has no file names", hint=_AGAIN)
+    try:
+        data = json.loads(read_text(beside, what="lock"))
+    except ValueError as error:
+        raise InputError("lock-invalid", f"{beside} is not JSON", context=str(error), hint=_AGAIN) from None
+    if not isinstance(data, dict) or data.get("schema") != 1:
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        raise InputError("lock-invalid", f"{beside} has schema {found}, this envmgr knows 1", hint="use a newer envmgr")
+    fields = {key: value for key, value in data.items() if key not in ("schema", "lock_sha256")}
+    try:
+        lock = WheelsLock.model_validate(fields)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}" for e in error.errors(include_url=False)]
+        raise InputError("lock-invalid", f"{beside} is no lock of wheels", context=lines[:10], hint=_AGAIN) from None
+    _require_agreement(lock, path, text)
+    return lock, sha256_bytes(text.encode())
+
+
+def _require_hashes(path: Path, text: str) -> None:
+    """Invariant 5: a wheel without sha256 would be installed unchecked; with two, by chance."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not re.match(r"[A-Za-z0-9._-]+==\S+", line):
+            raise InputError(
+                "lock-invalid", f"{path}:{number}: not `name==version --hash=sha256:…`", context=line, hint=_AGAIN
+            )
+        if not re.fullmatch(r"\S+ --hash=sha256:[0-9a-f]{64}", line):
+            raise InputError("lock-unhashed", f"{path}:{number}: not one sha256", context=line, hint=_AGAIN)
+
+
+def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
+    """The lock is what people review; the sidecar may know more of a wheel, but nothing else."""
+    rows = {line for line in text.splitlines() if line and not line.startswith("#")}
+    own = {line for line in _text(lock).splitlines() if not line.startswith("#")}
+    if differing := sorted(rows ^ own):
+        raise InputError(
+            "lock-invalid", f"{path} and {SIDECAR_NAME} name different wheels",
+            context=differing[:10], hint=f"one of the two was changed: {_AGAIN}",
+        )  # fmt: skip

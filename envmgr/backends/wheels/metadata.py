@@ -1,0 +1,51 @@
+"""Requires-Dist of wheels, as their index has it beside them: read for the sidecar, decides nothing.
+
+Source: PEP 658, PEP 714 (`<url>.metadata`); of a file in a folder, its own METADATA.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+import zipfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from email.parser import HeaderParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from envmgr.system.run import Runner
+
+_AT_ONCE = 8
+_LIMIT = 10.0  # seconds without a byte
+_LARGEST = 1 << 22  # bytes
+
+
+def requires_of(urls: Mapping[str, str], runner: Runner) -> dict[str, tuple[str, ...]]:
+    """Package -> its rows, for those whose index tells them."""
+
+    def one(item: tuple[str, str]) -> tuple[str, tuple[str, ...] | None]:
+        runner.raise_if_cancelled()
+        return item[0], _requires(item[1])
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return {name: rows for name, rows in pool.map(one, urls.items()) if rows is not None}
+
+
+def _requires(url: str) -> tuple[str, ...] | None:
+    try:
+        if url.startswith("file://"):
+            text = _from_wheel(Path(unquote(urlsplit(url).path)))
+        elif url.startswith(("http://", "https://")):
+            with urllib.request.urlopen(f"{url}.metadata", timeout=_LIMIT) as answer:  # noqa: S310 - http(s), seen above
+                text = answer.read(_LARGEST).decode(errors="replace")
+        else:
+            return None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
+    return tuple(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
+
+
+def _from_wheel(path: Path) -> str:
+    with zipfile.ZipFile(path) as wheel:
+        name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
+        return wheel.read(name).decode(errors="replace")

@@ -1,0 +1,55 @@
+"""What the site says of wheels, under `backends.wheels`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
+from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import Mirrors
+
+
+class Index(BaseModel):
+    """A Python package index: the URL of its simple API, and mirrors (URL, or folder of wheels) that are tried first, in order.
+
+    Source: packaging.python.org, "Simple repository API".
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    mirrors: Mirrors = ()
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if not re.fullmatch(r"(https?|file)://[^\s@]+", value):
+            raise ValueError("must be an http(s):// or file:// URL, without a user's name and password")
+        return value.rstrip("/")
+
+
+PUBLIC = "pypi"
+DEFAULT_INDEXES: Mapping[str, Index] = {PUBLIC: Index(url="https://pypi.org/simple")}
+
+
+class WheelsSettings(BaseModel):
+    """`backends.wheels` of the site."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    indexes: dict[str, Index] = {}
+
+
+def indexes_of(site: Site) -> dict[str, Index]:
+    """The indexes by name, the public one of every site among them; mirrors are URLs."""
+    own = backend_settings(site, "wheels", WheelsSettings).indexes
+    found = {n: i.model_copy(update={"mirrors": site.absolute_mirrors(i.mirrors)}) for n, i in own.items()}
+    return {**DEFAULT_INDEXES, **found}
+
+
+def explain_settings(site: Site) -> Iterator[SiteFact]:
+    for name, index in sorted(indexes_of(site).items()):
+        yield mirrors_fact(f"backends.wheels.indexes.{name}", [index.url], index.mirrors)

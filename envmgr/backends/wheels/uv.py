@@ -1,0 +1,124 @@
+"""uv, as a process of its own that only resolves: what it is told, and what it says when it fails.
+
+Source: tried with uv 0.13; its exit codes are no contract, so failures are told apart by its words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from envmgr.errors import CommandError, EnvmgrError
+from envmgr.system.run import Runner, clean_env
+
+_LIMIT = 1800.0  # seconds that a resolution may take
+_RETRIES_OF = (
+    r"UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)|UV_(HTTP_TIMEOUT|HTTP_RETRIES|INSECURE_HOST|KEYRING_PROVIDER)|NETRC"
+)
+_PASSED = re.compile(rf"(?i:(https?|all|no)_proxy)|SSL_CERT_(FILE|DIR)|{_RETRIES_OF}")
+_UNREACHED = re.compile(r"client error|[Cc]onnect|dns error|timed out|server error|status code 5|Failed to fetch")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an index is asked: its name in the site, and a URL, or the `file://` URL of a folder of wheels."""
+
+    index: str
+    url: str
+
+    @property
+    def folder(self) -> Path | None:
+        """A folder of wheels; a `file://` URL of an index that lies in files is asked as others are."""
+        parts = urlsplit(self.url)
+        path = Path(unquote(parts.path))
+        return path if parts.scheme == "file" and (not path.is_dir() or any(path.glob("*.whl"))) else None
+
+
+class UnreachedError(EnvmgrError):
+    """An index did not answer: another place of it may."""
+
+
+def compile_requirements(
+    requirements: Sequence[str],
+    places: Sequence[Place],
+    runner: Runner,
+    folder: Path,
+    *,
+    python: str,
+    platform: str,
+    constraints: Sequence[str] = (),
+    exclude_newer: str | None = None,
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> str:
+    """What uv makes of them, for `python` (a version) on `platform`: the text that `options` ask for.
+
+    `folder` is a scratch folder; uv keeps its cache there. `places` are in order: the first that has a package's name gives it.
+
+    Raises:
+        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`.
+    """
+    from uv import find_uv_bin
+
+    asked, limits, made = folder / "requirements.in", folder / "constraints.in", folder / "pylock.toml"
+    asked.write_text("".join(f"{row}\n" for row in requirements), encoding="utf-8")
+    limits.write_text("".join(f"{row}\n" for row in constraints), encoding="utf-8")
+    made.unlink(missing_ok=True)  # uv would keep its versions
+    argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--quiet", "--no-header"]
+    argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
+    argv += ["--python-platform", platform, "--cache-dir", folder / "cache", *_places(places)]
+    argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
+    argv += ["--constraints", limits, *options, asked]
+    try:
+        done = runner.run(argv, cwd=folder, env=_environment(environ), timeout=_LIMIT)
+    except CommandError as error:
+        raise _failure(error, requirements, places) from None
+    return done.stdout
+
+
+def _places(places: Sequence[Place]) -> list[str]:
+    """In uv's words. The last index that is no folder takes the public one's part."""
+    indexes = [each for each in places if each.folder is None]
+    words = [word for each in places if each.folder for word in ("--find-links", str(each.folder))]
+    words += [word for each in indexes[:-1] for word in ("--index", f"{each.index}={each.url}")]
+    return [*words, "--default-index", f"{indexes[-1].index}={indexes[-1].url}"] if indexes else [*words, "--no-index"]
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Proxies, certificates and credentials pass; no index, and none of uv's own settings, which would reach past the site's."""
+    passed = {key: value for key, value in environ.items() if _PASSED.fullmatch(key)}
+    return clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", NO_COLOR="1", **passed)
+
+
+def _failure(error: CommandError, requirements: Sequence[str], places: Sequence[Place]) -> EnvmgrError:
+    said = _sentences(error.stderr)
+    asked = [f"asked: {', '.join(requirements)}", *(f"index {p.index}: {p.url}" for p in places)]
+    if "No solution found" in error.stderr or "no versions of" in error.stderr:
+        hint = "loosen a requirement, or name an index that has what is missing (`indexes`, `backends.wheels.indexes` of site.yaml)"
+        if "exclude-newer" in error.stderr:
+            hint = "files without an upload time are never old enough: name an index that tells it, or take `exclude_newer` out"
+        return EnvmgrError(
+            "unsolvable", "the requirements have no solution in wheels", context=[*asked, *said], hint=hint
+        )
+    if _UNREACHED.search(error.stderr):
+        return UnreachedError(
+            "no-network", f"an index of {', '.join(p.index for p in places)} does not answer", context=[*asked, *said],
+            hint="on a machine without this network, give the index a mirror in site.yaml: backends.wheels.indexes.<name>.mirrors takes URLs and folders",
+        )  # fmt: skip
+    return EnvmgrError("resolve-failed", "uv could not resolve the requirements", context=[*asked, *said])
+
+
+def _sentences(text: str) -> list[str]:
+    """The conclusion, which comes last, and the hints; the ranges of versions before it are long and tell nothing."""
+    plain = " ".join(re.sub(r"^\W+", "", line) for line in text.splitlines())
+    reasons, *hints = re.split(r"\s+hint: ", plain)
+    sentences = re.split(r"(?<=[.,])\s+(?=(?:And |Because |we can conclude))", reasons.strip())
+    shown = sentences if len(plain) < 1500 else ["…", *sentences[-3:]]
+    return [each.strip()[:1000] for each in shown if each.strip()] + [
+        f"hint of uv: {each.strip()[:600]}" for each in hints
+    ]

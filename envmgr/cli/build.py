@@ -25,6 +25,10 @@ def lock(
     channel: Annotated[
         list[str] | None, typer.Option(help="Solve a channel from another place, once.", metavar="NAME=URL-OR-FOLDER")
     ] = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help="Ask another place for a package index, once.", metavar="NAME=URL-OR-FOLDER"),
+    ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -34,7 +38,7 @@ def lock(
     from envmgr.commands.lock import lock_entries
 
     ctx = open_context(site, fmt)
-    places = dict(_pair(text) for text in channel or ())
+    places = dict(_pair(text) for text in (*(channel or ()), *(index or ())))
     result = lock_entries(
         ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
     )

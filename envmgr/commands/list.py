@@ -132,7 +132,7 @@ def _state(
     if isinstance(loaded, Wanted):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
-        notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else [])]
+        notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else []), *_moved(loaded, current)]
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:
@@ -143,6 +143,18 @@ def _state(
     if loaded.reference != "lock-missing" or published:
         notes.append(loaded.message)
     return EntryState(name, state_of(published, True, False, locked=False), description, tuple(notes), found.shipped)
+
+
+def _moved(item: Wanted, current: GenerationRecord | None) -> list[str]:
+    """The entries that it stands on, and that have another install now than the one that its published install stands on."""
+    published = current.entries.get(str(item.entry)) if current else None
+    if published is None or published.digest == item.install.digest:
+        return []
+    return [
+        f"stands on {part.made_by.lock.entry}, which has another install now: {part.items[-1].install.relative}"
+        for part in item.parts[:-1]
+        if part.items[-1].install.relative not in published.paths
+    ]
 
 
 def _notes(recipe: Recipe) -> list[str]:

@@ -38,8 +38,16 @@ class Promise:
     made: bool
 
 
-def promised(wheels: Iterable[Path], minor: str) -> dict[str, str]:
-    """Path in the install -> sha256, of what is installed as it is.
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Of all wheels: path in the install -> sha256, of what is installed as it is; and every folder that gets something."""
+
+    files: dict[str, str]
+    folders: tuple[str, ...]
+
+
+def promised(wheels: Iterable[Path], minor: str) -> Promised:
+    """What the wheels will install.
 
     Raises:
         Overlap; BadWheel.
@@ -50,7 +58,8 @@ def promised(wheels: Iterable[Path], minor: str) -> dict[str, str]:
             name, other = owners.setdefault(each.path, (wheel.name, each))
             if name != wheel.name and (other.sha256 != each.sha256 or not each.sha256):
                 raise Overlap(each.path, name, wheel.name)
-    return {path: each.sha256 for path, (_, each) in owners.items() if each.sha256 and not each.made}
+    files = {path: each.sha256 for path, (_, each) in owners.items() if each.sha256 and not each.made}
+    return Promised(files, tuple(sorted({path.rpartition("/")[0] for path in owners})))
 
 
 def _read(wheel: Path, minor: str) -> Iterator[Promise]:

@@ -45,16 +45,16 @@ def resolve(
         origins = asking.origins()
         urls = {wheel.name: url for wheel, url in found}
         requires = requires_of(urls, runner)
-    wheels = tuple(
-        wheel.model_copy(update={"index": origins(wheel.name), "requires": requires.get(wheel.name)})
-        for wheel, _ in sorted(found, key=lambda each: each[0].name)
-    )
-    lock = WheelsLock(
-        recipe_digest=wanted.digest(), python=python, platform=wanted.platform, uv=version("uv"),
-        exclude_newer=wanted.exclude_newer, wheels=wheels,
-    )  # fmt: skip
-    _refuse_prereleases(wanted, lock.versions)
-    _refuse_two_cudas(lock.versions)
+        wheels = tuple(
+            wheel.model_copy(update={"index": origins(wheel.name), "requires": requires.get(wheel.name)})
+            for wheel, _ in sorted(found, key=lambda each: each[0].name)
+        )
+        lock = WheelsLock(
+            recipe_digest=wanted.digest(), python=python, platform=wanted.platform, uv=version("uv"),
+            exclude_newer=wanted.exclude_newer, wheels=wheels,
+        )  # fmt: skip
+        _refuse_prereleases(wanted, lock.versions)
+        _refuse_two_cudas(lock.versions)
     return lock
 
 

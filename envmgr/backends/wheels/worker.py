@@ -30,9 +30,12 @@ def install(request: Mapping[str, Any]) -> None:
     expected = promised(wheels, minor)
     root = staging / _UNPACKED
     tree = root / final.relative_to("/")
-    tree.mkdir(parents=True)
+    for folder in ("", *expected.folders):  # by one process: those that unpack would race for them
+        (tree / folder).mkdir(parents=True, exist_ok=True)
     emit("total", packages=len(wheels))
     _unpack_all(wheels, root, final, minor, int(request["jobs"]))
+    for path in sorted(tree.glob("bin/*")):
+        path.chmod(0o755)  # a wheel need not say that its scripts are programs
     for path in sorted(tree.iterdir()):
         path.rename(staging / path.name)
     shutil.rmtree(root)
@@ -42,7 +45,7 @@ def install(request: Mapping[str, Any]) -> None:
         make_interpreter(staging, Path(request["base"]), minor)
     packages = staging / "lib" / f"python{minor}" / "site-packages"
     compile_python(staging, str(final), int(request["jobs"]), emit, folders=[packages])
-    emit("promised", files=expected)
+    emit("promised", files=expected.files)
 
 
 def _unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: int) -> None:

@@ -1,0 +1,304 @@
+"""Wheels become an install: over a Python of the catalog, the same bytes each time, whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from envmgr.system.files import remove_tree
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.standin.server import Fault
+from tests.helpers.waiting import wait_for
+from tests.helpers.wheel_scene import BASE, WheelBox, make_wheel_box
+
+ENTRY = "some/1.0"
+
+
+@pytest.fixture
+def scene(sandbox: Sandbox) -> WheelBox:
+    return make_wheel_box(sandbox)
+
+
+def test_entry_on_a_python_of_the_catalog(scene: WheelBox) -> None:
+    """One prefix of its own: scripts, data files, man pages; a user's environment on top of it sees its packages."""
+    scene.house.wheel(
+        "one",
+        files={
+            "one-1.0.data/scripts/one-tool": "#!python\nimport one; one.main()\n",
+            "one-1.0.data/data/share/man/man1/one.1": ".TH ONE 1\n",
+            "one-1.0.data/data/etc/one.conf": "x\n",
+            "__pycache__/one.cpython-311.pyc": "of another time",
+        },
+        requires=["dep"],
+        scripts={"one": "one:main"},
+    )
+    scene.house.wheel("dep")
+    scene.entry(ENTRY, "one", python=scene.base())
+    scene.lock(ENTRY)
+    scene.box.ok("build", ENTRY)
+    root = scene.install(ENTRY)
+    (base,) = (p for p in scene.box.prefix.glob("store/python/*") if p.is_dir())
+    loaded = scene.box.shell(f"""
+        module load {ENTRY} && one && one-tool && man -w one && command -v python
+        python -c 'import dep, one, sys; print(sys.prefix == sys.base_prefix == "{root}", one.__cached__)'
+        python -m venv --system-site-packages --without-pip child && child/bin/python -c 'import dep; print(dep.__file__)'
+    """)
+    assert (loaded.stderr, loaded.stdout.splitlines()) == ("", [
+        "one 1.0", "one 1.0", f"{root}/share/man/man1/one.1", f"{root}/bin/python",
+        f"True {root}/lib/python{PYTHON}/site-packages/__pycache__/one.cpython-{PYTHON.replace('.', '')}.pyc",
+        f"{root}/lib/python{PYTHON}/site-packages/dep.py",
+    ])  # fmt: skip
+    assert not (root / "pyvenv.cfg").exists()
+    assert (root / f"lib/python{PYTHON}/os.py").readlink() == base / f"lib/python{PYTHON}/os.py"
+    assert "module load python" not in loaded.stdout
+    record = json.loads((scene.box.prefix / "current/generation.json").read_text())
+    assert sorted(record["entries"]) == [ENTRY]  # the base is an install, not a module
+    scene.box.ok("verify")
+
+
+def test_gc_keeps_the_base_as_long_as_what_stands_on_it(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "one", python=scene.base())
+    scene.lock(ENTRY)
+    scene.box.ok("build", ENTRY)
+    scene.box.policies |= {"keep_days": 0, "keep_generations": 1}
+    scene.box.write_site()
+    assert scene.box.ok("gc", "--format", "json").data["installs"] == []
+    scene.box.ok("remove", ENTRY)
+    gone = scene.box.ok("gc", "--format", "json").data["installs"]
+    assert sorted(path.split("/")[1] for path in gone) == ["python", "some"]
+
+
+def test_base_that_was_locked_anew_makes_the_entry_outdated_and_says_why(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "one", python=scene.base())
+    scene.lock(ENTRY)
+    scene.box.ok("build", ENTRY)
+    before = scene.install(ENTRY)
+    assert _state(scene) == ("published", [])
+    scene.base("six")
+    state, notes = _state(scene)
+    assert state == "outdated"
+    assert any(f"stands on {BASE}" in note for note in notes), notes
+    scene.box.ok("build", ENTRY)
+    assert (_state(scene)[0], before.is_dir()) == ("published", True)
+
+
+def test_base_of_another_minor_version_makes_the_lock_stale(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    folder = scene.entry(ENTRY, "one", python=scene.base())
+    scene.lock(ENTRY)
+    sidecar = folder / "wheels.lock.json"
+    sidecar.write_text(sidecar.read_text().replace(f'"python": "{PYTHON}.', '"python": "3.9.'))
+    told = scene.refused("build", ENTRY).stderr
+    assert told.startswith(f"error[lock-stale]: {folder}/wheels.lock is for Python 3.9.")
+    assert told.endswith(f"hint: run `envmgr lock {ENTRY}` and commit the result\n")
+
+
+def test_bases_that_cannot_be_one(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    for base, told in (
+        ("absent/1.0", "error[unknown-entry]: no catalog has absent/1.0"),
+        (BASE, f"error[lock-missing]: {BASE} has no lock"),
+    ):
+        scene.entry(ENTRY, "one", python=base)
+        if base == BASE:
+            scene.box.recipe(BASE, [f"python {PYTHON}.*"])
+        done = scene.refused("lock", ENTRY).stderr
+        assert done.startswith(told), done
+        assert f"{ENTRY} stands on it" in done
+    scene.box.recipe("hello/1.0", ["hello-prefix"])
+    scene.box.ok("lock", "hello/1.0")
+    scene.entry(ENTRY, "one", python="hello/1.0")
+    assert scene.refused("lock", ENTRY).stderr.startswith(
+        f"error[base-without-python]: {ENTRY} cannot stand on hello/1.0"
+    )
+
+
+def test_two_installs_have_one_tree(scene: WheelBox) -> None:
+    for name in ("one", "two", "three"):
+        scene.house.wheel(
+            name,
+            files={"nvidia/__init__.py": "", f"{name}_more.py": "x = {1, 'a', None}\n"},
+            scripts={name: f"{name}:main"},
+        )
+    scene.entry(ENTRY, "one", "two", "three", python=scene.base())
+    scene.lock(ENTRY)
+    trees = []
+    for _ in range(2):
+        scene.box.ok("build", ENTRY, "--no-publish", "-j", "2")
+        root = scene.install(ENTRY)
+        trees.append(json.loads((root.parent / f"{root.name}.manifest.json").read_text())["tree"])
+        remove_tree(root)
+        (root.parent / f"{root.name}.manifest.json").unlink()
+    assert trees[0] == trees[1]
+
+
+def test_pip_in_the_entry_says_how_to_add_packages(scene: WheelBox) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "pip==24.3.1", "-d", str(scene.house.files)], check=True
+    )  # fmt: skip
+    scene.house.uploaded["pip-24.3.1-py3-none-any.whl"] = "2024-10-27T00:00:00Z"
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "pip", python=scene.base())
+    scene.lock(ENTRY)
+    scene.box.ok("build", ENTRY)
+    told = scene.box.shell(f"module load {ENTRY}; pip install --no-index --find-links {scene.house.files} one")
+    assert told.returncode == 1
+    assert "This Python belongs to a module" in told.stderr
+    assert not list(scene.install(ENTRY).rglob("one.py"))
+
+
+def test_two_wheels_with_one_path_of_different_content_are_refused(scene: WheelBox) -> None:
+    scene.house.wheel("one", files={"shared/data.py": "x = 1\n", "shared/same.py": ""})
+    scene.house.wheel("two", files={"shared/data.py": "x = 2\n", "shared/same.py": ""})
+    scene.entry(ENTRY, "one", "two")
+    scene.lock(ENTRY)
+    told = scene.refused("build", ENTRY).stderr
+    assert (
+        f"error[wheels-overlap]: two wheels have one path with different content: lib/python{PYTHON}/site-packages/shared/data.py"
+        in told
+    )
+    assert "one-1.0-py3-none-any.whl" in told
+    assert "two-1.0-py3-none-any.whl" in told
+    assert _nothing_left(scene)
+
+
+def test_two_scripts_of_one_name_are_refused(scene: WheelBox) -> None:
+    scene.house.wheel("one", scripts={"tool": "one:main"})
+    scene.house.wheel("two", scripts={"tool": "two:main"})
+    scene.entry(ENTRY, "one", "two")
+    scene.lock(ENTRY)
+    assert "one path with different content: bin/tool" in scene.refused("build", ENTRY).stderr
+
+
+def test_wheel_that_reaches_out_of_its_install_is_refused(scene: WheelBox) -> None:
+    scene.house.wheel("one", files={"../../../escaped.py": "x\n"})
+    scene.entry(ENTRY, "one")
+    scene.lock(ENTRY)
+    assert (
+        "error[wheel-invalid]: one-1.0-py3-none-any.whl has a path outside of its install"
+        in scene.refused("build", ENTRY).stderr
+    )
+    assert _nothing_left(scene)
+
+
+def test_flipped_byte_in_the_cache_is_never_installed(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "one")
+    scene.lock(ENTRY)
+    scene.box.ok("fetch", ENTRY)
+    (file,) = scene.box.prefix.glob("cache/wheels/*/*.whl")
+    good = file.read_bytes()
+    file.write_bytes(good[:100] + bytes([good[100] ^ 1]) + good[101:])
+    scene.box.ok("build", ENTRY)
+    assert file.read_bytes() == good
+
+
+@pytest.mark.parametrize(
+    ("fault", "reference"),
+    [
+        (Fault("cut"), "download-failed"),
+        (Fault("corrupt"), "wrong-sha256"),
+        (Fault("404"), "not-found"),
+        (Fault("stall"), "download-stalled"),
+    ],
+    ids=lambda value: getattr(value, "kind", value),
+)  # fmt: skip
+def test_wheel_that_cannot_be_had(scene: WheelBox, fault: Fault, reference: str) -> None:
+    """Told, nothing left behind; with a server that is well the same command goes on."""
+    scene.house.wheel("one", files={"large.py": "# " + "x" * 5000})
+    scene.entry(ENTRY, "one")
+    scene.lock(ENTRY)
+    with scene.served() as server:
+        scene.box.policies["stall_timeout"] = 1.0
+        scene.box.write_site()
+        server.faults["files/one-*"] = fault
+        told = scene.refused("build", ENTRY).stderr
+        assert f"error[{reference}]: " in told, told
+        assert _nothing_left(scene)
+        server.faults.clear()
+        server.release()
+        scene.box.policies["stall_timeout"] = 60.0
+        scene.box.write_site()
+        scene.box.ok("build", ENTRY)
+
+
+def test_server_that_is_unavailable_twice_and_one_that_tells_no_sizes(scene: WheelBox) -> None:
+    scene.house.rich = False
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "one")
+    with scene.served() as server:
+        scene.lock(ENTRY)
+        scene.box.policies["download_retries"] = 3
+        scene.box.write_site()
+        server.faults["files/one-*"] = Fault("503-then-ok")
+        scene.box.ok("build", ENTRY)
+
+
+def test_what_a_mirror_lacks_comes_from_the_index(scene: WheelBox, tmp_path: Path) -> None:
+    scene.house.wheel("one")
+    scene.house.wheel("two")
+    scene.entry(ENTRY, "one", "two")
+    scene.lock(ENTRY)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (scene.house.files / "one-1.0-py3-none-any.whl").rename(folder / "one-1.0-py3-none-any.whl")
+    alone = scene.refused("fetch", ENTRY).stderr
+    assert alone.startswith("error[not-found]: cannot fetch ")
+    scene.index(house={"url": scene.house.simple.as_uri(), "mirrors": [str(folder)]})
+    scene.box.ok("fetch", ENTRY)
+
+
+def test_files_that_were_carried_need_no_index(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "one")
+    scene.lock(ENTRY)
+    scene.index(house="http://127.0.0.1:9/simple")
+    assert "http://127.0.0.1:9/simple/one/" in scene.box.ok("fetch", "--dry-run", ENTRY, "--format", "json").stdout
+    scene.box.ok("fetch", ENTRY, "--file", str(scene.house.files))
+    scene.box.ok("build", ENTRY)
+
+
+def test_kill_in_an_install_then_a_rerun(scene: WheelBox) -> None:
+    """A partial tree is never gone on with."""
+    for name in ("one", "two"):
+        scene.house.wheel(name, files={f"{name}_{n}.py": f"x = {n}\n" * 50 for n in range(400)})
+    scene.entry(ENTRY, "one", "two", python=scene.base())
+    scene.box.ok("build", "--no-publish", BASE)
+    scene.lock(ENTRY)
+    process = scene.box.start("build", ENTRY)
+    wait_for(lambda: list(scene.box.prefix.glob("store/some/.staging-*/**/one_1.py")), what="the first files")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not scene.box.processes(), what="the end of its worker")
+    scene.box.ok("build", ENTRY)
+    assert scene.box.leftovers() == []
+    assert scene.box.shell(f"module load {ENTRY}; python -c 'import one_399, two_399'").returncode == 0
+
+
+def test_base_that_was_changed_is_not_built_on(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.entry(ENTRY, "one", python=scene.base())
+    scene.box.ok("build", "--no-publish", BASE)
+    scene.lock(ENTRY)
+    (base,) = (p for p in scene.box.prefix.glob("store/python/*") if p.is_dir())
+    path = base / f"lib/python{PYTHON}/abc.py"
+    path.chmod(0o644)
+    path.write_text("changed")
+    assert "error[install-differs]" in scene.refused("build", ENTRY).stderr
+
+
+def _state(scene: WheelBox) -> tuple[str, list[str]]:
+    data = scene.box.ok("show", ENTRY, "--format", "json").data
+    return data["state"], data["notes"]
+
+
+def _nothing_left(scene: WheelBox) -> bool:
+    return scene.box.leftovers() == [] and not list(scene.box.prefix.glob("store/some/*"))

@@ -1,0 +1,273 @@
+"""Wheels are locked for the site's target, from the site's indexes, and every trap of a resolution is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.standin.server import Fault
+from tests.helpers.wheel_scene import WheelBox, make_wheel_box
+
+
+@pytest.fixture
+def scene(sandbox: Sandbox) -> WheelBox:
+    return make_wheel_box(sandbox)
+
+
+def sidecar(scene: WheelBox, entry: str) -> dict[str, dict[str, object]]:
+    data = json.loads((scene.box.root / "recipes" / entry / "wheels.lock.json").read_text())
+    return {wheel["name"]: wheel for wheel in data["wheels"]}
+
+
+def test_lock_is_one_wheel_a_package_for_the_platform_and_never_for_this_host(scene: WheelBox) -> None:
+    for tag in ("manylinux_2_34_x86_64", "manylinux_2_17_x86_64", "win_amd64"):
+        scene.house.wheel("chosen", tag=f"cp{sys.version_info[0]}{sys.version_info[1]}-abi3-{tag}")
+    scene.house.wheel("plain", tag="py3-none-manylinux_2_35_x86_64")
+    scene.house.wheel("plain")
+    scene.house.wheel("plain", build="1")
+    scene.entry("some/1.0", "chosen", "plain")
+    scene.lock("some/1.0")
+    files = {name: wheel["file"] for name, wheel in sidecar(scene, "some/1.0").items()}
+    minor = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    assert files == {
+        "chosen": f"chosen-1.0-{minor}-abi3-manylinux_2_17_x86_64.whl",
+        "plain": "plain-1.0-1-py3-none-any.whl",  # the higher build tag
+    }
+    text = (scene.box.root / "recipes/some/1.0/wheels.lock").read_text()
+    assert "://" not in text
+    assert text.count(" --hash=sha256:") == 2
+
+
+def test_pip_and_uv_install_by_the_lock(scene: WheelBox) -> None:
+    scene.house.wheel("dep")
+    scene.house.wheel("top", requires=["dep"])
+    scene.entry("some/1.0", "top")
+    scene.lock("some/1.0")
+    lock = scene.box.root / "recipes/some/1.0/wheels.lock"
+    words = ["--require-hashes", "--no-index", "--find-links", str(scene.house.files), "-r", str(lock), "--target"]
+    for number, tool in enumerate((["-m", "pip", "install", "--quiet"], ["-m", "uv", "pip", "install", "--quiet"])):
+        subprocess.run([sys.executable, *tool, *words, str(scene.box.root / f"made{number}")], check=True, timeout=300)
+        assert (scene.box.root / f"made{number}/dep.py").is_file()
+
+
+def test_sidecar_tells_what_the_index_tells(scene: WheelBox) -> None:
+    scene.house.wheel("dep")
+    scene.house.wheel("top", requires=["dep>=1"])
+    scene.entry("some/1.0", "top")
+    with scene.served():
+        scene.lock("some/1.0")
+        top = sidecar(scene, "some/1.0")["top"]
+    assert (top["size"], top["uploaded"]) == (
+        (scene.house.files / "top-1.0-py3-none-any.whl").stat().st_size, "2024-01-01T00:00:00+00:00",
+    )  # fmt: skip
+    assert "requires" not in top  # a server without PEP 658 does not tell
+    scene.index(house=scene.house.simple.as_uri())
+    scene.lock("some/1.0")
+    top = sidecar(scene, "some/1.0")["top"]
+    assert ("size" in top, top["requires"]) == (False, ["dep>=1"])
+
+
+def test_requirements_may_be_a_file_beside_the_recipe_and_the_lock_is_stale_when_it_changes(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.house.wheel("two")
+    folder = scene.entry("some/1.0", requirements="requirements.txt")
+    missing = scene.refused("lock", "some/1.0")
+    assert missing.stderr.startswith(f"error[requirements-missing]: {folder}/requirements.txt does not exist")
+    (folder / "requirements.txt").write_text("# what we want\none  # the first\n")
+    assert scene.lock("some/1.0") == {"one": "1.0"}
+    (folder / "requirements.txt").write_text("one\ntwo==1.0 \\\n  --hash=sha256:" + "0" * 64 + "\n")
+    assert "does not match recipe.yaml" in scene.box.run("lock", "--check", "some/1.0").stdout
+    assert scene.lock("some/1.0") == {"one": "1.0", "two": "1.0"}
+
+
+def test_constraints_limit_what_others_ask_for(scene: WheelBox) -> None:
+    scene.house.wheel("dep", "1.0")
+    scene.house.wheel("dep", "2.0")
+    scene.house.wheel("top", requires=["dep"])
+    scene.entry("some/1.0", "top", constraints=["dep<2", "absent==3"])
+    assert scene.lock("some/1.0") == {"dep": "1.0", "top": "1.0"}
+    scene.entry("some/1.0", "top")
+    assert scene.lock("some/1.0")["dep"] == "2.0"  # uv would have kept what is in the lock
+
+
+def test_date_makes_a_lock_again_the_same_and_needs_upload_times(scene: WheelBox) -> None:
+    scene.house.wheel("one", "1.0")
+    scene.house.wheel("one", "2.0", uploaded="2025-06-01T00:00:00Z")
+    scene.entry("some/1.0", "one", exclude_newer="2025-01-01")
+    with scene.served():
+        assert scene.lock("some/1.0") == {"one": "1.0"}
+        scene.house.rich = False
+        scene.house.write()
+        poor = scene.refused("lock", "some/1.0")
+    assert poor.stderr.startswith("error[unsolvable]: the requirements have no solution in wheels")
+    assert "hint: files without an upload time are never old enough" in poor.stderr
+
+
+def test_old_wheel_of_what_is_newer_as_source_is_refused(scene: WheelBox) -> None:
+    """deepspeed, for one: 0.3.1.dev5 is its last wheel, and uv takes it without a word."""
+    scene.house.wheel("deep", "0.3")
+    scene.house.sdist("deep", "0.19")
+    scene.entry("some/1.0", "deep")
+    told = scene.refused("lock", "some/1.0").stderr
+    assert told.startswith("error[wheels-older]: the newest wheel of deep is 0.3; 0.19 is there as source only\n")
+    assert "`deep==0.3`" in told
+    scene.entry("some/1.0", "deep==0.3")  # the hint
+    assert scene.lock("some/1.0") == {"deep": "0.3"}
+
+
+def test_source_alone_has_no_solution(scene: WheelBox) -> None:
+    scene.house.sdist("sourceonly", "1.0")
+    scene.entry("some/1.0", "sourceonly")
+    assert scene.refused("lock", "some/1.0").stderr.startswith("error[unsolvable]: ")
+
+
+def test_prerelease_that_nobody_asked_for_is_refused(scene: WheelBox) -> None:
+    scene.house.wheel("early", "2.0rc1")
+    scene.house.wheel("top", requires=["early"])
+    scene.entry("some/1.0", "top")
+    told = scene.refused("lock", "some/1.0").stderr
+    assert told.startswith("error[prerelease]: early 2.0rc1 is a pre-release, and nobody asked for one\n")
+    scene.entry("some/1.0", "top", "early==2.0rc1")  # the hint
+    assert scene.lock("some/1.0") == {"early": "2.0rc1", "top": "1.0"}
+
+
+def test_two_cudas_in_one_lock_are_refused(scene: WheelBox) -> None:
+    scene.house.wheel("nvidia-cublas-cu12", "12.1.3")
+    scene.house.wheel("nvidia-cuda-runtime", "13.0.1")
+    scene.house.wheel("torch", "2.1", requires=["nvidia-cublas-cu12"])
+    scene.house.wheel("tensor", "2.1", requires=["nvidia-cuda-runtime"])
+    scene.entry("some/1.0", "torch", "tensor")
+    told = scene.refused("lock", "some/1.0").stderr
+    assert told.startswith("error[two-cudas]: the lock would have libraries of CUDA 12 and of CUDA 13\n")
+    assert "CUDA 12: nvidia-cublas-cu12 12.1.3" in told
+
+
+def test_driver_floor_and_glibc_follow_from_the_wheels(scene: WheelBox) -> None:
+    scene.house.wheel("nvidia-cuda-runtime-cu12", "12.1.105")
+    scene.house.wheel("low", tag="py3-none-manylinux_2_17_x86_64.manylinux_2_28_x86_64")
+    scene.entry("some/1.0", "nvidia-cuda-runtime-cu12", "low")
+    scene.lock("some/1.0")
+    checked = scene.box.run("lock", "--check", "some/1.0")
+    assert checked.code == 1
+    assert "the lock has CUDA 12.1, which needs a driver >= 525.60.13" in checked.stdout
+    given = {"python": "system", "requirements": ["nvidia-cuda-runtime-cu12", "low"], "indexes": ["house"]}
+    for glibc, code in (("2.17", 0), ("2.12", 1)):
+        requires = {"nvidia_driver": "525.60.13", "glibc": glibc}
+        scene.box.recipe("some/1.0", [], backend="wheels", input=given, requires=requires)
+        assert scene.box.run("lock", "--check", "some/1.0").code == code
+
+
+def test_index_without_hashes_is_locked_by_what_it_sends(scene: WheelBox) -> None:
+    """uv reads the file then; one that is replaced later is refused."""
+    scene.house.hashes = False
+    wheel = scene.house.wheel("one")
+    folder = scene.entry("some/1.0", "one")
+    with scene.served():
+        scene.lock("some/1.0")
+        assert (
+            f"one==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n"
+            in (folder / "wheels.lock").read_text()
+        )
+        scene.house.wheel("one", files={"more.py": ""})
+        told = scene.refused("build", "some/1.0").stderr
+    assert "error[not-found]: one-1.0-py3-none-any.whl is not at " in told
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "git+https://example.org/x.git",
+        "x @ https://example.org/x.whl",
+        "./x.whl",
+        "-e .",
+        "--index-url https://example.org",
+        "x/y",
+        "/tmp/x",
+    ],
+)
+def test_what_no_index_answers_is_refused_and_git_is_not_started(scene: WheelBox, row: str) -> None:
+    scene.entry("some/1.0", row)
+    told = scene.refused("lock", "some/1.0").stderr
+    assert told.startswith("error[recipe-invalid]: the wheels input of some/1.0 has faults\n")
+    folder = scene.entry("other/1.0", requirements="requirements.txt")
+    (folder / "requirements.txt").write_text(f"# one\n{row}\n")
+    told = scene.refused("lock", "other/1.0").stderr
+    assert told.startswith(f"error[requirement-invalid]: {folder}/requirements.txt:2: `")
+
+
+def test_first_index_that_has_a_name_gives_it_and_settings_of_uv_and_pip_do_not_matter(
+    scene: WheelBox, tmp_path: Path
+) -> None:
+    from tests.helpers.wheelhouse import Wheelhouse
+
+    own = Wheelhouse(tmp_path / "own")
+    own.wheel("one", "1.0")
+    scene.house.wheel("one", "9.0")
+    scene.house.wheel("two", "1.0")
+    scene.index(own=own.simple.as_uri(), house=scene.house.simple.as_uri())
+    scene.entry("some/1.0", "one", "two", indexes=["own", "house"])
+    (scene.box.root / "uv.toml").write_text('index-strategy = "unsafe-best-match"\n')
+    wrong = {
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9",
+        "PIP_INDEX_URL": "http://127.0.0.1:9",
+    }
+    scene.box.ok("lock", "some/1.0", **wrong)
+    rows = {name: (wheel["version"], wheel["index"]) for name, wheel in sidecar(scene, "some/1.0").items()}
+    assert rows == {"one": ("1.0", "own"), "two": ("1.0", "house")}
+
+
+def test_another_place_of_an_index_once_and_a_mirror_that_does_not_answer(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    folder = scene.entry("some/1.0", "one")
+    scene.index(house="http://127.0.0.1:9/simple")
+    told = scene.refused("lock", "some/1.0")
+    assert told.stderr.startswith("error[no-network]: an index of house does not answer\n")
+    assert scene.refused("lock", "some/1.0", "--channel", "hause=/tmp").stderr.startswith("error[unknown-channel]: ")
+    scene.box.ok("lock", "some/1.0", "--index", f"house={scene.house.files}")
+    text = (folder / "wheels.lock").read_text()
+    scene.index(house={"url": scene.house.simple.as_uri(), "mirrors": ["http://127.0.0.1:9/simple"]})
+    done = scene.box.ok("lock", "some/1.0")
+    assert (folder / "wheels.lock").read_text() == text
+    assert "does not answer: asking the next place of the index" in done.stderr
+
+
+def test_index_that_is_unavailable_twice_is_asked_again(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.entry("some/1.0", "one")
+    with scene.served() as server:
+        server.faults["simple/one/"] = Fault("503-then-ok")
+        assert scene.lock("some/1.0") == {"one": "1.0"}
+
+
+def test_unsolvable_says_uvs_conclusion(scene: WheelBox) -> None:
+    scene.house.wheel("one", "1.0")
+    scene.entry("some/1.0", "one>=2")
+    told = scene.refused("lock", "some/1.0").stderr
+    assert told.startswith("error[unsolvable]: the requirements have no solution in wheels\n  entry some/1.0\n")
+    assert "asked: one>=2" in told
+    assert "requirements are unsatisfiable" in told
+
+
+def test_lock_that_was_edited_is_refused(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    folder = scene.entry("some/1.0", "one")
+    scene.lock("some/1.0")
+    lock = folder / "wheels.lock"
+    text = lock.read_text()
+    for changed, reference in (
+        (text.replace("one==1.0", "one==2.0"), "lock-invalid"),
+        (text.partition(" --hash")[0] + "\n", "lock-unhashed"),
+        (text.rstrip() + " --hash=sha256:" + "0" * 64 + "\n", "lock-unhashed"),
+    ):
+        lock.write_text(changed)
+        assert scene.refused("build", "some/1.0").stderr.startswith(f"error[{reference}]: ")
+    lock.write_text(text)
+    (folder / "wheels.lock.json").unlink()
+    assert scene.refused("build", "some/1.0").stderr.startswith("error[lock-invalid]: ")

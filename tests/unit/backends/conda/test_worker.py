@@ -31,7 +31,7 @@ class Slow:
         patch.setattr(worker.shutil, "rmtree", removed)
         patch.setattr(worker, "compile_python", self._compile)
 
-    def _compile(self, staging: Path, final: str, jobs: int, emit: object) -> None:
+    def _compile(self, staging: Path, final: str, jobs: int, emit: object) -> None:  # noqa: ARG002 - the function's own
         assert (staging / ".unpacked", final, jobs) == (self.unpacked, "/final", 2)
         self.tried.append(self.unpacked.exists())
         self._over.set()

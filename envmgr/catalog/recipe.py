@@ -154,14 +154,24 @@ def _dotted(value: str) -> str:
 
 
 class SmokeTest(_Model):
-    """A bash command that must exit 0 with the entry's module loaded. `timeout` is seconds."""
+    """A bash command that must exit 0 with the entry's module loaded. `timeout` is seconds.
+
+    With `nodes`, it runs once, on the first node of a Slurm job of at least so many.
+    """
 
     name: str
     run: str = Field(min_length=1)
     needs: tuple[Literal["gpu", "mpi", "slurm"], ...] = ()
+    nodes: int = Field(default=1, ge=1)
     timeout: float = Field(default=300, gt=0)
 
     _lines = field_validator("name")(_one_line)
+
+    @model_validator(mode="after")
+    def _several_nodes(self) -> SmokeTest:
+        if self.nodes > 1 and "slurm" not in self.needs:
+            raise ValueError("a test of several nodes runs in a job: `needs: [slurm]`")
+        return self
 
 
 class Deprecated(_Model):

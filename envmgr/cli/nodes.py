@@ -34,6 +34,9 @@ def test(
     entries: SomeEntries = None,
     nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
     via: Annotated[OneWay | None, typer.Option(help="On nodes, reached so; without --nodes, all groups.")] = None,
+    count: Annotated[
+        int | None, typer.Option("-N", min=1, metavar="COUNT", help="On so many of them, in one Slurm job.")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="User that runs them on nodes; never root.", metavar="NAME")] = None,
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     site: SiteOption = None,
@@ -41,18 +44,19 @@ def test(
 ) -> Answer:
     """Run the smoke tests of published entries, here or on nodes.
 
-    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known.
+    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known. Tests of several nodes run with -N.
     """
     from envmgr.cli.text.smoke import show_node_tests, show_tests
     from envmgr.commands.test import run_tests, run_tests_on_nodes
 
-    here = nodes is None and via is None
+    here = nodes is None and via is None and count is None
     # root must not run an entry's commands as root; on nodes another user runs them, and root's keys are needed
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
         result = run_tests_on_nodes(
-            ctx, entries or (), nodes=nodes, user=user, deadline=deadline, via=None if via is None else via.value
-        )
+            ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline,
+            via=None if via is None else via.value,
+        )  # fmt: skip
         return shown(result, show_node_tests)
     if user is not None or deadline is not None:
         raise InputError(

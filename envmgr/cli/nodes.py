@@ -66,6 +66,51 @@ def test(
 
 
 @verb
+def job(
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A published entry, as name/version.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="What it runs, else an example of what it can.")
+    ] = None,
+    count: Annotated[int, typer.Option("-N", min=1, metavar="COUNT", help="Nodes.")] = 1,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, metavar="G", help="GPUs of each node.")] = 0,
+    processes: Annotated[
+        int | None,
+        typer.Option("--ntasks-per-node", min=1, metavar="P", help="Processes on each; else one a GPU, or one."),
+    ] = None,
+    cpus: Annotated[int | None, typer.Option("--cpus", min=1, metavar="C", help="Cores of each process.")] = None,
+    time: Annotated[str | None, typer.Option("--time", metavar="T", help="Time limit, as Slurm writes it.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm partition; else the site's.", metavar="NAME")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm account.", metavar="NAME")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there in one step; else to stdout.", callback=plain_file
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> Answer:
+    """Print a script for sbatch that runs an entry here.
+
+    It loads the module, starts processes as the entry's MPI or torchrun wants it, and tells the job's log what ran.
+    """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.job import show_job
+    from envmgr.commands.job import write_job
+    from envmgr.nodes import JobOptions
+
+    if output is not None:
+        refuse_missing_folder(output)
+    ctx = open_context(site, fmt)
+    result = write_job(
+        ctx, entry, command or (), nodes=count, processes=processes, gpus=gpus, output=output, dry_run=dry_run,
+        options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
+    )  # fmt: skip
+    return shown(result, show_job)
+
+
+@verb
 def audit(
     nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
     via: Annotated[Via | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,

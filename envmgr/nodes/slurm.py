@@ -74,6 +74,16 @@ def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
     return {node.strip(): host.strip() for node, _, host in found if host.strip()}
 
 
+def mpi_plugins(runner: Runner, *, timeout: float = _ASK) -> frozenset[str] | None:
+    """What this host's `srun --mpi=` can be; None where srun does not say."""
+    try:
+        done = runner.run([tool("srun"), "--mpi=list"], env=tool_env(), timeout=timeout, check=False)
+    except CommandError:
+        return None
+    said = f"{done.stdout}\n{done.stderr}"  # it goes to stderr, up to Slurm 23
+    return frozenset(said.split()) if "MPI plugin types" in said else None
+
+
 def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
     """Who has jobs, running or waiting, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
     said = runner.run([tool("squeue"), "-h", "-o", "%u"], env=tool_env(), timeout=timeout).stdout

@@ -44,7 +44,7 @@ def job_text(
     """The script. `command` takes the example's place: torchrun's script with its arguments, or a program with its own."""
     import jinja2
 
-    example = _EXAMPLES[launch.program]
+    example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
     given = words(*command) if command else example
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False  # noqa: S701 - a shell's words are quoted

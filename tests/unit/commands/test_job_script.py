@@ -62,8 +62,8 @@ def test_training_on_gpus_is_one_task_a_node_with_a_process_a_gpu() -> None:
     ("launch", "command", "python", "last"),
     [
         (Launch("mpi", "pmi2"), (), False, "srun --mpi=pmi2 ./program"),
-        (Launch("mpi", "pmix"), (), True, "srun --mpi=pmix python ./program"),
-        (Launch("mpi", ""), ("./a b", "$x"), False, "mpirun './a b' '$x'"),
+        (Launch("mpi", "pmix"), (), True, "srun --mpi=pmix python program.py"),
+        (Launch("mpi", ""), ("./a b", "*"), False, "mpirun './a b' '*'"),
         (Launch("python", "none"), (), True, "srun --mpi=none python program.py"),
         (Launch("python", "none"), ("python", "-m", "x"), True, "srun --mpi=none python -m x"),
         (Launch("program", "none"), ("run",), False, "srun --mpi=none run"),

@@ -190,7 +190,9 @@ def job(session: ClusterSession, numpy: str) -> None:
     session.note("alice has a program, and envmgr the script of a job that runs it on two nodes")
     session.write("/home/alice/solve.py", PROGRAM, user="alice")
     said = session.type(f"envmgr job {ENTRY} -N 2 -- python solve.py | tee job.sh", user="alice")
-    session.expect(f"module load {ENTRY}" in said, "the script loads the module, and srun starts the program on each node")
+    session.expect(
+        f"module load {ENTRY}" in said, "the script loads the module, and srun starts the program on each node"
+    )
     said = session.type("sbatch --wait job.sh && sort pydata-*.out", user="alice")
     nodes = re.findall(rf"^{re.escape(f'{numpy} {ANSWER}')} on (\S+)$", said, re.MULTILINE)
     session.expect(len(set(nodes)) == 2, f"{' and '.join(nodes)} computed with numpy {numpy}")

@@ -1,12 +1,12 @@
 """Names resolve alike: a node's own name is its own address, no loopback, and all nodes ask the same resolver in the same order.
 
 A job of several nodes tells the others of a node by the address that this node's name has on it. Where that is 127.0.1.1 (as
-installers of Debian and cloud-init write it), an address of no interface of the node, or none, Gloo, NCCL and MPI connect to
-nobody: one node fails, and the others wait to the job's time limit, with no word of a name. So it is told of one node and of all
-alike, and where a published entry has a test of several nodes it is an error: jobs of it hang. Elsewhere, and on login nodes, it is a warning,
+installers of Debian and cloud-init write it), an address of no interface of the node, or none, Gloo, NCCL and MPI connect to nobody:
+one node fails, and the others wait to the job's time limit, with no word of a name. So it is told of one node and of all alike.
+Where a published entry has a test of several nodes it is an error: jobs of it hang. Elsewhere, and on login nodes, it is a warning,
 as jobs on one node run. A site of a single node is not accused: nobody else asks for its address.
-The loopback interface is up. /etc/resolv.conf and the lines of /etc/nsswitch.conf for hosts and accounts are compared between
-nodes.
+
+The loopback interface is up. /etc/resolv.conf and the lines of /etc/nsswitch.conf for hosts and accounts are compared between nodes.
 """
 
 from __future__ import annotations

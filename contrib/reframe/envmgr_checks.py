@@ -61,7 +61,8 @@ class EnvmgrEntry(rfm.RunOnlyRegressionTest):
             has.add("gpu")
         if self.current_partition.scheduler.registered_name in {"slurm", "squeue"}:
             has.add("slurm")
-        tests = [test for test in self.current_environ.extras["tests"] if test.get("nodes", 1) == 1]
+        tests = self.current_environ.extras["tests"]
+        tests = [test for test in tests if test.get("nodes", 1) == 1]  # a file of an earlier export has no word of them
         return [test for test in tests if has.issuperset(test["needs"])]
 
     @sanity_function

@@ -9,13 +9,15 @@ now() {
   read -r uptime _ </proc/uptime
   uptime=${uptime%.*}${uptime#*.}
 }
-# add PID…: what these and all below them have waited to `waited`, in hundredths; for what has ended below them, in proportion.
+# add PID…: what these and all below them have waited to `waited`, in hundredths; for what has ended below them, in proportion. The
+# kernel adds a wait when it is over: those that may be in one are put into `ready`, with what they have computed.
 add() {
   for pid in "$@"; do
     run='' ended='' below=''
     read -r run queued _ <"/proc/$pid/schedstat"
     IFS= read -r ended <"/proc/$pid/stat"
     read -r below <"/proc/$pid/task/$pid/children"
+    case ${ended##*) } in R*) ready="$ready $pid:$run" ;; esac
     [ "${run:-0}" -lt 1000 ] || wait_of "$run" "$queued" "${ended##*) }"
     # shellcheck disable=SC2086 # numbers
     add $below
@@ -27,18 +29,32 @@ wait_of() { # RUN QUEUED, in nanoseconds, and the third and later fields of stat
   set -- $3
   waited=$((waited + queued / 10000000 + (${14:-0} + ${15:-0}) * (queued / 1000) / (run / 1000)))
 }
-# It ends what has had its time.
+look() { # how much of its time is left
+  waited=0 ready=
+  now
+  add "$program"
+  left=$((limit - (uptime - began - waited)))
+}
+doze() {
+  sleep "$1" &
+  nap=$!
+  wait "$nap"
+}
+# It ends what has had its time, and does not wait for a processor just now.
 watch() {
   trap 'kill "$nap"; exit 0' TERM
   left=$limit
   while [ "$left" -gt 0 ]; do
-    sleep $(((left + 99) / 100)) &
-    nap=$!
-    wait "$nap"
-    waited=0
-    add "$program"
-    now
-    left=$((limit - (uptime - began - waited)))
+    doze $(((left + 99) / 100))
+    look
+    if [ "$left" -le 0 ] && [ -n "$ready" ]; then
+      before=$ready
+      doze 0.2
+      look
+      for each in $before; do
+        case "$ready " in *" $each "*) left=1 ;; esac
+      done
+    fi
   done
   kill -s ALRM "$program" # it does then as it does at the end of its own time
 }

@@ -165,7 +165,7 @@ class SmokeTest(_Model):
     name: str
     run: str = Field(min_length=1)
     files: tuple[str, ...] = ()
-    needs: tuple[Literal["gpu", "mpi", "slurm"], ...] = ()
+    needs: tuple[Literal["gpu", "mpi", "slurm", "compiler"], ...] = ()
     nodes: int = Field(default=1, ge=1)
     timeout: float = Field(default=300, gt=0)
 

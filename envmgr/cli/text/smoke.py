@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from envmgr.commands.verify import VerifyResult
     from envmgr.smoke import SmokeOutcome
 
-_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped", "not-run": "not run"}
+_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "not tried", "not-run": "not run"}
 _REASONED = ("skipped", "not-run")  # whose detail is why
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from envmgr.backends.conda.settings import CondaSettings, channels_of
+from envmgr.catalog.entries import open_catalog
+from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import Failure
@@ -67,6 +70,19 @@ def _other_ways(url: str, entry: str, site: Site) -> Iterator[str]:
         yield f"  `backends: {{conda: {{channels: {{{name}: {{url: {channel}, mirrors: [/path/to/mirror]}}}}}}}}`"
     yield f"or run `envmgr fetch {entry}` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, and run"
     yield f"  `envmgr fetch {entry} --file /path/to/cache`: a build needs no network then"
+    if others := _from_elsewhere(entry, site):
+        yield f"or build {' or '.join(others)}, which comes from elsewhere"
+
+
+def _from_elsewhere(entry: str, site: Site) -> list[str]:
+    """Entries of the same name that no channel gives."""
+    name = parse_entry(entry).name
+    found = []
+    for other in open_catalog(site).entries():
+        with suppress(EnvmgrError):  # what is wrong with its recipe is told where that is checked
+            if other.entry.name == name and str(other.entry) != entry and other.recipe().backend != "conda":
+                found.append(str(other.entry))
+    return found
 
 
 def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:

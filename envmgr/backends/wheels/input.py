@@ -43,10 +43,13 @@ class WheelsInput(BaseModel):
     def _python(cls, value: str) -> str:
         if re.fullmatch(rf"{SYSTEM}(/3\.[0-9]+)?", value):
             return value
+        wrong = f"`{value}` is neither an entry (python/3.11) nor `{SYSTEM}` (or `{SYSTEM}/3.11`)"
+        if value.partition("/")[0] == SYSTEM:
+            raise ValueError(wrong)
         try:
             parse_entry(value)
         except InputError as error:
-            raise ValueError(f"`{value}` is neither an entry (python/3.11) nor `{SYSTEM}`") from error
+            raise ValueError(wrong) from error
         return value
 
     @field_validator("requirements", "constraints")

@@ -16,9 +16,9 @@ CARRIED = (
 )
 
 
-def hint(channel: str, site: Path | None, kind: str = "unreachable") -> str:
+def hint(channel: str, site: Path | None, kind: str = "unreachable", entry: str = "x/1") -> str:
     lost = {"name": "zlib", "reasons": [(f"{channel}/linux-64/{FILE}", kind, "Name or service not known")]}
-    return failure_for("x/1", load_site(site, {}))(
+    return failure_for(entry, load_site(site, {}))(
         {"kind": "DownloadError", "message": "zlib", "failed": [lost]}, {}
     ).hint
 
@@ -52,4 +52,13 @@ def test_channel_that_the_site_does_not_have_is_named_with_the_lines_that_give_i
 def test_other_failures_of_a_download_keep_their_own_hint() -> None:
     assert hint("https://channel.invalid/ours", None, "not-found").startswith(
         "the channel or mirror no longer has it: "
+    )
+
+
+def test_entry_of_that_name_that_no_channel_gives_is_named() -> None:
+    told = hint("https://conda.anaconda.org/conda-forge", None, entry="pytorch/2.1-cuda11.8")
+    assert told.splitlines()[-1].startswith("  or build pytorch/2.1-cuda12.1 or ")
+    assert told.endswith(", which comes from elsewhere")
+    assert "which comes from elsewhere" not in hint(
+        "https://conda.anaconda.org/conda-forge", None, entry="anaconda/2025.06"
     )

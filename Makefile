@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help root venv lmod demo demo-cluster test test-sandbox test-cluster test-easybuild test-slow soak coverage check golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv lmod demo demo-cluster test test-sandbox test-cluster test-easybuild test-slow test-torch soak coverage check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -74,6 +74,10 @@ test-easybuild: venv lmod  ## real EasyBuild, on toys and small software
 test-slow: venv lmod  ## Python and MPICH from real source, run under mpirun and srun
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
+
+test-torch: venv lmod  ## PyTorch with its CUDA libraries from the public index, to training on two nodes (10 GB of disk)
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
+	@$(BIN)/python -m pytest -m slow tests/torch
 
 soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers

@@ -10,13 +10,13 @@ import pytest
 
 from tests.helpers.places import ROOT, TESTS
 
-TIERS = ("unit", "sandbox", "cluster", "easybuild")
+TIERS = ("unit", "sandbox", "cluster", "easybuild", "torch")
 SANDBOX = {"channel", "sandbox", "make_sandbox"}
 CLUSTER = {"cluster", "sshfs_cluster", "nfs_cluster", "cluster_possible", "audited", "shop"}
 EASYBUILD = {"workshop"}
 # What the tests of a tier never ask for. A source build of the slow ones runs its programs on a cluster of its own.
 FORBIDDEN = {
-    "unit": SANDBOX | CLUSTER | EASYBUILD, "sandbox": CLUSTER | EASYBUILD, "cluster": set[str](), "easybuild": CLUSTER,
+    "unit": SANDBOX | CLUSTER | EASYBUILD, "sandbox": CLUSTER | EASYBUILD, "cluster": set[str](), "easybuild": CLUSTER, "torch": CLUSTER,
 }  # fmt: skip
 FILES = sorted(path for tier in TIERS for path in (TESTS / tier).rglob("test_*.py"))
 

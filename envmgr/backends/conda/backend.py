@@ -27,7 +27,6 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel, glibc_faults
 from envmgr.wheels.settings import indexes_of
 
@@ -152,18 +151,15 @@ class CondaBackend(Backend):
             return {}
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
-        found = {*channels_of(site), *(str(c) for c in recipe.input.get("channels", ()))}
-        return (
-            found | {*indexes_of(site), *(str(name) for name in recipe.input.get("indexes", ()))}
-            if recipe.input.get("pip")
-            else found
-        )
+        said = recipe.input
+        indexes = {*indexes_of(site), *map(str, said.get("indexes", ()))} if said.get("pip") else set()
+        return {*channels_of(site), *map(str, said.get("channels", ())), *indexes}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         return explain_settings(site)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
-        return (OwnFolder(package_cache(prefix)), OwnFolder(wheel_cache(prefix)))
+        return (OwnFolder(package_cache(prefix)),)
 
 
 def _bytes(files: Sequence[LockedPackage | LockedWheel]) -> int | None:

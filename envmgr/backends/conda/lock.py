@@ -102,7 +102,9 @@ class CondaLock:
         """What of the lock decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
         keys = ("name", "version", "build", "subdir", "url", "sha256")
         packages = [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
-        return packages if self.added is None else {"packages": packages, "wheels": self.added.identity()}
+        if self.added is None or not self.added.wheels:  # conda's packages are all that `pip` asks for
+            return packages
+        return {"packages": packages, "wheels": self.added.identity()}
 
     def describe(self) -> dict[str, str]:
         """name -> `version build`, of a wheel `version tags`; a wheel with the name of a conda package is `name (pip)`."""

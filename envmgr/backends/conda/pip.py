@@ -132,7 +132,9 @@ def _extras(question: Question, rows: Iterable[str]) -> set[tuple[str, str]]:
 
 
 def _note(assumed: Mapping[str, str]) -> str:
-    told = ", ".join(text if text.split()[0] == name else f"{name} by {text}" for name, text in assumed.items())
+    told = ", ".join(
+        text if canonicalize_name(text.split()[0]) == name else f"{name} by {text}" for name, text in assumed.items()
+    )
     return (
         f"wheels take for granted what conda's packages are known to bring: {told}; the build refuses where they do not"
     )

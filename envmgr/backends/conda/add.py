@@ -17,6 +17,7 @@ from zipfile import ZipFile
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
@@ -134,8 +135,16 @@ def refuse_lacking(
         version = there[name][0]
         for wheel in asking:
             for row in rows[wheel]:
-                if canonicalize_name(row.name) == name and not row.specifier.contains(version, prereleases=True):
+                if canonicalize_name(row.name) == name and not _takes(row, version):
                     raise Lacking(f"{name}{row.specifier}, but {name} {version}", package, [wheel])
+
+
+def _takes(row: Requirement, version: str) -> bool:
+    """Whether the row is content with it; a version that is none for pip says nothing against it."""
+    try:
+        return row.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
 
 
 def _requires(wheel: Path, python: str, platform: str) -> Iterator[Requirement]:

@@ -249,7 +249,7 @@ def work(request: dict[str, Any]) -> None:
     else:
         asyncio.run(install(request))
         staging = Path(request["staging"])
-        if request["more"]:  # wheels follow, and are compiled with all else: add.py
+        if request.get("more"):  # wheels follow, and are compiled with all else: add.py
             shutil.rmtree(staging / _LINKED_FROM)
         else:
             compile_beside_removal(staging, request["final"], request["jobs"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import yaml
 
 from envmgr.system.files import remove_tree
 from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.small_disk import small_in
+from tests.helpers.standin.channel import Channel
 from tests.helpers.waiting import wait_for
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
@@ -276,3 +279,25 @@ def test_diff_lists_wheels(scene: WheelBox) -> None:
 
 def _nothing_left(scene: WheelBox) -> bool:
     return scene.box.leftovers() == [] and not list(scene.box.prefix.glob("store/both/*"))
+
+
+def test_disk_full_among_the_wheels_then_a_rerun(tmp_path: Path, channel: Channel) -> None:
+    with small_in(tmp_path, channel) as small:
+        scene = make_wheel_box(small)
+        small.mount("3g")
+        scene.house.wheel("one", files={"large.py": "# " + "x" * (60 << 20) + "\n"})
+        scene.conda("alone/1.0", SPECS)
+        scene.conda(ENTRY, SPECS, "one")
+        small.ok("lock", "alone/1.0", ENTRY)
+        small.ok("fetch", ENTRY)
+        cache = shutil.disk_usage(small.prefix).used
+        small.ok("build", "alone/1.0")
+        tree = shutil.disk_usage(small.prefix).used - cache
+        small.resize(str(cache + 2 * tree + (30 << 20)))
+        told = scene.refused("build", ENTRY).stderr
+        assert f"{ENTRY} link: " in told  # conda's packages found room
+        assert "error[disk-full]: no space left under " in told, told
+        assert (small.leftovers(), small.current()) == ([], 1)
+        small.resize("3g")
+        small.ok("build", ENTRY)
+        assert small.current() == 2

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock
 from envmgr.backends.conda.pip import distributions, require_python
+from envmgr.catalog.locks import recipe_digest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.wheels.lock import LockedWheel
 from tests.helpers.places import ROOT
@@ -163,6 +165,25 @@ def test_wheels_that_are_locked_twice_and_wheels_for_no_python(tmp_path: Path) -
     path.write_text(yaml.safe_dump({**data, "package": data["package"][1:]}))
     with pytest.raises(InputError, match="wheels for no Python"):
         read_lock(tmp_path)
+
+
+def test_digest_of_an_input_without_wheels_is_what_it_was_and_all_that_is_for_them_counts_with_them() -> None:
+    plain = {"channels": ("c",), "specs": ("python 3.11.*",)}
+    before = {
+        **plain,
+        "platform": "linux-64",
+        "virtual_packages": {"__glibc": "2.28", "__linux": "4.18", "__unix": "0"},
+    }
+    assert CondaInput.model_validate(plain).digest() == recipe_digest("conda", before)
+    assert CondaInput.model_validate({**plain, "pip": []}).digest() == recipe_digest("conda", before)
+    more: list[dict[str, Any]] = [
+        {"pip": ["one"]},
+        {"pip": ["one", "two"]},
+        {"pip": ["one"], "indexes": ["own"]},
+        {"pip": ["one"], "exclude_newer": "2025-01-01"},
+    ]
+    found = {CondaInput.model_validate(plain | each).digest() for each in [{}, *more]}
+    assert len(found) == 5
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("recipes/*/*/conda-lock.yml")), ids=lambda path: path.parent.name)

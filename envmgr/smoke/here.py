@@ -17,7 +17,7 @@ from envmgr.errors import CommandError, EnvmgrError, Failed
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
-from envmgr.smoke import SmokeOutcome
+from envmgr.smoke import SmokeOutcome, too_few
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.shelltext import script_text, words
@@ -53,7 +53,7 @@ def run_smoke_tests(
     *,
     slurm_options: Sequence[str],
 ) -> list[SmokeOutcome]:
-    """Every test of one entry, on this machine. `slurm_options` are as for `script_of`."""
+    """Every test of one entry, on this machine; those of several nodes are not run. `slurm_options` are as for `script_of`."""
     tests = tests_of(spec)
     outcomes = []
     with reporter.stage(f"{spec.entry} test", total=len(tests), unit="tests") as stage:
@@ -167,6 +167,8 @@ def _run_one(
     runner: Runner,
     slurm_options: Sequence[str],
 ) -> SmokeOutcome:
+    if test.nodes > 1:
+        return SmokeOutcome(spec.entry, test.name, "not-run", too_few(spec.entry, test.nodes), 0)
     if "gpu" in test.needs and not gpu_here():
         return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
     temporary = Path(tempfile.gettempdir())

@@ -20,7 +20,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import cuda_majors
+from envmgr.wheels.lock import cuda_majors, cuda_of, newer_than_cuda
 from envmgr.wheels.requirements import Question
 
 _OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
@@ -74,6 +74,8 @@ def add_wheels(
         for name, extra in sorted(_extras(question, [row for wheel in found.wheels for row in wheel.requires or ()]))
         if name in used
     ]
+    if newer := newer_than_cuda(added.versions):
+        notes.append(f"{', '.join(newer)}: newer than its CUDA {cuda_of(added.versions)}; a row of `pip` pins it")
     return dataclasses.replace(lock, added=added), notes
 
 

@@ -26,7 +26,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.wheels.folders import wheel_cache
-from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_of, describe, glibc_faults
+from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_of, describe, glibc_faults, newer_than_cuda
 from envmgr.wheels.settings import WheelsSettings, explain_settings, indexes_of
 
 
@@ -97,7 +97,7 @@ class WheelsBackend(Backend):
         base = load_base(wanted.python, entry, site)
         found = resolve(wanted, base.version, site, runner, reporter, options.places or {})
         made = WheelsLock(recipe_digest=wanted.digest(), **dict(found))
-        return LockResult(lock_texts(made), describe(made.wheels), _notes(base))
+        return LockResult(lock_texts(made), describe(made.wheels), _notes(base, made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
         found, sha256 = read_lock(folder)
@@ -122,7 +122,7 @@ class WheelsBackend(Backend):
             python=True,
             download=download,
             installed=None if download is None else download * WHEEL_UNPACKED,
-            notes=_notes(base),
+            notes=_notes(base, found),
             below=() if base.entry is None else (base.entry,),
             content=found,
             base=base,
@@ -144,5 +144,11 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _notes(base: Base) -> tuple[str, ...]:
-    return (LOST.format(version=base.minor),) if base.entry is None else ()
+def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:
+    found = [LOST.format(version=base.minor)] if base.entry is None else []
+    if newer := newer_than_cuda(lock.versions):
+        cuda = cuda_of(lock.versions)
+        found.append(
+            f"{', '.join(newer)}: newer than its CUDA {cuda}; `constraints` pins it (`{newer[0].split()[0]}=={cuda}.*`)"
+        )
+    return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,11 @@ class WheelBox:
     def entry(self, entry: str, *requirements: str, **given: Any) -> Path:
         wanted = {"python": "system", "requirements": requirements, "indexes": ["house"], **given}
         return self.box.recipe(entry, [], backend="wheels", input=wanted)
+
+    def conda(self, entry: str, specs: Sequence[str], *pip: str, **given: Any) -> Path:
+        """A conda recipe with wheels; without any, one of conda's packages alone."""
+        wheels = {"pip": pip, "indexes": ["house"]} if pip else {}
+        return self.box.recipe(entry, [], input={"channels": ["standin"], "specs": specs, **wheels, **given})
 
     def base(self, *more: str, **fields: Any) -> str:
         """A Python of the stand-in channel, as an entry; locked."""

@@ -16,7 +16,6 @@ from envmgr.backends.conda.settings import Channel, CondaSettings
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.backends.wheels.input import WheelsInput
-from envmgr.backends.wheels.settings import Index, WheelsSettings
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
 from envmgr.catalog.site_file import (
     Audit,
@@ -29,6 +28,7 @@ from envmgr.catalog.site_file import (
     Sources,
     Transport,
 )
+from envmgr.wheels.settings import Index, WheelsSettings
 from tests.helpers.places import ROOT
 
 DOCS = ROOT / "docs"

@@ -12,7 +12,7 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.layout import MARKED, PYTHON
-from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage, cuda_of, describe
+from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
 from envmgr.catalog.cuda import driver_faults
@@ -23,10 +23,12 @@ from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
+from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel, glibc_faults
+from envmgr.wheels.settings import indexes_of
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
@@ -48,13 +50,22 @@ class LoadedCondaLock(LoadedLock):
     def faults(self, recipe: Recipe) -> list[str]:
         if edited := edited_by_hand(self.folder):
             return [edited]
-        cuda = cuda_of(self.content.versions)
-        return [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
+        cuda = self.content.cuda()
+        found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
+        return found + (
+            [] if self.content.added is None else glibc_faults(self.content.added.wheels, recipe.requires.glibc)
+        )
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
+        from envmgr.wheels.fetch import fetch_wheels
 
-        return fetch_archives(self.content, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
+        label = str(self.entry)
+        found = fetch_archives(self.content, label, site, runner, reporter, given=given, dry_run=dry_run)
+        if self.content.added is None:
+            return found
+        wheels = fetch_wheels(self.content.added, label, site, runner, reporter, given=given, dry_run=dry_run)
+        return Fetched((*found.files, *wheels.files))
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from importlib.metadata import version
@@ -62,7 +73,8 @@ class LoadedCondaLock(LoadedLock):
         from envmgr.backends.conda.install import install_lock
 
         facts, expected = install_lock(self.content, item.install, site, runner, reporter, jobs=jobs)
-        return Built(facts, expected, {"py-rattler": version("py-rattler")})
+        tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
+        return Built(facts, expected, {tool: version(tool) for tool in tools})
 
 
 class CondaBackend(Backend):
@@ -78,9 +90,13 @@ class CondaBackend(Backend):
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):
             return wrong
-        known, named = channels_of(site), CondaInput.model_validate(recipe.input).channels
-        unknown = [c for c in named if "://" not in c and c not in known]
-        return [f"input.channels: the site has no channel `{name}`" for name in unknown]
+        known, wanted = channels_of(site), CondaInput.model_validate(recipe.input)
+        unknown = [c for c in wanted.channels if "://" not in c and c not in known]
+        indexes = [name for name in wanted.indexes if wanted.pip and name not in indexes_of(site)]
+        return [
+            *(f"input.channels: the site has no channel `{name}`" for name in unknown),
+            *(f"input.indexes: the site has no index `{name}`" for name in indexes),
+        ]
 
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
@@ -88,52 +104,77 @@ class CondaBackend(Backend):
         from envmgr.backends.conda.solve import solve
 
         solver = options.solver or self.solvers[0]
-        solved = solve(
-            read_input(entry, recipe, CondaInput), site, runner, reporter, solver=solver, places=options.places or {}
-        )
+        wanted, places = read_input(entry, recipe, CondaInput), options.places or {}
+        _require_one_meaning(wanted, places)
+        solved = solve(wanted, site, runner, reporter, solver=solver, places=places)
         notes = [
             f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
             for c in solved.channels
             if c.kind == "snapshot"
         ]
-        return LockResult(lock_texts(solved), describe(solved.packages), tuple(notes))
+        if wanted.pip:
+            from envmgr.backends.conda.pip import add_wheels
+
+            solved, more = add_wheels(solved, wanted, site, runner, reporter, places)
+            notes += more
+        return LockResult(lock_texts(solved), solved.describe(), tuple(notes))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)
         wanted = read_input(entry, recipe, CondaInput).digest()
         if found.recipe_digest != wanted:
             raise stale_lock(entry, folder / LOCK_NAME, wanted, found.recipe_digest)
-        sizes = [p.size for p in found.packages if p.size]
-        download = sum(sizes) if len(sizes) == len(found.packages) else None
+        wheels = found.added.wheels if found.added else ()
+        download, added = _bytes(found.packages), _bytes(wheels)
         return LoadedCondaLock(
             backend=self,
             entry=entry,
             sha256=sha256,
-            packages=describe(found.packages),
+            packages=found.describe(),
             licences=_licences(recipe, site),
-            extensions=tuple(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
+            extensions=(
+                *(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
+                *(f"{w.name}/{w.version}" for w in wheels if not w.name.startswith("nvidia-")),
+            ),
             python=PYTHON in found.versions,
             python_version=found.versions.get(PYTHON),
-            download=download,
-            installed=None if download is None else download * UNPACKED,
+            download=None if download is None or added is None else download + added,
+            installed=None if download is None or added is None else download * UNPACKED + added * WHEEL_UNPACKED,
             content=found,
             folder=folder,
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:
-            return describe(read_lock(folder)[0].packages)
+            return read_lock(folder)[0].describe()
         except EnvmgrError:
             return {}
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
-        return {*channels_of(site), *(str(c) for c in recipe.input.get("channels", ()))}
+        said = recipe.input
+        indexes = {*indexes_of(site), *map(str, said.get("indexes", ()))} if said.get("pip") else set()
+        return {*channels_of(site), *map(str, said.get("channels", ())), *indexes}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         return explain_settings(site)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)
+
+
+def _bytes(files: Sequence[LockedPackage | LockedWheel]) -> int | None:
+    """Of all of them; None where the lock does not tell."""
+    sizes = [each.size for each in files if each.size]
+    return sum(sizes) if len(sizes) == len(files) else None
+
+
+def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
+    """InputError `bad-channel` for a place of what is a channel and an index of the recipe."""
+    if wanted.pip and (both := sorted(places.keys() & set(wanted.channels) & set(wanted.indexes))):
+        raise InputError(
+            "bad-channel", f"`{both[0]}` is a channel and an index of this recipe: a place for it could be either's",
+            hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this lock only",
+        )  # fmt: skip
 
 
 def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import size_text
 from envmgr.system.files import free_bytes
+from envmgr.wheels.failures import failure as wheel_failure
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
@@ -145,6 +146,24 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
         return None
     said = ": ".join(line.removeprefix("Caused by: ").strip() for line in str(event["message"]).splitlines() if line)
     return disk_failure({**event, "message": f"No space left on device, {size_text(free)} are free\n{said}"}, request)
+
+
+def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """Of the worker that adds wheels, add.py."""
+    kind = event["kind"]
+    if kind == "Taken":
+        return EnvmgrError(
+            "wheel-over-conda", f"conda's packages have what a wheel brings, too: {event['what']}",
+            context=[f"conda: {event['package']}", f"wheel: {event['wheel']}"],
+            hint="wheels only add: take it from one side, by the recipe's `specs` or its `pip`, and lock again",
+        )  # fmt: skip
+    if kind == "Lacking":
+        return EnvmgrError(
+            "conda-lacks", f"conda's {event['package']} does not bring what its name promises: {event['what']}",
+            context=[f"asked for by {wheel}" for wheel in event["wheels"]] or "asked for by `pip` of the recipe",
+            hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and lock again",
+        )  # fmt: skip
+    return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)
 
 
 def _specs(request: Mapping[str, Any]) -> list[str]:

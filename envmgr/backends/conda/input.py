@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+import datetime
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from envmgr.catalog.locks import recipe_digest
+from envmgr.wheels.requirements import Question, checked
+from envmgr.wheels.settings import PUBLIC
 
 # What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
 DEFAULT_VIRTUAL_PACKAGES = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
 SOLVERS = ("rattler", "conda-lock")
+_MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # those that uv has a platform for
+OLDEST_GLIBC = 17  # 2.17, the oldest for which uv resolves
+_OF_WHEELS = frozenset({"pip", "indexes", "exclude_newer"})
+
+
+_Any = TypeVar("_Any")
 
 
 class CondaInput(BaseModel):
-    """A conda recipe's `input`. Virtual packages are `name: version [build]` and add to the defaults."""
+    """A conda recipe's `input`. Virtual packages are `name: version [build]` and add to the defaults.
+
+    `pip` are requirements, as pip has them, for wheels that are added to what `specs` bring; `indexes` (names of the site's) and
+    `exclude_newer` are for them alone.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -20,6 +37,9 @@ class CondaInput(BaseModel):
     specs: tuple[str, ...] = Field(min_length=1)
     virtual_packages: dict[str, str] = {}
     platform: str = Field(default="linux-64", pattern=r"^linux-[a-z0-9]+$")
+    pip: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = Field(default=(PUBLIC,), min_length=1)
+    exclude_newer: datetime.date | None = None
 
     @field_validator("specs")
     @classmethod
@@ -37,10 +57,47 @@ class CondaInput(BaseModel):
                 raise ValueError(f"`{name}`: virtual packages begin with __")
         return values
 
+    @field_validator("pip")
+    @classmethod
+    def _rows(cls, values: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if values and {"virtual_packages", "platform"} <= info.data.keys():  # they are well
+            wheel_platform(info.data["platform"], info.data["virtual_packages"])
+        return tuple(checked(value) for value in values)
+
+    @field_validator("indexes", "exclude_newer")
+    @classmethod
+    def _for_wheels(cls, value: _Any, info: ValidationInfo) -> _Any:
+        if not info.data.get("pip", True):
+            raise ValueError("it is for the wheels that `pip` asks for, and there is no `pip`")
+        return value
+
+    def question(self) -> Question:
+        """What the indexes are asked, where there is `pip`."""
+        date = self.exclude_newer
+        return Question(
+            requirements=self.pip,
+            indexes=self.indexes,
+            exclude_newer=None if date is None else date.isoformat(),
+            platform=wheel_platform(self.platform, self.virtual_packages),
+        )
+
     def all_virtual_packages(self) -> dict[str, str]:
         merged = DEFAULT_VIRTUAL_PACKAGES | self.virtual_packages
         return dict(sorted(merged.items()))
 
     def digest(self) -> str:
-        """What the lock answers; the defaults are in it, so that a change of them makes locks stale."""
-        return recipe_digest("conda", {**self.model_dump(mode="json"), "virtual_packages": self.all_virtual_packages()})
+        """What the lock answers; the defaults are in it, so that a change of them makes locks stale. What is for wheels counts
+        only where there are any: without them it is as it was before there could be.
+        """
+        said = self.model_dump(mode="json", exclude=None if self.pip else set(_OF_WHEELS))
+        return recipe_digest("conda", {**said, "virtual_packages": self.all_virtual_packages()})
+
+
+def wheel_platform(platform: str, virtual_packages: Mapping[str, str]) -> str:
+    """What wheels must run on, in uv's words: as the virtual packages say, never as the host is. ValueError: no wheels are for it."""
+    if platform not in _MACHINES:
+        raise ValueError(f"there are no wheels for {platform}; there are for {', '.join(_MACHINES)}")
+    glibc = re.match(r"2\.(\d+)", (DEFAULT_VIRTUAL_PACKAGES | dict(virtual_packages))["__glibc"])
+    if glibc is None or int(glibc[1]) < OLDEST_GLIBC:
+        raise ValueError(f"wheels need `__glibc` 2.{OLDEST_GLIBC} or newer among `virtual_packages`")
+    return f"{_MACHINES[platform]}-manylinux_2_{glibc[1]}"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.failures import failure_for
+from envmgr.backends.conda.failures import failure_for, failure_of_added
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.layout import MARKED, PYTHON
-from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import UNPACKED, AddedWheels, CondaLock, LockedPackage
 from envmgr.backends.conda.meta import promised_files
 from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.client import DownloadBar, Event, bring
+from envmgr.downloads.client import DownloadBar, Event, bring, call_worker
 from envmgr.report import Reporter, Stage
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.path_folders import path_environment
@@ -25,6 +25,8 @@ from envmgr.store.tree import make_read_only
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
+from envmgr.wheels.fetch import fetch_wheels
+from envmgr.wheels.folders import wheel_cache
 
 
 def install_lock(
@@ -42,8 +44,12 @@ def install_lock(
             install.staging.parent.mkdir(parents=True, exist_ok=True)
             site_cache = package_cache(install.prefix)
             site_cache.mkdir(parents=True, exist_ok=True)
+            if lock.added is not None:
+                fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
             _run_worker(lock, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
+            if lock.added is not None:
+                expected |= _add_wheels(lock.added, install, site, runner, reporter, jobs=jobs)
             if PYTHON in lock.versions and (install.layout or 0) >= MARKED:
                 for mark in mark_pythons(install.staging):
                     expected.pop(mark, None)  # a package's own
@@ -109,22 +115,56 @@ def _run_worker(
         "min_free": site.policies.min_free,
         "unpacked": UNPACKED,
         "jobs": jobs,
+        "more": lock.added is not None,
     }
     with ExitStack() as stack:
-        bars = _Bars(lock, str(install.entry), reporter, stack)
+        downloads = DownloadBar({p.name: p.size for p in lock.packages}, str(install.entry), reporter, stack)
+        bars = _Bars("link", "packages", len(lock.packages), str(install.entry), reporter, stack, downloads)
         explain = failure_for(str(install.entry), site)
         call_rattler(request, runner, reporter, failure=explain, on_event=bars.on_event)
 
 
+def _add_wheels(
+    added: AddedWheels, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> dict[str, str]:
+    """Into the staging folder, in which conda's packages are. Returns path -> sha256 as the wheels promise it."""
+    cache = wheel_cache(install.prefix)
+    request = {
+        "wheels": [str(cache / wheel.sha256 / wheel.file) for wheel in added.wheels],
+        "staging": str(install.staging),
+        "final": str(install.path),
+        "python": added.python,
+        "platform": added.platform,
+        "assumed": dict(added.assumed),
+        "cache": str(cache),
+        "min_free": site.policies.min_free,
+        "jobs": jobs,
+    }
+    expected: dict[str, str] = {}
+    with ExitStack() as stack:
+        bars = _Bars("unpack", "wheels", len(added.wheels), str(install.entry), reporter, stack)
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "promised":
+                expected.update(event["files"])
+            bars.on_event(event)
+
+        call_worker("envmgr.backends.conda.add", request, runner, reporter, failure=failure_of_added, on_event=on_event)
+    return expected
+
+
 class _Bars:
-    """The worker's events as bars: download (bytes), link (packages), compile (files). Each closes when its work is done.
+    """The events of a worker as bars: download (bytes), link (packages) or unpack (wheels), compile (files). Each closes when its
+    work is done.
 
     Downloads and links run side by side in the worker.
     """
 
-    def __init__(self, lock: CondaLock, label: str, reporter: Reporter, stack: ExitStack) -> None:
-        self._downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
-        self._count = len(lock.packages)
+    def __init__(
+        self, what: str, unit: str, count: int, label: str, reporter: Reporter, stack: ExitStack, downloads: DownloadBar | None = None
+    ) -> None:  # fmt: skip
+        self._downloads = downloads
+        self._what, self._unit, self._count = what, unit, count
         self._label = label
         self._reporter = reporter
         self._stack = stack
@@ -134,15 +174,16 @@ class _Bars:
 
     def on_event(self, event: Event) -> None:
         name = str(event.get("name", ""))
-        self._downloads.on_event(event)
+        if self._downloads is not None:
+            self._downloads.on_event(event)
         match event["event"]:
             case "total":
-                self._stage("link", "packages")
+                self._stage(self._what, self._unit)
             case "linked":
                 self._linked.add(name)
-                self._stage("link", "packages").update(len(self._linked), total=self._count, detail=name)
+                self._stage(self._what, self._unit).update(len(self._linked), total=self._count, detail=name)
                 if len(self._linked) == self._count:
-                    self._end("link")
+                    self._end(self._what)
             case "compiling":
                 self._files = int(event["files"])
                 self._stage("compile", "files").update(0, total=self._files)

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from envmgr.wheels.lock import WheelSet
+from envmgr.wheels.lock import cuda_of as cuda_of_wheels
+from envmgr.wheels.lock import describe as describe_wheels
+
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
 # Packages whose version is the CUDA version an environment was made for, most telling first.
@@ -68,6 +72,16 @@ class ChannelSource:
     note: str = ""
 
 
+class AddedWheels(WheelSet):
+    """The wheels that are added to conda's packages.
+
+    `assumed` maps each distribution that they need, and that conda's packages are taken to bring, to `name version` of the
+    package. A lock that others wrote does not tell it.
+    """
+
+    assumed: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class CondaLock:
     """A solved environment for one platform, packages sorted by name."""
@@ -78,15 +92,29 @@ class CondaLock:
     channels: tuple[ChannelSource, ...]
     virtual_packages: Mapping[str, str]
     solver: str
+    added: AddedWheels | None = None
 
     @property
     def versions(self) -> dict[str, str]:
         return {p.name: p.version for p in self.packages}
 
-    def identity(self) -> list[dict[str, str]]:
+    def identity(self) -> object:
         """What of the lock decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
         keys = ("name", "version", "build", "subdir", "url", "sha256")
-        return [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
+        packages = [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
+        if self.added is None or not self.added.wheels:  # conda's packages are all that `pip` asks for
+            return packages
+        return {"packages": packages, "wheels": self.added.identity()}
+
+    def describe(self) -> dict[str, str]:
+        """name -> `version build`, of a wheel `version tags`; a wheel with the name of a conda package is `name (pip)`."""
+        found = describe(self.packages)
+        wheels = {} if self.added is None else describe_wheels(self.added.wheels)
+        return found | {f"{name} (pip)" if name in found else name: text for name, text in wheels.items()}
+
+    def cuda(self) -> str | None:
+        """The CUDA version that it was made for, by conda's packages, else by the wheels."""
+        return cuda_of(self.versions) or (None if self.added is None else cuda_of_wheels(self.added.versions))
 
 
 def cuda_of(packages: Mapping[str, str]) -> str | None:

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from pydantic import ValidationError
+
+from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.pipitems import item_of, read_items
 from envmgr.catalog.locks import missing_lock
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text
+from envmgr.wheels.lock import LockedWheel
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
@@ -42,6 +46,8 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
         ],
         "packages": [p.to_json() for p in _sorted(lock)],
     }
+    if lock.added is not None:
+        sidecar["added"] = lock.added.model_dump(mode="json", exclude_none=True)
     return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 
 
@@ -81,7 +87,8 @@ def _require_agreement(lock: CondaLock, sidecar: Path, text: str) -> None:
     """The lock is what people review; the sidecar may know more of a package, but nothing else."""
     lines = {line.strip() for line in text.splitlines()}
     count = text.count("\n- name: ")
-    for package in lock.packages:
+    found: list[LockedPackage | LockedWheel] = [*lock.packages, *(lock.added.wheels if lock.added else ())]
+    for package in found:
         for key in ("url", "sha256"):
             value = getattr(package, key)
             if value and f"{key}: {value}" not in lines and f"{key}: '{value}'" not in lines:
@@ -91,10 +98,10 @@ def _require_agreement(lock: CondaLock, sidecar: Path, text: str) -> None:
                     context=value,
                     hint="one of the two was changed: lock again",
                 )
-    if count != len(lock.packages):
+    if count != len(found):
         raise InputError(
             "lock-invalid",
-            f"{sidecar} has {len(lock.packages)} packages, {LOCK_NAME} has {count}",
+            f"{sidecar} has {len(found)} packages, {LOCK_NAME} has {count}",
             hint="one of the two was changed: lock again",
         )
 
@@ -128,7 +135,8 @@ def _yaml_text(lock: CondaLock) -> str:
                 "optional": False,
             }
             for p in _sorted(lock)
-        ],
+        ]
+        + ([item_of(wheel, lock.platform, lock.added) for wheel in lock.added.wheels] if lock.added else []),
     }
     head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
     return head + dump_yaml(document, width=200)
@@ -191,8 +199,9 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
             channels=tuple(ChannelSource(**c) for c in data["channels"]),
             virtual_packages=data["virtual_packages"],
             solver=data["solver"],
+            added=AddedWheels.model_validate(data["added"]) if "added" in data else None,
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValidationError) as error:
         raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=str(error)) from None
 
 
@@ -205,12 +214,12 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
     platforms = _get(metadata, "platforms", list, f"{path}: metadata")
     if len(platforms) != 1:
         raise InputError("lock-invalid", f"{path}: one platform is expected", context=f"platforms: {platforms}")
-    packages = []
+    packages, wheels = [], []
     for index, item in enumerate(_get(data, "package", list, str(path))):
         where = f"{path}: package[{index}]"
         if not isinstance(item, dict):
             raise InputError("lock-invalid", f"{where} is not a mapping")
-        if item.get("manager") != "conda":
+        if item.get("manager") not in ("conda", "pip"):
             raise InputError(
                 "lock-invalid",
                 f"{where}: manager `{item.get('manager')}` is not supported",
@@ -222,7 +231,10 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
                 f"{where}: platform `{item.get('platform')}` in a lock for {platforms[0]}",
                 context=str(item.get("name")),
             )
-        packages.append(_package_of(item, where))
+        if item["manager"] == "conda":
+            packages.append(_package_of(item, where))
+        else:
+            wheels.append((where, item))
     names = [p.name for p in packages]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
@@ -236,6 +248,7 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
         ),
         virtual_packages={},
         solver="unknown",
+        added=read_items(wheels, path, text, packages) if wheels else None,
     )
 
 

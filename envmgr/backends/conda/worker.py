@@ -249,7 +249,10 @@ def work(request: dict[str, Any]) -> None:
     else:
         asyncio.run(install(request))
         staging = Path(request["staging"])
-        compile_beside_removal(staging, request["final"], request["jobs"])
+        if request.get("more"):  # wheels follow, and are compiled with all else: add.py
+            shutil.rmtree(staging / _LINKED_FROM)
+        else:
+            compile_beside_removal(staging, request["final"], request["jobs"])
 
 
 if __name__ == "__main__":

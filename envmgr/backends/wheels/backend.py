@@ -8,15 +8,12 @@ from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.wheels.base import LOST, Base, load_base
-from envmgr.backends.wheels.folders import wheel_cache
 from envmgr.backends.wheels.input import WheelsInput, read_wanted
-from envmgr.backends.wheels.layout import LAYOUT, UNPACKED
-from envmgr.backends.wheels.lock import WheelsLock, cuda_of, describe, glibc_of, newer_than_cuda
+from envmgr.backends.wheels.layout import LAYOUT
+from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
-from envmgr.backends.wheels.settings import WheelsSettings, explain_settings, indexes_of
 from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.fitness import older
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -28,6 +25,9 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
+from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_of, describe, glibc_faults, newer_than_cuda
+from envmgr.wheels.settings import WheelsSettings, explain_settings, indexes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +44,12 @@ class LoadedWheelsLock(LoadedLock):
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
     def faults(self, recipe: Recipe) -> list[str]:
-        cuda, glibc = cuda_of(self.content.versions), glibc_of(self.content.wheels)
+        cuda = cuda_of(self.content.versions)
         found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
-        if glibc and recipe.requires.glibc and older(recipe.requires.glibc, glibc):
-            found.append(f"requires.glibc: the wheels need >= {glibc}, the recipe says {recipe.requires.glibc}")
-        return found
+        return found + glibc_faults(self.content.wheels, recipe.requires.glibc)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        from envmgr.backends.wheels.fetch import fetch_wheels
+        from envmgr.wheels.fetch import fetch_wheels
 
         return fetch_wheels(self.content, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
 
@@ -92,12 +90,13 @@ class WheelsBackend(Backend):
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
-        from envmgr.backends.wheels.resolve import resolve
+        from envmgr.wheels.resolve import resolve
 
         folder = open_catalog(site).find(entry).folder
         wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
-        made = resolve(wanted, base.version, site, runner, reporter, options.places or {})
+        found = resolve(wanted, base.version, site, runner, reporter, options.places or {})
+        made = WheelsLock(recipe_digest=wanted.digest(), **dict(found))
         return LockResult(lock_texts(made), describe(made.wheels), _notes(base, made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
@@ -122,7 +121,7 @@ class WheelsBackend(Backend):
             extensions=tuple(f"{w.name}/{w.version}" for w in found.wheels if not w.name.startswith("nvidia-")),
             python=True,
             download=download,
-            installed=None if download is None else download * UNPACKED,
+            installed=None if download is None else download * WHEEL_UNPACKED,
             notes=_notes(base, found),
             below=() if base.entry is None else (base.entry,),
             content=found,

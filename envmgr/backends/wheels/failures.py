@@ -1,52 +1,19 @@
-"""What went wrong with wheels, in the house form."""
+"""What went wrong in the worker that installs, in the house form."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
-
-_MIRROR = (
-    "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring the wheels from "
-    "a machine with a network: `envmgr fetch ENTRY` there, `envmgr fetch ENTRY --file FOLDER` here"
-)
-_AGAIN = (
-    "what was fetched is kept: run the same command again, or use another mirror (backends.wheels.indexes in site.yaml)"
-)
-# Kind of the last place's fault -> reference and hint.
-_DOWNLOADS = {
-    "unreachable": ("no-network", _MIRROR),
-    "not-found": ("not-found", f"the index no longer has it: {_MIRROR}; or lock again"),
-    "stalled": ("download-stalled", f"try again later, or {_MIRROR}"),
-    "sha256": (
-        "wrong-sha256",
-        "the file there is damaged or was replaced: compare it with the index's; an index never changes a file of a version",
-    ),
-    "refused": ("download-refused", f"the server wants a login, or forbids it: {_MIRROR}"),
-}
+from envmgr.wheels import failures
 
 
 def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """Of the download worker, or of the one that installs."""
-    kind, message = str(event["kind"]), str(event["message"])
-    if kind == "DownloadError":
-        return download_failure(event, _DOWNLOADS, again=_AGAIN)
-    if disk := disk_failure(event, request):
-        return disk
-    if kind == "Overlap":
+    if event["kind"] == "FileNotFoundError":
         return EnvmgrError(
-            "wheels-overlap", f"two wheels have one path with different content: {event['path']}",
-            context=[str(event["first"]), str(event["second"])],
-            hint="which one wins would be chance: leave one of the two out (packages such as opencv-python and "
-            "opencv-python-headless are one package under two names), by the recipe's requirements or constraints",
-        )  # fmt: skip
-    if kind == "BadWheel":
-        return EnvmgrError("wheel-invalid", message, hint="report it to the package's authors; lock another version")
-    if kind == "FileNotFoundError":
-        return EnvmgrError(
-            "base-without-python", message, hint="is the entry that `python:` names whole? `envmgr verify` tells"
+            "base-without-python",
+            str(event["message"]),
+            hint="is the entry that `python:` names whole? `envmgr verify` tells",
         )
-    lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    return EnvmgrError("install-failed", lines[0] if lines else f"{kind} in the worker", context=lines[1:])
+    return failures.failure(event, request)

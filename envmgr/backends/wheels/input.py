@@ -7,19 +7,17 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import parse_entry
 from envmgr.errors import InputError
 from envmgr.system.yamlfile import read_text
+from envmgr.wheels.requirements import Question, checked
 
 SYSTEM = "system"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
-_MEANS = (
-    "the site's indexes give what is asked for; a folder of wheels can be one (`backends.wheels.indexes` of site.yaml)"
-)
 
 
 class WheelsInput(BaseModel):
@@ -67,17 +65,10 @@ class WheelsInput(BaseModel):
         return tuple(value for value in (self.requirements, self.constraints) if isinstance(value, str))
 
 
-class Wanted(BaseModel):
+class Wanted(Question):
     """The input with the content of its files: what a lock answers. Rows are sorted as the recipe has them."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     python: str
-    requirements: tuple[str, ...]
-    constraints: tuple[str, ...]
-    indexes: tuple[str, ...]
-    exclude_newer: str | None
-    platform: str
 
     def digest(self) -> str:
         return recipe_digest("wheels", self.model_dump(mode="json"))
@@ -122,18 +113,3 @@ def _read_file(path: Path) -> Iterable[str]:
                 yield checked(re.sub(r"\s--hash=\S+", "", row).strip())
             except ValueError as error:
                 raise InputError("requirement-invalid", f"{path}:{number}: {error}", context=line.strip()) from None
-
-
-def checked(row: str) -> str:
-    """A row that an index can answer. ValueError for every other kind, with its reason and way out."""
-    if row.startswith("-"):
-        raise ValueError(f"`{row}`: options do not belong here: {_MEANS}")
-    if re.match(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*/", row):
-        raise ValueError(f"`{row}` names a place, whose content no lock holds to a sha256: {_MEANS}")
-    try:
-        requirement = Requirement(row)
-    except InvalidRequirement as error:
-        raise ValueError(f"`{row}` is no requirement: {str(error).splitlines()[0]}") from None
-    if requirement.url is not None:
-        raise ValueError(f"`{row}` names a place, whose content no lock holds to a sha256: {_MEANS}")
-    return str(requirement)

@@ -6,8 +6,6 @@ from contextlib import ExitStack, suppress
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.failures import failure
-from envmgr.backends.wheels.fetch import fetch_wheels
-from envmgr.backends.wheels.folders import wheel_cache
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import Event, call_worker
@@ -19,6 +17,8 @@ from envmgr.store.tree import make_read_only
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
+from envmgr.wheels.fetch import fetch_wheels
+from envmgr.wheels.folders import wheel_cache
 
 
 def install_lock(

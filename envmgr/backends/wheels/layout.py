@@ -4,5 +4,3 @@ from __future__ import annotations
 
 # 1: a prefix of links over the base's Python, wheels unpacked by installer 1.1, compiled, marked, read-only.
 LAYOUT = 1
-# An install is about this many times as large as its wheels (measured over torch, tensorflow, Jupyter).
-UNPACKED = 2

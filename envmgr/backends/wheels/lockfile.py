@@ -29,7 +29,7 @@ def lock_texts(lock: WheelsLock) -> dict[str, str]:
     sidecar = {
         "schema": 1,
         "lock_sha256": sha256_bytes(text.encode()),
-        **lock.model_dump(mode="json", exclude_none=True),
+        **lock.model_dump(mode="json", exclude_none=True, exclude={"wheels": {"__all__": {"url"}}}),
     }
     return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 

@@ -224,7 +224,7 @@ def change(path: tuple[str | int, ...], value: Any) -> Callable[[dict[str, Any]]
         (change(("version",), 2), "{path} is not a conda-lock v1 file\n  version: 2"),
         (change(("package",), {}), "{path}: `package` must be a list\n  found dict"),
         (change(("metadata", "platforms"), ["linux-64", "osx-64"]), "{path}: one platform is expected\n  platforms: ['linux-64', 'osx-64']"),
-        (change(("package", 0, "manager"), "pip"), "{path}: package[0]: manager `pip` is not supported\n  zlib"),
+        (change(("package", 0, "manager"), "npm"), "{path}: package[0]: manager `npm` is not supported\n  zlib"),
         (change(("package", 0, "platform"), "osx-64"), "{path}: package[0]: platform `osx-64` in a lock for linux-64\n  zlib"),
         (change(("package", 0, "version"), 1.3), "{path}: package[0]: `version` must be a str\n  found float"),
         (change(("package", 0, "name"), "xz"), f"{{path}}: package[0]: the URL does not name xz 1.3\n  {URL}/linux-64/zlib-1.3-h1_5.conda"),

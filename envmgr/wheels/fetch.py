@@ -10,11 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.failures import failure
-from envmgr.backends.wheels.folders import wheel_cache
-from envmgr.backends.wheels.lock import LockedWheel, WheelsLock
-from envmgr.backends.wheels.resolve import places_of
-from envmgr.backends.wheels.uv import Place, compile_requirements
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given
 from envmgr.downloads.client import bring
@@ -22,22 +17,29 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
+from envmgr.wheels.failures import failure
+from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.lock import LockedWheel, WheelSet
+from envmgr.wheels.resolve import places_of
+from envmgr.wheels.uv import Place, compile_requirements
 
 _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 
 
 def fetch_wheels(
-    lock: WheelsLock, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
+    lock: WheelSet, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
 ) -> Fetched:
     """Bring the wheels into the cache, those in folders too; `label` is the entry.
 
-    Each index is asked at its places in order; what one of them does not have comes from the next.
+    Each index is asked at its places in order; what one of them does not have comes from the next. A wheel of no index has a URL.
 
     Raises:
         EnvmgrError: what cannot be had, by what the last place said of it.
     """
     cache = wheel_cache(Prefix(site.prefix))
-    places = places_of(list(dict.fromkeys(wheel.index for wheel in lock.wheels)), site, {})
+    places = places_of(list(dict.fromkeys(wheel.index for wheel in lock.wheels if wheel.index)), site, {})
+    turns = max(map(len, places.values()), default=1)
+    own = {wheel.sha256: wheel.url for wheel in lock.wheels if wheel.url and not wheel.index}
 
     def fetch(wheels: Sequence[LockedWheel], urls: Mapping[str, str], *, dry: bool) -> Fetched:
         downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
@@ -50,14 +52,18 @@ def fetch_wheels(
         return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
     done = {file.sha256: file for file in looked.files if file.state == "present"}
     waiting = [wheel for wheel in lock.wheels if wheel.sha256 not in done]
-    for turn in range(max(map(len, places.values()), default=0)):
+    for turn in range(turns):
         if not waiting:
             break
         now = {name: Place(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
-        last = turn == max(map(len, places.values())) - 1
+        last = turn == turns - 1
         try:
-            urls = {} if given.keys() >= {w.sha256 for w in waiting} else _locate(waiting, lock, now, runner)
-            fetched = fetch(waiting, urls, dry=False)
+            urls = (
+                {}
+                if given.keys() >= {w.sha256 for w in waiting}
+                else _locate([w for w in waiting if w.index], lock, now, runner)
+            )
+            fetched = fetch(waiting, own | urls, dry=False)
         except Interrupted:
             raise
         except EnvmgrError as error:
@@ -70,15 +76,17 @@ def fetch_wheels(
     return Fetched(tuple(done[wheel.sha256] for wheel in lock.wheels))
 
 
-def _with_places(file: FetchedFile, lock: WheelsLock, places: Mapping[str, Sequence[str]]) -> FetchedFile:
+def _with_places(file: FetchedFile, lock: WheelSet, places: Mapping[str, Sequence[str]]) -> FetchedFile:
     """With the pages that list it, where it is missing."""
     wheel = next(w for w in lock.wheels if w.sha256 == file.sha256)
+    if not wheel.index:
+        return replace(file, places=(wheel.url or "",)) if file.state == "missing" else file
     pages = (f"{url}/{wheel.file if Place('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
     return replace(file, places=tuple(pages)) if file.state == "missing" else file
 
 
 def _locate(
-    wheels: Sequence[LockedWheel], lock: WheelsLock, places: Mapping[str, Place], runner: Runner
+    wheels: Sequence[LockedWheel], lock: WheelSet, places: Mapping[str, Place], runner: Runner
 ) -> dict[str, str]:
     """sha256 -> URL of each wheel at the place of its index.
 

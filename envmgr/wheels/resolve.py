@@ -9,27 +9,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from envmgr.backends.wheels.input import Wanted
-from envmgr.backends.wheels.lock import LockedWheel, WheelsLock, cuda_majors
-from envmgr.backends.wheels.metadata import requires_of
-from envmgr.backends.wheels.settings import indexes_of
-from envmgr.backends.wheels.uv import Place, UnreachedError, compile_requirements
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-
-_OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
+from envmgr.wheels.lock import LockedWheel, WheelSet, cuda_majors
+from envmgr.wheels.metadata import requires_of
+from envmgr.wheels.requirements import Question
+from envmgr.wheels.settings import indexes_of, locked_url
+from envmgr.wheels.stubs import write_stubs
+from envmgr.wheels.target import target_environment, target_tags
+from envmgr.wheels.uv import Place, UnreachedError, compile_requirements
 
 
 def resolve(
-    wanted: Wanted, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
-) -> WheelsLock:
-    """Resolve for `python` (a version). `places` maps index -> URL or folder to ask instead, this once.
+    wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
+) -> WheelSet:
+    """Resolve for `python` (a version). `places` maps index -> URL or folder to ask instead, this once. Raises as `resolve_beside`."""
+    return resolve_beside({}, wanted, python, site, runner, reporter, places)[0]
+
+
+def resolve_beside(
+    present: Mapping[str, str],
+    wanted: Question,
+    python: str,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    places: Mapping[str, str],
+) -> tuple[WheelSet, frozenset[str]]:
+    """The wheels that are lacking where distributions are `present` (normalised name -> version), and those of them that are needed.
+
+    Those need nothing themselves, and no wheel of theirs is taken.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `prerelease`, `two-cudas`, `wheel-unhashed`.
@@ -37,33 +51,49 @@ def resolve(
     from importlib.metadata import version
 
     with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = _Asking(wanted, python, site, runner, reporter, places, Path(scratch))
+        asking = _Asking(wanted, python, site, runner, reporter, places, Path(scratch), present)
         text = asking.compile(["--format", "pylock.toml", "--only-binary", ":all:"])
-        found = list(_choose(text, python, wanted.platform))
+        chosen = list(_choose(text, python, wanted.platform))
+        found = [each for each in chosen if each[0].name not in present]
         stage.update(len(found), total=len(found))
         _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found})
         origins = asking.origins()
         urls = {wheel.name: url for wheel, url in found}
         requires = requires_of(urls, runner)
         wheels = tuple(
-            wheel.model_copy(update={"index": origins(wheel.name), "requires": requires.get(wheel.name)})
-            for wheel, _ in sorted(found, key=lambda each: each[0].name)
+            wheel.model_copy(
+                update={
+                    "index": origin,
+                    "requires": requires.get(wheel.name),
+                    "url": locked_url(origin, url, wheel.file),
+                }
+            )
+            for wheel, url in sorted(found, key=lambda each: each[0].name)
+            for origin in (origins(wheel.name),)
         )
-        lock = WheelsLock(
-            recipe_digest=wanted.digest(), python=python, platform=wanted.platform, uv=version("uv"),
+        lock = WheelSet(
+            python=python, platform=wanted.platform, uv=version("uv"),
             exclude_newer=wanted.exclude_newer, wheels=wheels,
         )  # fmt: skip
         _refuse_prereleases(wanted, lock.versions)
         _refuse_two_cudas(lock.versions)
-    return lock
+    return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in present)
 
 
 class _Asking:
     """One resolution's questions to uv: each of the same places, of which the next is tried where one does not answer."""
 
     def __init__(
-        self, wanted: Wanted, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str], scratch: Path
-    ) -> None:  # fmt: skip
+        self,
+        wanted: Question,
+        python: str,
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        places: Mapping[str, str],
+        scratch: Path,
+        present: Mapping[str, str],
+    ) -> None:
         self._wanted, self._python, self._runner, self._reporter, self._scratch = (
             wanted,
             python,
@@ -72,15 +102,18 @@ class _Asking:
             scratch,
         )
         self._places = places_of(wanted.indexes, site, places)
+        self._present = present
+        self._stubs = write_stubs(present, scratch / "present")
 
     def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
         while True:
             now = [Place(name, urls[0]) for name, urls in self._places.items()]
+            limits = [*self._wanted.constraints, *(f"{name}=={version}" for name, version in self._present.items())]
             try:
                 return compile_requirements(
                     self._wanted.requirements if requirements is None else requirements, now, self._runner, self._scratch,
-                    python=self._python, platform=self._wanted.platform, constraints=self._wanted.constraints,
-                    exclude_newer=self._wanted.exclude_newer, options=options,
+                    python=self._python, platform=self._wanted.platform, constraints=limits,
+                    exclude_newer=self._wanted.exclude_newer, options=[*self._stubs, *options],
                 )  # fmt: skip
             except UnreachedError as error:
                 broken = [name for name, urls in self._places.items() if len(urls) > 1]
@@ -137,39 +170,11 @@ def _host(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def target_tags(python: str, platform: str) -> list[Tag]:
-    """The tags of wheels that run there, best first. `python` is a version, `platform` in uv's words.
-
-    Source: packaging.python.org, "Platform compatibility tags"; PEP 600.
-    """
-    from packaging.tags import compatible_tags, cpython_tags
-
-    major, minor = (int(part) for part in python.split(".")[:2])
-    arch, _, glibc = platform.partition("-manylinux_2_")
-    names: list[str] = []
-    for newest in range(int(glibc), 4, -1):
-        names.append(f"manylinux_2_{newest}_{arch}")
-        if (2, newest) in _OLD_NAMES and (arch == "x86_64" or newest == 17):
-            names.append(f"{_OLD_NAMES[2, newest]}_{arch}")
-    names.append(f"linux_{arch}")
-    interpreter = f"cp{major}{minor}"
-    return [
-        *cpython_tags((major, minor), platforms=names),
-        *compatible_tags((major, minor), interpreter, names),
-    ]
-
-
 def _choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel, str]]:
     """Of each package of a pylock.toml one wheel, with its URL; `index` is empty still."""
-    from packaging.markers import default_environment
     from packaging.pylock import Package, PackageWheel, Pylock, PylockSelectError
 
-    environment = default_environment()
-    environment |= {
-        "python_version": ".".join(python.split(".")[:2]), "python_full_version": python, "implementation_version": python,
-        "implementation_name": "cpython", "platform_python_implementation": "CPython", "platform_machine": platform.partition("-")[0],
-        "platform_system": "Linux", "sys_platform": "linux", "os_name": "posix",
-    }  # fmt: skip
+    environment = target_environment(python, platform)
     try:
         chosen: list[tuple[Package, object]] = [
             *Pylock.from_dict(tomllib.loads(text)).select(environment=environment, tags=target_tags(python, platform))
@@ -211,7 +216,7 @@ def _refuse_older(asking: _Asking, versions: Mapping[str, str]) -> None:
         )  # fmt: skip
 
 
-def _refuse_prereleases(wanted: Wanted, versions: Mapping[str, str]) -> None:
+def _refuse_prereleases(wanted: Question, versions: Mapping[str, str]) -> None:
     """uv takes one where there is nothing else."""
     for name, version in versions.items():
         if Version(version).is_prerelease and not _asks_for_prerelease(name, wanted):
@@ -221,7 +226,7 @@ def _refuse_prereleases(wanted: Wanted, versions: Mapping[str, str]) -> None:
             )  # fmt: skip
 
 
-def _asks_for_prerelease(name: str, wanted: Wanted) -> bool:
+def _asks_for_prerelease(name: str, wanted: Question) -> bool:
     rows = (Requirement(row) for row in (*wanted.requirements, *wanted.constraints))
     return any(canonicalize_name(each.name) == name and bool(each.specifier.prereleases) for each in rows)
 

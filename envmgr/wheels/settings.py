@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -32,6 +33,9 @@ class Index(BaseModel):
 
 
 PUBLIC = "pypi"
+PUBLIC_FILES = "https://files.pythonhosted.org"
+_PUBLIC_PATH = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
+_OF_INDEX = re.compile(r"index:(?P<index>[^/]+)/(?P<file>[^/]+)")
 DEFAULT_INDEXES: Mapping[str, Index] = {PUBLIC: Index(url="https://pypi.org/simple")}
 
 
@@ -53,3 +57,20 @@ def indexes_of(site: Site) -> dict[str, Index]:
 def explain_settings(site: Site) -> Iterator[SiteFact]:
     for name, index in sorted(indexes_of(site).items()):
         yield mirrors_fact(f"backends.wheels.indexes.{name}", [index.url], index.mirrors)
+
+
+def locked_url(index: str, url: str, file: str) -> str:
+    """What a lock whose format wants a URL says of a file, wherever its index was asked: no host of the site, and no mirror's.
+
+    Mirrors of the public index keep the path, which is the file's BLAKE2 sum: it is the public file. Of other indexes,
+    `index:NAME/FILE`.
+    """
+    path = _PUBLIC_PATH.search(urlsplit(url).path)
+    return f"{PUBLIC_FILES}{path[0]}" if index == PUBLIC and path else f"index:{index}/{file}"
+
+
+def index_of(url: str) -> str:
+    """The index of a `locked_url`; empty for another URL, which is the file's own place."""
+    if match := _OF_INDEX.fullmatch(url):
+        return match["index"]
+    return PUBLIC if url.startswith(f"{PUBLIC_FILES}/") else ""

@@ -17,6 +17,7 @@ from envmgr.errors import CommandError, EnvmgrError
 from envmgr.system.run import Runner, clean_env
 
 _LIMIT = 1800.0  # seconds that a resolution may take
+_GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
 _RETRIES_OF = (
     r"UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)|UV_(HTTP_TIMEOUT|HTTP_RETRIES|INSECURE_HOST|KEYRING_PROVIDER)|NETRC"
 )
@@ -71,7 +72,7 @@ def compile_requirements(
     made.unlink(missing_ok=True)  # uv would keep its versions
     argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--quiet", "--no-header"]
     argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
-    argv += ["--python-platform", platform, "--cache-dir", folder / "cache", *_places(places)]
+    argv += ["--python-platform", _nearest(platform), "--cache-dir", folder / "cache", *_places(places)]
     argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
     argv += ["--constraints", limits, *options, asked]
     try:
@@ -79,6 +80,13 @@ def compile_requirements(
     except CommandError as error:
         raise _failure(error, requirements, places) from None
     return done.stdout
+
+
+def _nearest(platform: str) -> str:
+    """uv knows some glibcs only: the newest of them that is no newer. Wheels for one between the two are not found."""
+    arch, _, glibc = platform.rpartition("_")
+    known = [each for each in _GLIBCS if each <= int(glibc)]
+    return f"{arch}_{known[-1]}" if known else platform
 
 
 def _places(places: Sequence[Place]) -> list[str]:

@@ -40,10 +40,11 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Of all wheels: path in the install -> sha256, of what is installed as it is; and every folder that gets something."""
+    """Of all wheels: path in the install -> sha256, of what is installed as it is; every folder that gets something; and every path."""
 
     files: dict[str, str]
     folders: tuple[str, ...]
+    paths: frozenset[str]
 
 
 def promised(wheels: Iterable[Path], minor: str) -> Promised:
@@ -59,7 +60,7 @@ def promised(wheels: Iterable[Path], minor: str) -> Promised:
             if name != wheel.name and (other.sha256 != each.sha256 or not each.sha256):
                 raise Overlap(each.path, name, wheel.name)
     files = {path: each.sha256 for path, (_, each) in owners.items() if each.sha256 and not each.made}
-    return Promised(files, tuple(sorted({path.rpartition("/")[0] for path in owners})))
+    return Promised(files, tuple(sorted({path.rpartition("/")[0] for path in owners})), frozenset(owners))
 
 
 def _read(wheel: Path, minor: str) -> Iterator[Promise]:

@@ -1,0 +1,185 @@
+"""The worker that adds wheels to linked conda packages: nothing that is there changes. Then it compiles all, in one pass.
+
+A process of its own: rattler's threads would not outlive the forks of unpacking. How it is spoken to: downloads/child.py.
+Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `promised`, `done`, `error`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from envmgr.downloads.child import emit, serve
+from envmgr.store.bytecode import compile_python
+from envmgr.wheels.records import Promised, promised
+from envmgr.wheels.target import holds
+from envmgr.wheels.unpack import unpack_all
+
+_UNPACKED = ".unpacked"
+"""Folder of a staging folder, in which the install's whole final path leads back to the staging folder."""
+
+
+class Taken(Exception):  # noqa: N818 - what is the matter
+    """A wheel has what conda's packages have. `details` has `what`, `wheel` and `package`."""
+
+    def __init__(self, what: str, wheel: str, package: str) -> None:
+        super().__init__(f"{what} is in {wheel} and in {package}")
+        self.details = {"what": what, "wheel": wheel, "package": package}
+
+
+class Lacking(Exception):  # noqa: N818 - what is the matter
+    """Conda's packages do not bring what the lock took for granted. `details` has `what`, `package` and `wheels`."""
+
+    def __init__(self, what: str, package: str, wheels: Sequence[str]) -> None:
+        super().__init__(f"{package} brings no {what}")
+        self.details = {"what": what, "package": package, "wheels": list(wheels)}
+
+
+def add(request: Mapping[str, Any]) -> None:
+    """Into `staging`, with `final` baked in, for the Python `python` (a version) on `platform`.
+
+    `assumed` maps a distribution to the conda package that should bring it.
+
+    Raises:
+        Taken; Lacking; Overlap; BadWheel; ChildProcessError: see `compile_python`.
+    """
+    staging, final, python = Path(request["staging"]), Path(request["final"]), str(request["python"])
+    minor, jobs = ".".join(python.split(".")[:2]), int(request["jobs"])
+    wheels = [Path(path) for path in request["wheels"]]
+    packages = staging / "lib" / f"python{minor}" / "site-packages"
+    there = distributions(packages)
+    refuse_taken(wheels, there, staging)
+    refuse_lacking(wheels, there, request["assumed"], python, str(request["platform"]))
+    expected = promised(wheels, minor)
+    refuse_taken_paths(expected, wheels, staging, minor)
+    for folder in expected.folders:  # by one process: those that unpack would race for them
+        (staging / folder).mkdir(parents=True, exist_ok=True)
+    emit("total", packages=len(wheels))
+    root = staging / _UNPACKED
+    way = root / final.relative_to("/")
+    way.parent.mkdir(parents=True)
+    way.symlink_to(staging)
+    unpack_all(wheels, root, final, minor, jobs)
+    shutil.rmtree(root)
+    before = set(_conda_files(staging))
+    for path in sorted(staging.glob("bin/*")):
+        if str(path.relative_to(staging)) not in before and not path.is_symlink():
+            path.chmod(0o755)  # a wheel need not say that its scripts are programs
+    compile_python(staging, str(final), jobs, emit)
+    emit("promised", files=expected.files)
+
+
+def distributions(packages: Path) -> dict[str, tuple[str, str]]:
+    """Normalised name of each distribution in `site-packages` -> its version, and its folder or file.
+
+    Source: packaging.python.org, "Recording installed projects"; setuptools' `.egg-info`, a folder or a file.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for path in sorted([*packages.glob("*.dist-info"), *packages.glob("*.egg-info")]):
+        stem = path.name.removesuffix(".dist-info").removesuffix(".egg-info").split("-")
+        name, version = stem[0], stem[1] if len(stem) > 1 else ""
+        for file in (path / "METADATA", path / "PKG-INFO", path):
+            if file.is_file():
+                head = HeaderParser().parsestr(file.read_text("utf-8", errors="replace"))
+                name, version = head.get("Name") or name, head.get("Version") or version
+                break
+        found[canonicalize_name(name)] = (version, path.name)
+    return found
+
+
+def refuse_taken(wheels: Sequence[Path], there: Mapping[str, tuple[str, str]], staging: Path) -> None:
+    for wheel in wheels:
+        name = str(parse_wheel_filename(wheel.name)[0])
+        if name in there:
+            version, folder = there[name]
+            owner = _owner(staging, f"/{folder}") or "a package of conda's"
+            raise Taken(f"{name} {version}", wheel.name, owner)
+
+
+def refuse_taken_paths(expected: Promised, wheels: Sequence[Path], staging: Path, minor: str) -> None:
+    taken = [path for path in sorted(expected.paths) if os.path.lexists(staging / path)]
+    taken += [folder for folder in expected.folders if folder and _is_no_folder(staging, folder)]
+    if taken:
+        path = taken[0]
+        wheel = next(
+            w.name for w in wheels if any(p == path or p.startswith(f"{path}/") for p in promised([w], minor).paths)
+        )
+        raise Taken(path, wheel, _owner(staging, path) or "a package of conda's")
+
+
+def _is_no_folder(staging: Path, folder: str) -> bool:
+    """Whether it, or one above it, is a file."""
+    ways = [staging.joinpath(*Path(folder).parts[:n]) for n in range(1, len(Path(folder).parts) + 1)]
+    return any(os.path.lexists(way) and not way.is_dir() for way in ways)
+
+
+def refuse_lacking(
+    wheels: Sequence[Path], there: Mapping[str, tuple[str, str]], assumed: Mapping[str, str], python: str, platform: str
+) -> None:
+    """Every distribution that the lock took for granted is there, in a version that the wheels take."""
+    rows = {wheel.name: [*_requires(wheel, python, platform)] for wheel in wheels}
+    for name, package in assumed.items():
+        asking = [wheel for wheel, found in rows.items() if any(canonicalize_name(row.name) == name for row in found)]
+        if name not in there:
+            raise Lacking(name, package, asking)
+        version = there[name][0]
+        for wheel in asking:
+            for row in rows[wheel]:
+                if canonicalize_name(row.name) == name and not _takes(row, version):
+                    raise Lacking(f"{name}{row.specifier}, but {name} {version}", package, [wheel])
+
+
+def _takes(row: Requirement, version: str) -> bool:
+    """Whether the row is content with it; a version that is none for pip says nothing against it."""
+    try:
+        return row.specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _requires(wheel: Path, python: str, platform: str) -> Iterator[Requirement]:
+    with ZipFile(wheel) as archive:
+        name = next((n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), None)
+        text = archive.read(name).decode(errors="replace") if name else ""
+    for row in HeaderParser().parsestr(text).get_all("Requires-Dist") or ():
+        try:
+            asked = Requirement(row)
+        except InvalidRequirement:  # of an old wheel
+            continue
+        if holds(asked.marker, python, platform):
+            yield asked
+
+
+def _records(staging: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted((staging / "conda-meta").glob("*.json")):
+        record: dict[str, Any] = json.loads(path.read_bytes())
+        yield record
+
+
+def _conda_files(staging: Path) -> Iterator[str]:
+    for record in _records(staging):
+        yield from record.get("files") or ()
+
+
+def _owner(staging: Path, place: str) -> str:
+    """`name version build` of the conda package that has this path, or one below it; from a slash on, anywhere."""
+    for record in _records(staging):
+        paths = [f"/{path}/" for path in record.get("files") or ()]
+        if any(path.startswith(f"/{place}/") or (place.startswith("/") and f"{place}/" in path) for path in paths):
+            return f"{record['name']} {record['version']} {record['build']}"
+    return ""
+
+
+if __name__ == "__main__":
+    os.umask(0o022)  # what is executable is told by the wheel; the site's own mask comes with `make_read_only`
+    serve(add)

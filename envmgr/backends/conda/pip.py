@@ -1,0 +1,153 @@
+"""`pip:` beside `specs:`: wheels that are added to what conda's packages bring. What those bring is a constraint, never replaced.
+
+Before an install a package's distributions are known by its name alone; the build goes by those that it finds (add.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from envmgr.backends.conda.input import CondaInput
+from envmgr.backends.conda.layout import PYTHON
+from envmgr.backends.conda.lock import AddedWheels, CondaLock, LockedPackage
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.system.run import Runner
+from envmgr.wheels.lock import cuda_majors, cuda_of, newer_than_cuda
+from envmgr.wheels.requirements import Question
+
+_OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
+# Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info have.
+_NAMES = {
+    "brotli-python": "brotli",
+    "cupy-core": "cupy",
+    "dask-core": "dask",
+    "matplotlib-base": "matplotlib",
+    "msgpack-python": "msgpack",
+    "nbconvert-core": "nbconvert",
+    "py-opencv": "opencv-python",
+    "py-xgboost": "xgboost",
+    "pyarrow-core": "pyarrow",
+    "pytables": "tables",
+    "python-build": "build",
+    "python-graphviz": "graphviz",
+    "pytorch": "torch",
+    "tensorflow-base": "tensorflow",
+}
+# Those that stand for others, or for none.
+_WITHOUT = frozenset({"python", "python_abi", "pytorch-cpu", "pytorch-gpu", "pytorch-cuda", "pytorch-mutex", "opencv"})
+
+
+def add_wheels(
+    lock: CondaLock, wanted: CondaInput, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
+) -> tuple[CondaLock, list[str]]:
+    """The lock with the wheels that the recipe asks for, and notes for the user.
+
+    Raises:
+        EnvmgrError: `pip-without-python`, `two-cudas`, and those of `wheels.resolve.resolve_beside`.
+    """
+    from envmgr.wheels.resolve import resolve_beside
+
+    python = require_python(lock.packages)
+    brought = distributions(lock.packages)
+    question = wanted.question()
+    present = {name: _marked(version) for name, (_, version) in brought.items()}
+    try:
+        found, used = resolve_beside(present, question, python, site, runner, reporter, places)
+    except EnvmgrError as error:
+        if f"+{_OURS}" in "\n".join(error.context):
+            error.hint = f"`+{_OURS}` marks what conda's packages bring, which wheels never replace: change a spec, or loosen a row of `pip`"
+        raise
+    assumed = {name: " ".join(brought[name]) for name in sorted(used)}
+    added = AddedWheels(**dict(found), assumed=assumed)
+    _refuse_two_cudas(lock, added)
+    notes = [_note(assumed)] if assumed else []
+    notes += [
+        f"{name} is conda's, and what its extra `{extra}` needs is not added: name that in `pip`"
+        for name, extra in sorted(_extras(question, [row for wheel in found.wheels for row in wheel.requires or ()]))
+        if name in used
+    ]
+    if newer := newer_than_cuda(added.versions):
+        notes.append(f"{', '.join(newer)}: newer than its CUDA {cuda_of(added.versions)}; a row of `pip` pins it")
+    return dataclasses.replace(lock, added=added), notes
+
+
+def require_python(packages: Iterable[LockedPackage]) -> str:
+    """The version of the Python among them that wheels are unpacked for. EnvmgrError `pip-without-python`."""
+    found = next((p for p in packages if p.name == PYTHON), None)
+    if found is None or re.search(r"pypy|graalpy|_cp\d+t$", found.build):
+        raise EnvmgrError(
+            "pip-without-python",
+            "wheels need a CPython among conda's packages",
+            context="the specs bring no python" if found is None else f"python {found.version} {found.build}",
+            hint="name it in the recipe's `specs`, as `python 3.11.*`; free-threaded Python and PyPy are not supported with `pip`",
+        )
+    return found.version
+
+
+def distributions(packages: Iterable[LockedPackage]) -> dict[str, tuple[str, str]]:
+    """Normalised name of a distribution -> name and version of the conda package that brings it, as far as names tell.
+
+    One that does not depend on Python brings none; one whose version is none for pip is left out.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for package in packages:
+        needs = {re.split(r"[ <>=!~]", row, maxsplit=1)[0] for row in package.depends}
+        if package.name in _WITHOUT or not needs & {"python", "python_abi"}:
+            continue
+        try:
+            Version(package.version)
+        except InvalidVersion:
+            continue
+        own = package.name not in _NAMES
+        name = canonicalize_name(_NAMES.get(package.name, package.name))
+        if own and name in found:  # `matplotlib` is a name for `matplotlib-base` and more
+            continue
+        found[name] = (package.name, package.version)
+    return found
+
+
+def _marked(version: str) -> str:
+    read = Version(version)
+    return f"{read}.{_OURS}" if read.local else f"{read}+{_OURS}"
+
+
+def _extras(question: Question, rows: Iterable[str]) -> set[tuple[str, str]]:
+    """(name, extra) of each extra that is asked for, by the recipe or a wheel."""
+    extras: set[tuple[str, str]] = set()
+    for row in (*question.requirements, *rows):
+        try:
+            asked = Requirement(row)
+        except InvalidRequirement:  # of an old wheel
+            continue
+        if asked.marker is not None and "extra" in str(asked.marker):
+            continue
+        extras |= {(canonicalize_name(asked.name), extra) for extra in asked.extras}
+    return extras
+
+
+def _note(assumed: Mapping[str, str]) -> str:
+    told = ", ".join(
+        text if canonicalize_name(text.split()[0]) == name else f"{name} by {text}" for name, text in assumed.items()
+    )
+    return (
+        f"wheels take for granted what conda's packages are known to bring: {told}; the build refuses where they do not"
+    )
+
+
+def _refuse_two_cudas(lock: CondaLock, added: AddedWheels) -> None:
+    majors = cuda_majors(added.versions)
+    own = None if lock.cuda() is None else str(lock.cuda()).partition(".")[0]
+    if own is not None and (others := sorted(majors.keys() - {own})):
+        raise EnvmgrError(
+            "two-cudas", f"the lock would have libraries of CUDA {own} by conda and of CUDA {others[0]} by wheels",
+            context=[f"CUDA {major}: {', '.join(names)}" for major, names in sorted(majors.items())],
+            hint="each process loads one of them: take both from one side, or constrain one to a version for the other CUDA",
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Wheels of Python package indexes: resolved, fetched, unpacked. What every backend shares that installs them."""

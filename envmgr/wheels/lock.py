@@ -1,0 +1,133 @@
+"""The lock as data: one wheel for each package, exactly. Files that hold it are read and written by lockfile.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from packaging.utils import parse_wheel_filename
+from pydantic import BaseModel, ConfigDict, Field
+
+from envmgr.catalog.fitness import older
+
+# Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
+# have no number.
+_CUDA_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")
+_OF_CUDA = re.compile(r"nvidia-.*-cu(?P<major>\d+)")
+# Of NVIDIA's own libraries from 13 on, those whose version is CUDA's.
+_VERSIONED = re.compile(r"nvidia-(cuda-(runtime|nvrtc|cupti)|nvjitlink)(-cu\d+)?")
+
+
+# An install is about this many times as large as its wheels (measured over torch, tensorflow, Jupyter).
+WHEEL_UNPACKED = 2
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LockedWheel(_Model):
+    """One wheel. `name` is normalised, `index` the name of the site's index that it was found in; `size` is bytes.
+
+    `url` is where the lock says that the file lies; a wheel of no index is had there. `uploaded` is UTC, as the index has it; `requires` is Requires-Dist. `size` and `requires` are None, and `uploaded` empty, where
+    the index does not tell them.
+    """
+
+    name: str
+    version: str
+    file: str = Field(pattern=r"^[A-Za-z0-9_.!+-]+\.whl$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    index: str
+    size: int | None = None
+    uploaded: str = ""
+    requires: tuple[str, ...] | None = None
+    url: str | None = None
+
+
+class WheelSet(_Model):
+    """What requirements resolved to, sorted by name. `python` is the version that the wheels are for, `platform` in uv's words."""
+
+    python: str
+    platform: str
+    uv: str
+    exclude_newer: str | None = None
+    wheels: tuple[LockedWheel, ...]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return {wheel.name: wheel.version for wheel in self.wheels}
+
+    def identity(self) -> list[list[str]]:
+        """What of it decides an install's bytes."""
+        return [[wheel.name, wheel.version, wheel.file, wheel.sha256] for wheel in self.wheels]
+
+
+def describe(wheels: Iterable[LockedWheel]) -> dict[str, str]:
+    """name -> `version tags`, as diffs, generations and plans show a package."""
+    return {w.name: f"{w.version} {'-'.join(w.file.removesuffix('.whl').split('-')[-3:])}" for w in wheels}
+
+
+def cuda_of(versions: Mapping[str, str]) -> str | None:
+    """The CUDA version of an environment, as `12.1`; None without CUDA. By NVIDIA's runtime, else by a local version (`+cu118`)."""
+    for name, version in versions.items():
+        if _CUDA_RUNTIME.fullmatch(name):
+            return ".".join(version.split(".")[:2])
+    for version in versions.values():
+        if local := re.search(r"\+(?:.*[._-])?cu(\d{2})(\d+)", version):
+            return f"{local[1]}.{local[2]}"
+    return None
+
+
+def cuda_majors(versions: Mapping[str, str]) -> dict[str, list[str]]:
+    """CUDA major -> `name version` of the packages that are made for it."""
+    found: dict[str, list[str]] = {}
+    for name, version in versions.items():
+        major = ""
+        if own := _OF_CUDA.fullmatch(name):
+            major = own["major"]
+        elif _VERSIONED.fullmatch(name):
+            major = version.partition(".")[0]
+        elif local := re.search(r"\+(?:.*[._-])?cu(\d{2})\d+", version):
+            major = local[1]
+        if major:
+            found.setdefault(major, []).append(f"{name} {version}")
+    return found
+
+
+def newer_than_cuda(versions: Mapping[str, str]) -> list[str]:
+    """`name version` of NVIDIA's libraries that belong to a later CUDA than the runtime: some packages leave that open."""
+    cuda = cuda_of(versions)
+    if cuda is None:
+        return []
+    return [
+        f"{name} {version}"
+        for name, version in versions.items()
+        if _VERSIONED.fullmatch(name) and older(cuda, ".".join(version.split(".")[:2]))
+    ]
+
+
+def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
+    """The oldest glibc that all wheels run on: of each the lowest of its tags, of all the highest. None where none needs one.
+
+    Source: PEP 600, and PEP 513, 571, 599 for the names before it.
+    """
+    old = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+    needed: list[tuple[int, int]] = []
+    for wheel in wheels:
+        found: list[tuple[int, int]] = []
+        for tag in parse_wheel_filename(wheel.file)[3]:
+            if match := re.match(r"manylinux_(\d+)_(\d+)_", tag.platform):
+                found.append((int(match[1]), int(match[2])))
+            elif (name := tag.platform.partition("_")[0]) in old:
+                found.append(old[name])
+        if found:
+            needed.append(min(found))
+    return ".".join(map(str, max(needed))) if needed else None
+
+
+def glibc_faults(wheels: Iterable[LockedWheel], required: str | None) -> list[str]:
+    """What is wrong with a recipe whose lock has these wheels, and that requires this glibc (None: says nothing of it)."""
+    needed = glibc_of(wheels)
+    if needed and required and older(required, needed):
+        return [f"requires.glibc: the wheels need >= {needed}, the recipe says {required}"]
+    return []

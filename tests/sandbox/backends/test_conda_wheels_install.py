@@ -1,0 +1,303 @@
+"""Wheels over conda's packages in one install: they only add, it is whole or not there, and the same bytes each time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from envmgr.system.files import remove_tree
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.small_disk import small_in
+from tests.helpers.standin.channel import Channel
+from tests.helpers.waiting import wait_for
+from tests.helpers.wheel_scene import WheelBox, make_wheel_box
+
+ENTRY = "both/1.0"
+SPECS = [f"python {PYTHON}.*", "six", "pip"]
+PACKAGES = f"lib/python{PYTHON}/site-packages"
+
+
+@pytest.fixture
+def scene(sandbox: Sandbox) -> WheelBox:
+    return make_wheel_box(sandbox)
+
+
+def test_entry_with_both(scene: WheelBox) -> None:
+    """One prefix, one Python: scripts, data files, module, manifest, the mark; not one file of conda's is another."""
+    scene.house.wheel(
+        "one",
+        files={
+            "one-1.0.data/scripts/one-tool": "#!python\nimport one; one.main()\n",
+            "one-1.0.data/data/share/man/man1/one.1": ".TH ONE 1\n",
+            "one-1.0.data/headers/one.h": "\n",
+        },
+        requires=["six>=1"],
+        scripts={"one": "one:main"},
+    )
+    scene.conda("alone/1.0", SPECS)
+    scene.conda(ENTRY, SPECS, "one")
+    scene.box.ok("lock", "alone/1.0", ENTRY)
+    scene.box.ok("build", "alone/1.0", ENTRY)
+    root, alone = scene.install(ENTRY), scene.install("alone/1.0")
+    loaded = scene.box.shell(f"""
+        module load {ENTRY} && one && one-tool && man -w one && command -v python
+        python -c 'import one, six, sys; print(sys.prefix == sys.base_prefix == "{root}", one.__cached__)'
+        python -m venv --system-site-packages --without-pip child && child/bin/python -c 'import one; print(one.__file__)'
+    """)
+    assert (loaded.stderr, loaded.stdout.splitlines()) == ("", [
+        "one 1.0", "one 1.0", f"{root}/share/man/man1/one.1", f"{root}/bin/python",
+        f"True {root}/{PACKAGES}/__pycache__/one.cpython-{PYTHON.replace('.', '')}.pyc", f"{root}/{PACKAGES}/one.py",
+    ])  # fmt: skip
+    assert (root / f"{PACKAGES}/one-1.0.dist-info/INSTALLER").read_text() == "envmgr\n"
+    refused = scene.box.shell(f"module load {ENTRY}; pip install tabulate")
+    assert (refused.returncode, "This Python belongs to a module" in refused.stderr) == (1, True)
+    both, less = paths(root), paths(alone)
+    new = sorted(both.keys() - less.keys())
+    assert less.keys() <= both.keys()
+    assert {path for path in new if both[path][0] == "file" and not path.startswith(f"{PACKAGES}/")} == {
+        "bin/one",
+        "bin/one-tool",
+        f"include/site/python{PYTHON}/one/one.h",
+        "share/man/man1/one.1",
+    }
+    own = [path for path in less if not path.startswith("conda-meta/") and not path.endswith(".pyc")]
+    same = [path for path in own if not _has_the_prefix(root / path, root)]
+    assert {path: both[path] for path in same} == {path: less[path] for path in same}
+    record = json.loads((root.parent / f"{root.name}.manifest.json").read_text())
+    assert {"py-rattler", "installer"} <= record["provenance"]["tools"].keys()
+    assert "one/1.0" in (scene.box.prefix / f"current/modules/{ENTRY}.lua").read_text()
+    scene.box.ok("verify")
+    shown = scene.box.ok("show", ENTRY, "--format", "json").data
+    assert (shown["packages"]["one"], shown["state"]) == ("1.0 py3-none-any", "published")
+
+
+def paths(root: Path) -> dict[str, list[object]]:
+    """Of an install, as its manifest has them: path -> type, mode, size, sha256."""
+    manifest = json.loads((root.parent / f"{root.name}.manifest.json").read_text())
+    return {path: facts for path, *facts in manifest["paths"]}
+
+
+def _has_the_prefix(path: Path, root: Path) -> bool:
+    return path.is_file() and str(root).encode() in path.read_bytes()
+
+
+def test_pip_makes_another_install_and_an_entry_without_has_the_one_it_had(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.house.wheel("one", "2.0")
+    scene.conda(ENTRY, SPECS)
+    scene.box.ok("lock", ENTRY)
+    planned = [_planned(scene)]
+    for rows in (("one==1.0",), ("one",), ()):
+        scene.conda(ENTRY, SPECS, *rows)
+        scene.box.ok("lock", ENTRY)
+        planned.append(_planned(scene))
+    assert len(set(planned)) == 3
+    assert planned[0] == planned[3]
+
+
+def test_pip_that_asks_for_what_conda_has_adds_nothing(scene: WheelBox) -> None:
+    """No wheel is fetched; that conda's packages do bring it is looked at all the same."""
+    scene.house.wheel("six", "1.99")
+    scene.conda(ENTRY, SPECS)
+    scene.box.ok("lock", ENTRY)
+    before = _planned(scene)
+    folder = scene.conda(ENTRY, SPECS, "six>=1.10")
+    done = scene.box.ok("lock", ENTRY)
+    assert "what conda's packages are known to bring: six 1.17.0;" in done.stdout + done.stderr
+    assert _planned(scene) == before
+    scene.box.ok("build", ENTRY)
+    assert list(scene.box.prefix.glob("cache/wheels/*")) == []
+    sidecar = folder / "conda-lock.records.json"
+    sidecar.write_text(sidecar.read_text().replace('"six": "six 1.17.0"', '"absent": "six 1.17.0"'))
+    scene.box.ok("remove", ENTRY)
+    remove_tree(scene.install(ENTRY))
+    told = scene.refused("build", ENTRY).stderr
+    assert (
+        "error[conda-lacks]: conda's six 1.17.0 does not bring what its name promises: absent\n  asked for by `pip`"
+        in told
+    )
+
+
+def _planned(scene: WheelBox) -> str:
+    (step,) = scene.box.ok("build", "--dry-run", ENTRY, "--format", "json").data["steps"]
+    return str(step["candidate"]["path"])
+
+
+def test_two_installs_have_one_tree(scene: WheelBox) -> None:
+    for name in ("one", "two", "three"):
+        scene.house.wheel(
+            name, files={"shared/__init__.py": "", f"{name}_more.py": "x = {1, 'a'}\n"}, scripts={name: f"{name}:main"}
+        )
+    scene.conda(ENTRY, SPECS, "one", "two", "three")
+    scene.box.ok("lock", ENTRY)
+    trees = []
+    for _ in range(2):
+        scene.box.ok("build", ENTRY, "--no-publish", "-j", "2")
+        root = scene.install(ENTRY)
+        manifest = root.parent / f"{root.name}.manifest.json"
+        trees.append(json.loads(manifest.read_text())["tree"])
+        remove_tree(root)
+        manifest.unlink()
+    assert trees[0] == trees[1]
+
+
+def test_kill_among_the_wheels_then_a_rerun(scene: WheelBox) -> None:
+    for name in ("one", "two"):
+        scene.house.wheel(name, files={f"{name}_{n}.py": f"x = {n}\n" * 50 for n in range(400)})
+    scene.conda(ENTRY, SPECS, "one", "two")
+    scene.box.ok("lock", ENTRY)
+    process = scene.box.start("build", ENTRY)
+    wait_for(lambda: list(scene.box.prefix.glob(f"store/both/.staging-*/{PACKAGES}/one_1.py")), what="the first files")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    wait_for(lambda: not scene.box.processes(), what="the end of its worker")
+    scene.box.ok("build", ENTRY)
+    assert scene.box.leftovers() == []
+    assert scene.box.shell(f"module load {ENTRY}; python -c 'import one_399, two_399, six'").returncode == 0
+
+
+def test_path_that_conda_has_is_refused_with_both_names(scene: WheelBox) -> None:
+    scene.house.wheel("one", files={"six.py": "VERSION = 'another'\n"})
+    scene.house.wheel("two", files={"two-1.0.data/data/bin/pip/tool": "\n"})  # a folder where conda has a file
+    for name, path, package in (("one", f"{PACKAGES}/six.py", "six 1.17.0"), ("two", "bin/pip", "pip 24.3.1")):
+        scene.conda(ENTRY, SPECS, name)
+        scene.box.ok("lock", ENTRY)
+        told = scene.refused("build", ENTRY).stderr
+        assert f"error[wheel-over-conda]: conda's packages have what a wheel brings, too: {path}\n" in told
+        assert f"  conda: {package} " in told
+        assert f"  wheel: {name}-1.0-py3-none-any.whl\n" in told
+        assert _nothing_left(scene)
+
+
+def test_two_wheels_with_one_path_are_refused(scene: WheelBox) -> None:
+    scene.house.wheel("one", files={"shared.py": "x = 1\n"})
+    scene.house.wheel("two", files={"shared.py": "x = 2\n"})
+    scene.conda(ENTRY, SPECS, "one", "two")
+    scene.box.ok("lock", ENTRY)
+    assert (
+        "error[wheels-overlap]: two wheels have one path with different content" in scene.refused("build", ENTRY).stderr
+    )
+    assert _nothing_left(scene)
+
+
+def test_lock_of_another_tool_and_a_distribution_that_conda_has(scene: WheelBox) -> None:
+    """Its items have URLs and sha256; nothing tells it what conda brings, and the build finds it."""
+    one, six = scene.house.wheel("one"), scene.house.wheel("six", "1.99", files={"six_other.py": ""})
+    folder = scene.conda(ENTRY, SPECS, "one")
+    scene.box.ok("lock", ENTRY)
+    (folder / "conda-lock.records.json").unlink()
+    lock = folder / "conda-lock.yml"
+    data = yaml.safe_load(lock.read_text())
+    own = next(item for item in data["package"] if item["manager"] == "pip")
+    own["url"] = one.as_uri()
+    lock.write_text(yaml.safe_dump(data))
+    assert one.as_uri() in scene.box.ok("fetch", "--dry-run", ENTRY, "--format", "json").stdout
+    scene.box.ok("build", ENTRY)
+    assert scene.box.shell(f"module load {ENTRY}; python -c 'import one'").stderr == ""
+    sha256 = hashlib.sha256(six.read_bytes()).hexdigest()
+    data["package"].append({**own, "name": "six", "version": "1.99", "url": six.as_uri(), "hash": {"sha256": sha256}})
+    lock.write_text(yaml.safe_dump(data))
+    told = scene.refused("build", ENTRY).stderr
+    assert "error[wheel-over-conda]: conda's packages have what a wheel brings, too: six 1.17.0\n" in told
+    assert "  conda: six 1.17.0 " in told
+
+
+def test_lock_alone_finds_its_wheels_in_the_index(scene: WheelBox) -> None:
+    """Without its sidecar: an item of ours names the index."""
+    scene.house.wheel("one", tag="py3-none-manylinux_2_34_x86_64")
+    folder = scene.conda(ENTRY, SPECS, "one", virtual_packages={"__glibc": "2.34"})
+    scene.box.ok("lock", ENTRY)
+    before = _planned(scene)
+    (folder / "conda-lock.records.json").unlink()
+    assert _planned(scene) == before
+    scene.box.ok("fetch", ENTRY)
+
+
+@pytest.mark.parametrize(
+    ("assumed", "told"),
+    [
+        ({"absent": "six 1.17.0"}, "conda's six 1.17.0 does not bring what its name promises: absent\n"),
+        ({"six": "six 1.99"}, "conda's six 1.99 does not bring what its name promises: six>=1.20, but six 1.17.0\n"),
+    ],
+    ids=["none", "another-version"],
+)
+def test_package_that_does_not_bring_what_its_name_promises(
+    scene: WheelBox, assumed: dict[str, str], told: str
+) -> None:
+    """The lock went by names; the build goes by what it finds."""
+    scene.house.wheel("one", requires=["six>=1.10"])
+    folder = scene.conda(ENTRY, SPECS, "one")
+    scene.box.ok("lock", ENTRY)
+    (scene.house.files / "one-1.0-py3-none-any.whl").unlink()
+    wheel = scene.house.wheel("one", requires=["six>=1.20"])
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    sidecar, lock = folder / "conda-lock.records.json", folder / "conda-lock.yml"
+    data = json.loads(sidecar.read_text())
+    old = data["added"]["wheels"][0]["sha256"]
+    lock.write_text(lock.read_text().replace(old, digest))
+    data["added"]["assumed"] = assumed
+    data["lock_sha256"] = hashlib.sha256(lock.read_bytes()).hexdigest()
+    sidecar.write_text(json.dumps(data).replace(old, digest))
+    said = scene.refused("build", ENTRY).stderr
+    assert f"error[conda-lacks]: {told}" in said, said
+    assert _nothing_left(scene)
+
+
+def test_wheels_are_carried_as_packages_are(scene: WheelBox) -> None:
+    """`fetch` brings both; a build needs no index then."""
+    scene.house.wheel("one")
+    scene.conda(ENTRY, SPECS, "one")
+    scene.box.ok("lock", ENTRY)
+    scene.index(house="http://127.0.0.1:9/simple")
+    missing = scene.box.ok("fetch", "--dry-run", ENTRY, "--format", "json").stdout
+    assert "http://127.0.0.1:9/simple/one/" in missing
+    told = scene.refused("fetch", ENTRY).stderr
+    assert "error[no-network]: an index of house does not answer\n" in told
+    scene.box.ok("fetch", ENTRY, "--file", str(scene.house.files))
+    scene.box.ok("build", ENTRY)
+
+
+def test_diff_lists_wheels(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    scene.conda(ENTRY, SPECS)
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    scene.conda(ENTRY, SPECS, "one")
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    told = scene.box.run("diff", "1", "2").stdout
+    assert "one" in told
+    assert "1.0 py3-none-any" in told
+
+
+def _nothing_left(scene: WheelBox) -> bool:
+    return scene.box.leftovers() == [] and not list(scene.box.prefix.glob("store/both/*"))
+
+
+def test_disk_full_among_the_wheels_then_a_rerun(tmp_path: Path, channel: Channel) -> None:
+    with small_in(tmp_path, channel) as small:
+        scene = make_wheel_box(small)
+        small.mount("3g")
+        scene.house.wheel("one", files={"large.py": "# " + "x" * (60 << 20) + "\n"})
+        scene.conda("alone/1.0", SPECS)
+        scene.conda(ENTRY, SPECS, "one")
+        small.ok("lock", "alone/1.0", ENTRY)
+        small.ok("fetch", ENTRY)
+        cache = shutil.disk_usage(small.prefix).used
+        small.ok("build", "alone/1.0")
+        tree = shutil.disk_usage(small.prefix).used - cache
+        small.resize(str(cache + 2 * tree + (30 << 20)))
+        told = scene.refused("build", ENTRY).stderr
+        assert f"{ENTRY} link: " in told  # conda's packages found room
+        assert "error[disk-full]: no space left under " in told, told
+        assert (small.leftovers(), small.current()) == ([], 1)
+        small.resize("3g")
+        small.ok("build", ENTRY)
+        assert small.current() == 2

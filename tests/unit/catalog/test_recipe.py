@@ -173,7 +173,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["tests.0.files: `../x` is not the name of a file beside the recipe"],
     ),
     "test-timeout": ({"tests": [{"name": "a", "run": "x", "timeout": 0}]}, ["tests.0.timeout: Input should be greater than 0"]),
-    "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, ["tests.0.needs.0: Input should be 'gpu', 'mpi' or 'slurm'"]),
+    "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, ["tests.0.needs.0: Input should be 'gpu', 'mpi', 'slurm' or 'compiler'"]),
     "test-name": ({"tests": [{"name": "a\nb", "run": "x"}]}, [f"tests.0.name: {CONTROL}"]),
     "hidden-default": ({"hidden": True, "default": True}, ["(document): an entry cannot be hidden and the default at once"]),
     "driver": ({"requires": {"nvidia_driver": "525.x"}}, ["requires.nvidia_driver: `525.x` is not a version of digits and dots"]),

@@ -1,90 +1,18 @@
-"""What a lock of wheels tells without asking anybody: CUDA, glibc, the tags of its target, its text."""
+"""The text of a lock of wheels."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from envmgr.backends.wheels.lock import LockedWheel, WheelsLock, cuda_majors, cuda_of, glibc_of, newer_than_cuda
+from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
-from envmgr.backends.wheels.resolve import target_tags
+from envmgr.wheels.lock import LockedWheel
 
 
 def wheel(file: str, **fields: object) -> LockedWheel:
     name, version = file.split("-")[:2]
     given = {"name": name.lower().replace("_", "-"), "version": version, "sha256": "0" * 64, "index": "pypi", **fields}
     return LockedWheel.model_validate({**given, "file": file})
-
-
-@pytest.mark.parametrize(
-    ("versions", "cuda"),
-    [
-        ({"torch": "2.1.2", "nvidia-cuda-runtime-cu12": "12.1.105"}, "12.1"),
-        ({"torch": "2.15.0", "nvidia-cuda-runtime": "13.2.86", "nvidia-nccl-cu13": "2.30.7"}, "13.2"),
-        ({"torch": "2.1.2+cu118"}, "11.8"),
-        ({"torch": "2.7.0+cpu"}, None),
-        ({"flash": "1.0+pt2.cu121"}, "12.1"),
-        ({"numpy": "1.26.4"}, None),
-    ],
-)
-def test_cuda_of_an_environment(versions: dict[str, str], cuda: str | None) -> None:
-    assert cuda_of(versions) == cuda
-
-
-def test_cuda_majors_of_names_and_of_versions() -> None:
-    versions = {
-        "nvidia-cudnn-cu12": "9.1",
-        "nvidia-cuda-runtime": "13.0.1",
-        "nvidia-nvjitlink": "13.5",
-        "torch": "2.1+cu118",
-        "nvidia-ml-py": "12.5",
-    }
-    assert cuda_majors(versions) == {
-        "12": ["nvidia-cudnn-cu12 9.1"], "13": ["nvidia-cuda-runtime 13.0.1", "nvidia-nvjitlink 13.5"], "11": ["torch 2.1+cu118"],
-    }  # fmt: skip
-
-
-def test_libraries_of_a_later_cuda_than_the_runtime() -> None:
-    base = {"nvidia-cuda-runtime-cu12": "12.1.105", "nvidia-cuda-nvrtc-cu12": "12.1.105", "nvidia-cudnn-cu12": "13.9"}
-    assert newer_than_cuda(base) == []
-    assert newer_than_cuda({**base, "nvidia-nvjitlink-cu12": "12.9.86"}) == ["nvidia-nvjitlink-cu12 12.9.86"]
-    assert newer_than_cuda({"nvidia-nvjitlink-cu12": "12.9.86"}) == []
-
-
-@pytest.mark.parametrize(
-    ("files", "glibc"),
-    [
-        (["a-1-py3-none-any.whl"], None),
-        (["a-1-cp311-cp311-manylinux1_x86_64.whl"], "2.5"),
-        (["a-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.manylinux_2_28_x86_64.whl"], "2.17"),
-        (
-            [
-                "a-1-py3-none-manylinux2014_x86_64.whl",
-                "b-1-cp311-abi3-manylinux_2_27_x86_64.whl",
-                "c-1-py3-none-any.whl",
-            ],
-            "2.27",
-        ),
-    ],
-)
-def test_glibc_is_the_highest_of_the_lowest(files: list[str], glibc: str | None) -> None:
-    assert glibc_of([wheel(file) for file in files]) == glibc
-
-
-def test_tags_of_a_target_do_not_ask_the_host() -> None:
-    tags = [str(tag) for tag in target_tags("3.12.1", "x86_64-manylinux_2_17")]
-    assert tags[:3] == [
-        "cp312-cp312-manylinux_2_17_x86_64",
-        "cp312-cp312-manylinux2014_x86_64",
-        "cp312-cp312-manylinux_2_16_x86_64",
-    ]
-    assert "cp311-abi3-manylinux1_x86_64" in tags
-    assert tags[-1] == "py30-none-any"
-    assert not any("2_28" in tag or "2_36" in tag or "aarch64" in tag for tag in tags)
-    arm = [str(tag) for tag in target_tags("3.11", "aarch64-manylinux_2_28")]
-    assert "cp311-cp311-manylinux2014_aarch64" in arm
-    assert not any("manylinux2010" in tag for tag in arm)
 
 
 def test_lock_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.wheels.records import BadWheel, Overlap, promised
+from envmgr.wheels.records import BadWheel, Overlap, promised
 from tests.helpers.wheelhouse import Wheelhouse
 
 PACKAGES = "lib/python3.11/site-packages"

@@ -121,7 +121,7 @@ def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEn
     if unknown := sorted(set(places) - known):
         raise InputError(
             "unknown-channel",
-            f"--channel {unknown[0]}=…: neither the site nor these recipes have a channel `{unknown[0]}`",
+            f"{unknown[0]}=…: neither the site nor these recipes have a channel or an index `{unknown[0]}`",
             hint=f"known: {', '.join(sorted(known))}",
         )
 

@@ -129,7 +129,7 @@ def test_channel_option_is_refused_when_it_cannot_be_meant(sandbox: Sandbox) -> 
     for text, message in {
         "standin": "error[bad-channel]: `standin` is not NAME=URL-OR-FOLDER\n",
         "stand-in=records": (
-            "error[unknown-channel]: --channel stand-in=…: neither the site nor these recipes have a channel `stand-in`\n"
+            "error[unknown-channel]: stand-in=…: neither the site nor these recipes have a channel or an index `stand-in`\n"
             f"\nhint: known: {known}\n"
         ),
         "standin=records": (

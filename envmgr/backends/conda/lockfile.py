@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -16,7 +16,6 @@ from urllib.parse import unquote
 from pydantic import ValidationError
 
 from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
-from envmgr.backends.conda.pipitems import item_of, read_items
 from envmgr.catalog.locks import missing_lock
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
@@ -136,10 +135,18 @@ def _yaml_text(lock: CondaLock) -> str:
             }
             for p in _sorted(lock)
         ]
-        + ([item_of(wheel, lock.platform, lock.added) for wheel in lock.added.wheels] if lock.added else []),
+        + _pip_items(lock),
     }
     head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
     return head + dump_yaml(document, width=200)
+
+
+def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
+    if lock.added is None:
+        return []
+    from envmgr.backends.conda.pipitems import item_of
+
+    return [item_of(wheel, lock.platform, lock.added) for wheel in lock.added.wheels]
 
 
 def _sorted(lock: CondaLock) -> list[LockedPackage]:
@@ -248,8 +255,16 @@ def _from_yaml(path: Path, text: str) -> CondaLock:
         ),
         virtual_packages={},
         solver="unknown",
-        added=read_items(wheels, path, text, packages) if wheels else None,
+        added=_added(wheels, path, text, packages) if wheels else None,
     )
+
+
+def _added(
+    items: Sequence[tuple[str, Mapping[str, Any]]], path: Path, text: str, packages: Iterable[LockedPackage]
+) -> AddedWheels:
+    from envmgr.backends.conda.pipitems import read_items
+
+    return read_items(items, path, text, packages)
 
 
 def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:

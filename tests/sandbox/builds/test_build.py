@@ -357,7 +357,7 @@ def test_gpu_tests_are_skipped_and_told_where_there_is_none(box: Sandbox) -> Non
     done = box.run("build", "gpu/1.0")
     assert done.code == (0 if expected == "skipped" else 3)
     if expected == "skipped":
-        assert "test gpu/1.0 `gpu`: skipped (no NVIDIA GPU on this node)\n" in done.stdout
+        assert "test gpu/1.0 `gpu`: not tried (no NVIDIA GPU on this node)\n" in done.stdout
 
 
 # What each verb promises: JSON with a schema, dry runs without effect, nothing but data on stdout

@@ -12,7 +12,7 @@ from typing import Any
 
 from envmgr.backends.wheels.failures import failure
 from envmgr.backends.wheels.folders import wheel_cache
-from envmgr.backends.wheels.lock import LockedWheel, WheelsLock
+from envmgr.backends.wheels.lock import LockedFile, LockedSdist, WheelsLock
 from envmgr.backends.wheels.resolve import places_of
 from envmgr.backends.wheels.uv import Place, compile_requirements
 from envmgr.catalog.site import Site
@@ -37,19 +37,20 @@ def fetch_wheels(
         EnvmgrError: what cannot be had, by what the last place said of it.
     """
     cache = wheel_cache(Prefix(site.prefix))
-    places = places_of(list(dict.fromkeys(wheel.index for wheel in lock.wheels)), site, {})
+    files = lock.files
+    places = places_of(list(dict.fromkeys(file.index for file in files)), site, {})
 
-    def fetch(wheels: Sequence[LockedWheel], urls: Mapping[str, str], *, dry: bool) -> Fetched:
+    def fetch(wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool) -> Fetched:
         downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
         return bring(
             downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
         )
 
-    looked = fetch(lock.wheels, {}, dry=True)
+    looked = fetch(files, {}, dry=True)
     if dry_run:
         return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
     done = {file.sha256: file for file in looked.files if file.state == "present"}
-    waiting = [wheel for wheel in lock.wheels if wheel.sha256 not in done]
+    waiting = [file for file in files if file.sha256 not in done]
     for turn in range(max(map(len, places.values()), default=0)):
         if not waiting:
             break
@@ -67,36 +68,38 @@ def fetch_wheels(
             fetched = fetch(waiting, {}, dry=True)
         done |= {file.sha256: file for file in fetched.files if file.state != "missing"}
         waiting = [wheel for wheel in waiting if wheel.sha256 not in done]
-    return Fetched(tuple(done[wheel.sha256] for wheel in lock.wheels))
+    return Fetched(tuple(done[file.sha256] for file in files))
 
 
 def _with_places(file: FetchedFile, lock: WheelsLock, places: Mapping[str, Sequence[str]]) -> FetchedFile:
     """With the pages that list it, where it is missing."""
-    wheel = next(w for w in lock.wheels if w.sha256 == file.sha256)
+    wheel = next(w for w in lock.files if w.sha256 == file.sha256)
     pages = (f"{url}/{wheel.file if Place('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
     return replace(file, places=tuple(pages)) if file.state == "missing" else file
 
 
 def _locate(
-    wheels: Sequence[LockedWheel], lock: WheelsLock, places: Mapping[str, Place], runner: Runner
+    wheels: Sequence[LockedFile], lock: WheelsLock, places: Mapping[str, Place], runner: Runner
 ) -> dict[str, str]:
     """sha256 -> URL of each wheel at the place of its index.
 
     Raises EnvmgrError `not-found` for those that lie nowhere there; or as the index fails.
     """
     found: dict[str, str] = {}
-    asked: dict[str, list[LockedWheel]] = {}
+    asked: dict[tuple[str, int], list[LockedFile]] = {}
+    group_of = {each.sha256: number for number, group in enumerate(lock.groups) for each in group}
     for wheel in wheels:
         folder = places[wheel.index].folder
         if folder is None:
-            asked.setdefault(wheel.index, []).append(wheel)
+            asked.setdefault((wheel.index, group_of[wheel.sha256]), []).append(wheel)
         elif (folder / wheel.file).is_file():
             found[wheel.sha256] = (folder / wheel.file).as_uri()
-    for name, group in asked.items():
+    for (name, _), group in asked.items():
+        sources = [word for each in group if isinstance(each, LockedSdist) for word in ("--no-binary", each.name)]
         with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
             text = compile_requirements(
                 [f"{w.name}=={w.version}" for w in group], [places[name]], runner, Path(scratch), python=lock.python,
-                platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:"],
+                platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
             )  # fmt: skip
         urls = dict(_urls(tomllib.loads(text)))
         found |= {w.sha256: urls[w.sha256] for w in group if w.sha256 in urls}
@@ -112,6 +115,6 @@ def _locate(
 
 def _urls(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for package in pylock.get("packages", ()):
-        for wheel in package.get("wheels", ()):
+        for wheel in (*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])):
             if (sha256 := wheel["hashes"].get("sha256")) and re.match(r"(https?|file)://", wheel.get("url", "")):
                 yield sha256, wheel["url"]

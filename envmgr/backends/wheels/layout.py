@@ -6,3 +6,5 @@ from __future__ import annotations
 LAYOUT = 1
 # An install is about this many times as large as its wheels (measured over torch, tensorflow, Jupyter).
 UNPACKED = 2
+# How a wheel is built from its source: the environment of the build, its order, its time. Counts up when its bytes change.
+MADE_AS = 1

@@ -35,8 +35,47 @@ class LockedWheel(_Model):
     requires: tuple[str, ...] | None = None
 
 
+class LockedPatch(_Model):
+    """A file beside the recipe."""
+
+    file: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class LockedSdist(_Model):
+    """One source, of which a wheel is built; its fields as a wheel's. `requires` is what that wheel will have as Requires-Dist.
+
+    `build` are the wheels that it is built with, sorted by name: what its pyproject.toml names, and what its build asks for.
+    """
+
+    name: str
+    version: str
+    file: str = Field(pattern=r"^[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    index: str
+    size: int | None = None
+    uploaded: str = ""
+    requires: tuple[str, ...] = ()
+    build: tuple[LockedWheel, ...]
+    patches: tuple[LockedPatch, ...] = ()
+
+    def identity(self) -> list[object]:
+        """What of it decides the bytes of its wheel."""
+        return [
+            self.name, self.version, self.file, self.sha256,
+            [[wheel.name, wheel.version, wheel.file, wheel.sha256] for wheel in self.build],
+            [patch.sha256 for patch in self.patches],
+        ]  # fmt: skip
+
+
+LockedFile = LockedWheel | LockedSdist
+
+
 class WheelsLock(_Model):
-    """What a recipe resolved to, sorted by name. `python` is the version of the base's Python, `platform` as in the recipe."""
+    """What a recipe resolved to, sorted by name. `python` is the version of the base's Python, `platform` as in the recipe.
+
+    `sdists` are packages of it that are built from their source.
+    """
 
     recipe_digest: str
     python: str
@@ -44,19 +83,39 @@ class WheelsLock(_Model):
     uv: str
     exclude_newer: str | None = None
     wheels: tuple[LockedWheel, ...]
+    sdists: tuple[LockedSdist, ...] = ()
+
+    @property
+    def packages(self) -> tuple[LockedFile, ...]:
+        """What is installed, or becomes what is installed, sorted by name."""
+        return tuple(sorted((*self.wheels, *self.sdists), key=lambda each: each.name))
 
     @property
     def versions(self) -> dict[str, str]:
-        return {wheel.name: wheel.version for wheel in self.wheels}
+        return {each.name: each.version for each in self.packages}
+
+    @property
+    def groups(self) -> tuple[tuple[LockedFile, ...], ...]:
+        """All files, in groups that can be asked for at once: of a package one version each."""
+        return (self.wheels, *(sdist.build for sdist in self.sdists), self.sdists)
+
+    @property
+    def files(self) -> tuple[LockedFile, ...]:
+        """All files that a build needs, each once."""
+        return tuple({each.sha256: each for group in self.groups for each in group}.values())
 
     def identity(self) -> list[list[str]]:
-        """What of it decides an install's bytes."""
+        """What of it decides an install's bytes, besides its sdists."""
         return [[wheel.name, wheel.version, wheel.file, wheel.sha256] for wheel in self.wheels]
 
 
-def describe(wheels: Iterable[LockedWheel]) -> dict[str, str]:
-    """name -> `version tags`, as diffs, generations and plans show a package."""
-    return {w.name: f"{w.version} {'-'.join(w.file.removesuffix('.whl').split('-')[-3:])}" for w in wheels}
+def describe(packages: Iterable[LockedFile]) -> dict[str, str]:
+    """name -> `version tags`, or `version source`, as diffs, generations and plans show a package."""
+    return {each.name: f"{each.version} {_kind(each)}" for each in packages}
+
+
+def _kind(each: LockedFile) -> str:
+    return "source" if isinstance(each, LockedSdist) else "-".join(each.file.removesuffix(".whl").split("-")[-3:])
 
 
 def cuda_of(versions: Mapping[str, str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -13,8 +13,9 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from envmgr.backends.wheels.base import Base
 from envmgr.backends.wheels.input import Wanted
-from envmgr.backends.wheels.lock import LockedWheel, WheelsLock, cuda_majors
+from envmgr.backends.wheels.lock import LockedSdist, LockedWheel, WheelsLock, cuda_majors
 from envmgr.backends.wheels.metadata import requires_of
 from envmgr.backends.wheels.settings import indexes_of
 from envmgr.backends.wheels.uv import Place, UnreachedError, compile_requirements
@@ -27,20 +28,25 @@ _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manyl
 
 
 def resolve(
-    wanted: Wanted, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
+    wanted: Wanted, base: Base, folder: Path, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
 ) -> WheelsLock:
-    """Resolve for `python` (a version). `places` maps index -> URL or folder to ask instead, this once.
+    """Resolve for the Python of `base`. `folder` is the recipe's. `places` maps index -> URL or folder to ask instead, this once.
 
     Raises:
-        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `prerelease`, `two-cudas`, `wheel-unhashed`.
+        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `prerelease`, `two-cudas`, `wheel-unhashed`, `build-unasked`,
+            and see `lock_sources`.
     """
     from importlib.metadata import version
 
     with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = _Asking(wanted, python, site, runner, reporter, places, Path(scratch))
+        python = base.version
+        asking = Asking(wanted, python, site, runner, reporter, places, Path(scratch))
+        sdists = _lock_sources(wanted, base, folder, asking, Path(scratch), site, runner, reporter)
         text = asking.compile(["--format", "pylock.toml", "--only-binary", ":all:"])
-        found = list(_choose(text, python, wanted.platform))
-        stage.update(len(found), total=len(found))
+        chosen = list(choose(text, python, wanted.platform))
+        _refuse_unasked(wanted, {wheel.name for wheel, _ in chosen})
+        found = [(wheel, url) for wheel, url in chosen if wheel.name not in wanted.build]
+        stage.update(len(chosen), total=len(chosen))
         _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found})
         origins = asking.origins()
         urls = {wheel.name: url for wheel, url in found}
@@ -51,35 +57,52 @@ def resolve(
         )
         lock = WheelsLock(
             recipe_digest=wanted.digest(), python=python, platform=wanted.platform, uv=version("uv"),
-            exclude_newer=wanted.exclude_newer, wheels=wheels,
+            exclude_newer=wanted.exclude_newer, wheels=wheels, sdists=sdists,
         )  # fmt: skip
         _refuse_prereleases(wanted, lock.versions)
         _refuse_two_cudas(lock.versions)
     return lock
 
 
-class _Asking:
+def _lock_sources(
+    wanted: Wanted, base: Base, folder: Path, asking: Asking, scratch: Path, site: Site, runner: Runner, reporter: Reporter
+) -> tuple[LockedSdist, ...]:  # fmt: skip
+    """From here on `asking` knows what they need."""
+    if not wanted.build:
+        return ()
+    from envmgr.backends.wheels.source.locking import lock_sources
+
+    stubs = scratch / "stubs"
+    stubs.mkdir()
+    sdists = lock_sources(wanted, base, folder, asking, stubs, site, runner, reporter)
+    asking.know(stubs, [f"{sdist.name}=={sdist.version}" for sdist in sdists])
+    return sdists
+
+
+class Asking:
     """One resolution's questions to uv: each of the same places, of which the next is tried where one does not answer."""
 
     def __init__(
         self, wanted: Wanted, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str], scratch: Path
     ) -> None:  # fmt: skip
-        self._wanted, self._python, self._runner, self._reporter, self._scratch = (
-            wanted,
-            python,
-            runner,
-            reporter,
-            scratch,
-        )
+        self.python = python
+        self._wanted, self._runner, self._reporter, self._scratch = wanted, runner, reporter, scratch
         self._places = places_of(wanted.indexes, site, places)
+        self._stubs: list[Place] = []
+        self._pins: list[str] = []
+
+    def know(self, stubs: Path, pins: Sequence[str]) -> None:
+        """Of packages that are built from source: a folder of wheels with their metadata, and their versions."""
+        self._stubs, self._pins = [Place("stubs", stubs.as_uri())], [*pins]
 
     def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
         while True:
             now = [Place(name, urls[0]) for name, urls in self._places.items()]
             try:
                 return compile_requirements(
-                    self._wanted.requirements if requirements is None else requirements, now, self._runner, self._scratch,
-                    python=self._python, platform=self._wanted.platform, constraints=self._wanted.constraints,
+                    self._wanted.requirements if requirements is None else requirements, [*self._stubs, *now], self._runner,
+                    self._scratch, python=self.python, platform=self._wanted.platform,
+                    constraints=[*self._wanted.constraints, *self._pins],
                     exclude_newer=self._wanted.exclude_newer, options=options,
                 )  # fmt: skip
             except UnreachedError as error:
@@ -90,11 +113,13 @@ class _Asking:
                 place = self._places[(named or broken)[0]].pop(0)
                 self._reporter.say(f"{place} does not answer: asking the next place of the index")
 
-    def origins(self) -> Origins:
+    def origins(
+        self, requirements: Sequence[str] | None = None, options: Sequence[str] = ("--only-binary", ":all:")
+    ) -> Origins:
         """Which index each package came from; with one there is nothing to ask."""
         if len(self._places) == 1:
             return Origins({}, next(iter(self._places)))
-        text = self.compile(["--only-binary", ":all:", "--emit-index-annotation", "--no-annotate"])
+        text = self.compile([*options, "--emit-index-annotation", "--no-annotate"], requirements)
         by_url = {urls[0].rstrip("/"): name for name, urls in self._places.items()}
         found: dict[str, str] = {}
         name = ""
@@ -159,7 +184,7 @@ def target_tags(python: str, platform: str) -> list[Tag]:
     ]
 
 
-def _choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel, str]]:
+def choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel, str]]:
     """Of each package of a pylock.toml one wheel, with its URL; `index` is empty still."""
     from packaging.markers import default_environment
     from packaging.pylock import Package, PackageWheel, Pylock, PylockSelectError
@@ -191,7 +216,7 @@ def _choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel
         ), str(wheel.url or Path(str(wheel.path)).absolute().as_uri())  # fmt: skip
 
 
-def _refuse_older(asking: _Asking, versions: Mapping[str, str]) -> None:
+def _refuse_older(asking: Asking, versions: Mapping[str, str]) -> None:
     """A resolution in wheels alone goes back in time, without a word, to the last version that had one."""
     text = asking.compile(["--no-deps", "--no-annotate"])
     rows = (row.partition("==") for row in text.splitlines() if "==" in row and not row.startswith((" ", "#")))
@@ -206,8 +231,16 @@ def _refuse_older(asking: _Asking, versions: Mapping[str, str]) -> None:
         raise EnvmgrError(
             "wheels-older", f"the newest wheel of {name} is {here}; {there} is there as source only",
             context=[f"{n}: {h} as a wheel, {t} as source" for n, h, t in older],
-            hint=f"ask for `{name}=={here}` if the old one is what you want; or put a wheel of {there} that you made into a folder "
-            "that is an index of the site",
+            hint=f"ask for `{name}=={here}` if the old one is what you want; let {there} be built from its source "
+            f"(`build: [{name}]` in the recipe); or put a wheel of {there} that you made into a folder that is an index of the site",
+        )  # fmt: skip
+
+
+def _refuse_unasked(wanted: Wanted, found: Collection[str]) -> None:
+    if unasked := [name for name in wanted.build if name not in found]:
+        raise InputError(
+            "build-unasked", f"input.build names {', '.join(unasked)}, which nothing asks for",
+            hint="add it to `requirements`, or take it out of `build`",
         )  # fmt: skip
 
 

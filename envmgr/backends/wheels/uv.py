@@ -26,17 +26,21 @@ _UNREACHED = re.compile(r"client error|[Cc]onnect|dns error|timed out|server err
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an index is asked: its name in the site, and a URL, or the `file://` URL of a folder of wheels."""
+    """Where an index is asked: its name in the site, and a URL, or the `file://` URL of a folder of wheels and sources."""
 
     index: str
     url: str
 
     @property
     def folder(self) -> Path | None:
-        """A folder of wheels; a `file://` URL of an index that lies in files is asked as others are."""
+        """A folder of files; a `file://` URL of an index that lies in files is asked as others are."""
         parts = urlsplit(self.url)
         path = Path(unquote(parts.path))
-        return path if parts.scheme == "file" and (not path.is_dir() or any(path.glob("*.whl"))) else None
+        return path if parts.scheme == "file" and (not path.is_dir() or _has_files(path)) else None
+
+
+def _has_files(folder: Path) -> bool:
+    return any(path.name.endswith((".whl", ".tar.gz", ".zip")) for path in folder.iterdir())
 
 
 class UnreachedError(EnvmgrError):

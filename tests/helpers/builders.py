@@ -21,12 +21,18 @@ version = "{version}"
 description = "for tests"
 dependencies = {dependencies}
 """
+# Without Python.h, which the stand-in channel's Python does not have. The compiler writes SOURCE_DATE_EPOCH for the time.
 EXTENSION = """\
-#include <Python.h>
-static PyObject *answer(PyObject *self, PyObject *args) { return PyLong_FromLong(42); }
-static PyMethodDef methods[] = {{"answer", answer, METH_NOARGS, ""}, {0}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_fast", "", -1, methods};
-PyMODINIT_FUNC PyInit__fast(void) { return PyModule_Create(&module); }
+const char *compiled = __DATE__ " " __TIME__;
+int answer(void) { return 42; }
+"""
+LOADER = """\
+import ctypes
+import pathlib
+
+_fast = ctypes.CDLL(str(next(pathlib.Path(__file__).parent.glob("_fast*.so"))))
+answer = _fast.answer
+compiled = ctypes.c_char_p.in_dll(_fast, "compiled").value.decode()
 """
 
 
@@ -52,4 +58,4 @@ from setuptools import Extension, setup
 
 setup(name="{name}", version="{version}", packages=["{name}"], ext_modules=[Extension("{name}._fast", ["{name}/fast.c"])])
 """
-    return {"setup.py": setup, f"{name}/__init__.py": f"from {name}._fast import answer\n", f"{name}/fast.c": extension}
+    return {"setup.py": setup, f"{name}/__init__.py": LOADER, f"{name}/fast.c": extension}

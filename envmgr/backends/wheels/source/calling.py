@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from envmgr.system.run import Completed, Runner, clean_env
 from envmgr.system.users import Account
 
 _TAIL = 1 << 20  # bytes of a log that are looked at
+_OF_PYTHON = 6  # lines
+_TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,10 @@ def _said(log: Path) -> list[str]:
             text = file.read().decode(errors="replace")
     except OSError:
         return []
-    return meaningful("\n".join(line for line in without_colour(text).splitlines() if not line.startswith("$ ")))
+    lines = [line for line in without_colour(text).splitlines() if line.strip() and not line.startswith("$ ")]
+    found = meaningful("\n".join(lines))
+    # Of an error of Python's the last lines say what is wrong, and those before them how it came there.
+    return [line.rstrip() for line in lines[-_OF_PYTHON:]] if any(map(_TRACEBACK.match, found)) else found
 
 
 def _last(done: Completed) -> list[str]:

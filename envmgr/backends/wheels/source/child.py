@@ -87,11 +87,8 @@ class Workshop:
         """Nothing of the host, the user or the day."""
         jobs = str(self.request["jobs"])
         env = {key: os.environ[key] for key in ("LANG", "LC_ALL", "TZ")}
-        env |= {
-            "PATH": f"{self.work}/env/bin:{os.environ['PATH']}",
-            "HOME": f"{self.work}/home",
-            "TMPDIR": f"{self.work}/tmp",
-        }
+        env |= {"PATH": f"{self.work / 'env' / 'bin'}:{os.environ['PATH']}"}
+        env |= {"HOME": str(self.work / "home"), "TMPDIR": str(self.work / "tmp")}
         env |= {"USER": "envmgr", "LOGNAME": "envmgr", "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
         env |= {"PYTHONNOUSERSITE": "1", "PYTHONPYCACHEPREFIX": f"{self.work}/bytecode", "PIP_NO_INDEX": "1"}
         return env | {"MAX_JOBS": jobs, "MAKEFLAGS": f"-j{jobs}", "CMAKE_BUILD_PARALLEL_LEVEL": jobs}

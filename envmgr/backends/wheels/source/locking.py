@@ -75,7 +75,7 @@ class _Locker:
         patches = [patch for patch in self.wanted.patches if patch.package == name]
         with self._folder() as work:
             files = work / "files"
-            sdist = self._fetch([(found, url)], files)[0]
+            sdist = self._fetch([(found, url)], files, name)[0]
             for patch in patches:
                 shutil.copyfile(self.recipe / patch.file, files / patch.file)
             source = Source(
@@ -84,10 +84,10 @@ class _Locker:
             )  # fmt: skip
             rows = self._ask("system", source, work)["requires"]
             wheels = self._wheels(rows)
-            paths = self._fetch(wheels, files)
+            paths = self._fetch(wheels, files, name)
             if more := self._ask("requires", source, work, paths)["requires"]:
                 wheels = self._wheels([*rows, *more])
-                paths = self._fetch(wheels, files)
+                paths = self._fetch(wheels, files, name)
             text = str(self._ask("metadata", source, work, paths)["metadata"])
         told = HeaderParser().parsestr(text)
         if canonicalize_name(str(told["Name"])) != name or Version(str(told["Version"])) != Version(found.version):
@@ -137,14 +137,13 @@ class _Locker:
         found = choose(text, self.asking.python, self.wanted.platform)
         return [(wheel.model_copy(update={"index": origins(wheel.name)}), url) for wheel, url in found]
 
-    def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path) -> list[Path]:
+    def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:
         """Checked; what the prefix has is copied from there."""
         cache = wheel_cache(Prefix(self.site.prefix))
         given = {file.sha256: path for file, _ in files if (path := cache / file.sha256 / file.file).is_file()}
         downloads = [Download(file.file, file.sha256, (url,), file.size) for file, url in files]
         bring(
-            downloads, folder, self.site.policies, self.runner, self.reporter, label=files[0][0].name if files else "",
-            failure=failure, given=given,
+            downloads, folder, self.site.policies, self.runner, self.reporter, label=label, failure=failure, given=given,
         )  # fmt: skip
         return [download.path(folder) for download in downloads]
 

@@ -12,7 +12,19 @@ from pathlib import Path
 
 import pytest
 
+import envmgr
+from envmgr.backends import get_backend
+from envmgr.builds.install import can_write
+from envmgr.builds.schedule import Work
+from envmgr.builds.slurm.folder import JobFolder
+from envmgr.catalog.entries import open_catalog
+from envmgr.catalog.names import parse_entry
+from envmgr.catalog.site import load_site
+from envmgr.catalog.target import read_target
+from envmgr.nodes import JobOptions
+from envmgr.report import SilentReporter
 from envmgr.system.files import remove_tree
+from envmgr.system.run import Runner
 from tests.helpers.builders import builders, compiled, pure
 from tests.helpers.done import Done
 from tests.helpers.sandbox import PYTHON, Sandbox
@@ -294,6 +306,29 @@ def test_sources_come_from_an_index_a_folder_or_a_carried_cache(scene: WheelBox,
             scene.index(house="http://127.0.0.1:9/simple")
             scene.box.ok("fetch", ENTRY, "--file", str(carried))
     scene.box.ok("build", ENTRY)
+
+
+def test_job_on_a_node_builds_from_what_lies_below_the_prefix(scene: WheelBox) -> None:
+    """It sees neither the catalog nor an index."""
+    scene.house.sdist("here", "1.0", pure("here"))
+    folder = scene.entry(ENTRY, "here")
+    (folder / "here.patch").write_text(PATCH)
+    sha256 = hashlib.sha256((folder / "here.patch").read_bytes()).hexdigest()
+    scene.entry(ENTRY, "here", build=["here"], patches=[{"file": "here.patch", "sha256": sha256}])
+    scene.lock(ENTRY)
+    site = load_site(scene.box.root / "site.yaml", {})
+    entry = open_catalog(site).find(parse_entry(ENTRY))
+    lock = get_backend("wheels").load_lock(entry.entry, entry.recipe(), entry.folder, site)
+    items = lock.items(site, read_target(site.cpu_level))
+    can_write(site, [lock.backend])
+    lock.prepare(items, site, Runner(), SilentReporter(), elsewhere=JobOptions())
+    job = JobFolder(items[-1].install)
+    job.write(Work(entry.recipe(), lock, items[-1]), entry.folder, site, envmgr.__version__)
+    remove_tree(folder.parent)
+    remove_tree(scene.house.folder)
+    scene.box.ok("_build-item", str(job.request))
+    (made,) = manifest(scene)["provenance"]["made"]
+    assert made["wheel"] == "here-1.0-py2.py3-none-any.whl"
 
 
 def test_build_that_is_killed_leaves_nothing_to_the_next(scene: WheelBox, tmp_path: Path) -> None:

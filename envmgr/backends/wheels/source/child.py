@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends.wheels.interpreter import make_environment, make_interpreter
+from envmgr.backends.wheels.records import BadWheel, promised
 from envmgr.backends.wheels.worker import unpack
+from envmgr.system.files import remove_tree
 
 _OLDEST = 315532800  # 1980-01-01: the first time that a zip file can hold
 _OF_ZIP = 1577836800  # 2020-01-01, for archives in which times have no time zone
@@ -52,6 +54,7 @@ class Workshop:
         """A prefix of its own over the entry's Python; nothing but the wheels is in it."""
         env = self.work / "env"
         for wheel in self.request["wheels"]:
+            promised([Path(wheel)], self.minor)  # that it stays in its folder
             unpack(Path(wheel), Path("/"), env, self.minor)
         for path in sorted(env.glob("bin/*")):
             path.chmod(0o755)
@@ -63,7 +66,7 @@ class Workshop:
     def unpack(self) -> tuple[Path, int]:
         """A new copy of the source, patched, and the time of its newest file before that."""
         archive, place = Path(self.request["sdist"]), self.work / "source"
-        shutil.rmtree(place, ignore_errors=True)
+        remove_tree(place)
         place.mkdir()
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as opened:
@@ -188,7 +191,7 @@ def main() -> None:
         answer = _WORK[request["ask"]](Workshop(request))
     except Refused as error:
         answer = {"kind": error.kind, "message": str(error), "lines": list(error.lines)}
-    except (BuildBackendException, BuildException, subprocess.SubprocessError) as error:
+    except (BadWheel, BuildBackendException, BuildException, subprocess.SubprocessError) as error:
         answer = {"kind": "build", "message": str(error), "lines": []}
     except OSError as error:
         answer = {

@@ -32,7 +32,7 @@ from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.lock import LockedFile, LockedPatch, LockedSdist, LockedWheel
 from envmgr.backends.wheels.resolve import Asking, choose
 from envmgr.backends.wheels.source.calling import Source, call_child
-from envmgr.backends.wheels.source.shut import Shut, shut_off
+from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import read_target
 from envmgr.downloads import Download
@@ -55,6 +55,7 @@ def lock_sources(
         EnvmgrError: `lock-needs-python`, `build-network`, as a resolution fails, as a download fails, and see `call_child`.
     """
     account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
+    say_who(reporter, wanted.build, account)
     locker = _Locker(wanted, recipe, asking, site, runner, reporter, account, shut_off(site, runner, reporter, account))
     return tuple(locker.lock(name, stubs, *_python(base, wanted, site)) for name in wanted.build)
 

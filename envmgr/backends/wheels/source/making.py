@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from envmgr.backends.wheels.folders import wheel_cache
 from envmgr.backends.wheels.lock import LockedSdist, WheelsLock
 from envmgr.backends.wheels.metadata import requires_in
 from envmgr.backends.wheels.source.calling import Source, call_child
-from envmgr.backends.wheels.source.shut import Shut, shut_off
+from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
@@ -26,11 +25,6 @@ from envmgr.store.jobtable import recorded
 from envmgr.store.prefix import Install, Item
 from envmgr.store.workfolder import private_folder, work_folder
 from envmgr.system.run import Runner
-
-AS_ROOT = (
-    "it is built as root: the code of its authors can change all of this host; name a `build_user` in site.yaml, and "
-    "it can change what that user can"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +51,7 @@ def made_wheels(
         return
     install = item.install
     shut = shut_off(site, runner, reporter)
-    if os.geteuid() == 0:
-        names = ", ".join(sdist.name for sdist in lock.sdists)
-        reporter.say(f"{install.entry}: {names}: {AS_ROOT}")
+    say_who(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
     with private_folder(folder), recorded(install, folder):
         made: list[Made] = []

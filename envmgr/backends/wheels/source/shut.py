@@ -1,7 +1,9 @@
-"""Builds have no network: what they would fetch is in no lock."""
+"""What a build is kept off: the network, as what it would fetch is in no lock; and root's rights, where the site names a user."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envmgr.catalog.site import Site
@@ -36,3 +38,12 @@ def shut_off(site: Site, runner: Runner, reporter: Reporter, account: Account | 
         "Ubuntu also kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); or build on another host; "
         "or run the same command with --allow-network: what its build then fetches is in no lock",
     )  # fmt: skip
+
+
+def say_who(reporter: Reporter, names: Iterable[str], account: Account | None = None) -> None:
+    """What it means that nobody but root is there to run it."""
+    if account is None and os.geteuid() == 0:
+        reporter.say(
+            f"{', '.join(names)}: its build runs as root, and can change all of this host; name a `build_user` in site.yaml, and it can "
+            "change what that user can"
+        )

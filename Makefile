@@ -99,7 +99,7 @@ bench: venv lmod  ## every claim on speed, both sides in one run
 
 cluster-up: venv lmod  ## a real cluster in namespaces of this machine, until cluster-down (N=3 SHARE=bind|sshfs|nfs)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
-	@$(BIN)/python -m tests.helpers.cluster up --nodes $(N) --share $(SHARE)
+	@$(BIN)/python -m tests.helpers.cluster up -N $(N) --share $(SHARE)
 
 cluster-shell:  ## a login shell in it (NODE=c1 AS=alice)
 	@$(BIN)/python -m tests.helpers.cluster shell --node $(NODE) --user $(AS)

@@ -24,6 +24,7 @@ OTHERS = ("pyyaml", "tabulate")
 # The question, whose answer does not depend on numpy's version.
 SOLVE = "python -c 'import numpy; print(numpy.__version__, numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]))'"
 ANSWER = "[0.8 1.4]"
+BASE, WHEELS = f"python/{PYTHON}", "pywheels/1.0"
 
 SOFTWARE = """\
 description: numpy, and what people use with it
@@ -43,12 +44,37 @@ tests:
     run: python -c 'import numpy; assert numpy.allclose(numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), [0.8, 1.4])'
 """
 
+BASE_RECIPE = """\
+schema: 1
+backend: conda
+input:
+  channels: [standin]
+  specs: [python {python}.*]
+"""
+
+WHEELS_RECIPE = """\
+schema: 1
+backend: wheels
+input:
+  python: {base}
+  requirements: [numpy=={numpy}]
+tests:
+  - name: solve a linear system
+    run: python -c 'import numpy; assert numpy.allclose(numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), [0.8, 1.4])'
+"""
+
 CHANNEL = """\
   conda:
     channels:
       standin:
         url: https://channel.invalid/standin
         mirrors: [{folder}]
+"""
+
+INDEX = """\
+  wheels:
+    indexes:
+      pypi: {{url: "{url}"}}
 """
 
 
@@ -84,6 +110,7 @@ def play(session: Session) -> str:
     shell = open_shell(session, "user", old)
     rebuild(session, recipe, old, new)
     pinned(session, shell, old, new)
+    wheels(session, new)
     answer = back(session, old)
     where(session)
     return answer
@@ -164,12 +191,45 @@ def pinned(session: Session, shell: LoginShell, old: str, new: str) -> None:
     load_and_solve(session, session.login("user2"), new)
 
 
+def wheels(session: Session, numpy: str) -> None:
+    """An entry of wheels from the index that pip asks here, on the channel's Python."""
+    session.title("The same from a Python package index")
+    for entry, text in (
+        (BASE, BASE_RECIPE.format(python=PYTHON)),
+        (WHEELS, WHEELS_RECIPE.format(base=BASE, numpy=numpy)),
+    ):
+        session.write(f"site/recipes/{Path(entry).parent}/software.yaml", SOFTWARE)
+        session.write(f"site/recipes/{entry}/recipe.yaml", text)
+    if place := pip_index():
+        session.write("site/site.yaml", INDEX.format(url=place), append=True)
+    session.envmgr("lock", BASE, WHEELS)
+    session.type(["cat", f"site/recipes/{WHEELS}/wheels.lock"])
+    said = session.envmgr("build", WHEELS)
+    session.expect(
+        "generation 3 is current" in said, "one wheel a package, by sha256, is installed, tested and published"
+    )
+    shell = session.login("user-of-wheels")
+    shell.type(f"module load {WHEELS}")
+    said = shell.type(SOLVE)
+    session.expect(said == f"{numpy} {ANSWER}", "a user loads it as every other module")
+    shell.type("python -m venv --system-site-packages --without-pip mine")
+    said = shell.type("mine/bin/python -c 'import numpy; print(numpy.__version__)'")
+    session.expect(said == numpy, "and an environment of the user's own stands on it")
+
+
+def pip_index() -> str:
+    """The index that pip is told to ask on this machine; empty where that is the public one."""
+    command = [sys.executable, "-m", "pip", "config", "get", "global.index-url"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    return os.environ.get("PIP_INDEX_URL") or said.stdout.strip()
+
+
 def back(session: Session, old: str) -> str:
     session.title("Roll back")
-    session.envmgr("rollback")
+    session.envmgr("rollback", "1")
     answer = load_and_solve(session, session.login("user3"), old)
     said = session.envmgr("history")
-    session.expect("rolled back 2 -> 1" in said, "the history says so")
+    session.expect("rolled back 3 -> 1" in said, "the history says so")
     return answer
 
 

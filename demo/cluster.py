@@ -74,14 +74,11 @@ tests:
     run: python -c 'import numpy; assert numpy.allclose(numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), [0.8, 1.4])'
 """
 
-JOB = """\
-#!/bin/bash
-#SBATCH --nodes=1 --output=job.out
-module load pydata
-hostname
-python -c 'import numpy; print(numpy.__version__, numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]))'
+PROGRAM = """\
+import os, numpy
+print(numpy.__version__, numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]), "on", os.uname().nodename)
 """
-SOLVE = JOB.splitlines()[-1]
+SOLVE = "python -c 'import numpy; print(numpy.__version__, numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]))'"
 
 
 def main() -> int:
@@ -190,10 +187,16 @@ def set_up_nodes(session: ClusterSession) -> None:
 
 def job(session: ClusterSession, numpy: str) -> None:
     session.title("A user's job computes with it")
-    session.note("alice writes `module load`, and nothing else")
-    session.write("/home/alice/job.sh", JOB, user="alice")
-    said = session.type("sbatch --wait job.sh && cat job.out", user="alice")
-    session.expect(said.endswith(f"{numpy} {ANSWER}"), f"the job on {said.splitlines()[-2]} had numpy {numpy}")
+    session.note("alice has a program, and envmgr the script of a job that runs it on two nodes")
+    session.write("/home/alice/solve.py", PROGRAM, user="alice")
+    said = session.type(f"envmgr job {ENTRY} -N 2 -- python solve.py | tee job.sh", user="alice")
+    session.expect(
+        f"module load {ENTRY}" in said, "the script loads the module, and srun starts the program on each node"
+    )
+    said = session.type("sbatch --wait job.sh && sort pydata-*.out", user="alice")
+    nodes = re.findall(rf"^{re.escape(f'{numpy} {ANSWER}')} on (\S+)$", said, re.MULTILINE)
+    session.expect(len(set(nodes)) == 2, f"{' and '.join(nodes)} computed with numpy {numpy}")
+    session.expect("generation 1, digest" in said, "the log says which generation and digest they had")
 
 
 def green(session: ClusterSession, title: str) -> None:

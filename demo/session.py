@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import subprocess
 import sys
@@ -103,7 +105,10 @@ class Session(Told):
         """Run `envmgr WORDS…` as the administrator; DemoError for another exit status than `status`."""
         home = {"HOME": str(self.work / "home"), "XDG_DATA_HOME": str(self.work / "home" / "data")}
         site = {} if words[0] == "init" else {"ENVMGR_SITE": str(self.work / "site")}
-        env = {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", **home, **site}
+        way = {
+            key: value for key, value in os.environ.items() if re.fullmatch(r"(?i:\w+_proxy)|SSL_CERT_(FILE|DIR)", key)
+        }
+        env = {"PATH": f"{self._bin}:/usr/bin:/bin", "LC_ALL": "C.UTF-8", **way, **home, **site}
         shown = " ".join(("envmgr", *words)).replace(f"{self.work}/", "")
         return self.type([str(self._bin / "envmgr"), *words], shown=shown, env=env, status=status)
 

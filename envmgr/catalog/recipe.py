@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from envmgr.catalog.names import fault_in_part, parse_entry
 from envmgr.catalog.target import CpuLevel
+from envmgr.errors import InputError
 from envmgr.system.yamlfile import load_model
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -20,6 +21,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FORBIDDEN_VARIABLES = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"}
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
+_END = "ENVMGR_FILE"  # of a file in a test's text
 # Lmod's own, and words that no POSIX shell takes for the name of a function.
 _NO_FUNCTIONS = frozenset(
     {"module", "ml", "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
@@ -154,14 +156,34 @@ def _dotted(value: str) -> str:
 
 
 class SmokeTest(_Model):
-    """A bash command that must exit 0 with the entry's module loaded. `timeout` is seconds."""
+    """A bash command that must exit 0 with the entry's module loaded. `timeout` is seconds.
+
+    With `nodes`, it runs once, on the first node of a Slurm job of at least so many. `files` are names; of a recipe that was
+    loaded, `run` begins with what writes them into the test's folder.
+    """
 
     name: str
     run: str = Field(min_length=1)
-    needs: tuple[Literal["gpu", "mpi", "slurm"], ...] = ()
+    files: tuple[str, ...] = ()
+    needs: tuple[Literal["gpu", "mpi", "slurm", "compiler"], ...] = ()
+    nodes: int = Field(default=1, ge=1)
     timeout: float = Field(default=300, gt=0)
 
     _lines = field_validator("name")(_one_line)
+
+    @field_validator("files")
+    @classmethod
+    def _file_names(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", value):
+                raise ValueError(f"`{value}` is not the name of a file beside the recipe")
+        return values
+
+    @model_validator(mode="after")
+    def _several_nodes(self) -> SmokeTest:
+        if self.nodes > 1 and "slurm" not in self.needs:
+            raise ValueError("a test of several nodes runs in a job: `needs: [slurm]`")
+        return self
 
 
 class Deprecated(_Model):
@@ -252,8 +274,37 @@ def _family_name(value: str) -> str:
 
 
 def load_recipe(path: Path) -> Recipe:
-    """Raises InputError `recipe-invalid` or `yaml-syntax`, each fault with its line."""
-    return load_model(path, Recipe, what="recipe", reference="recipe-invalid")
+    """The files of its tests are read, too. Raises InputError `recipe-invalid` or `yaml-syntax`, each fault with its line."""
+    recipe = load_model(path, Recipe, what="recipe", reference="recipe-invalid")
+    if not any(test.files for test in recipe.tests):
+        return recipe
+    tests = tuple(
+        test.model_copy(update={"run": "".join(_written(path, name) for name in test.files) + test.run})
+        for test in recipe.tests
+    )
+    return recipe.model_copy(update={"tests": tests})
+
+
+def shared_files(recipe: Recipe, folder: Path) -> list[Path]:
+    """The files of a recipe's tests that all versions share: beside `software.yaml`, and not in the recipe's own folder."""
+    names = dict.fromkeys(name for test in recipe.tests for name in test.files)
+    return [folder.parent / name for name in names if not (folder / name).exists()]
+
+
+def _written(recipe: Path, name: str) -> str:
+    """Bash text that writes the file here: what a generation keeps of a test is its text, and that is whole so."""
+    places = (recipe.parent / name, recipe.parent.parent / name)
+    try:
+        text = next((place for place in places if place.is_file()), places[0]).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "recipe-invalid", f"a file of a test of {recipe} cannot be read", context=f"{name}: {error}",
+            hint=f"it is a text beside the recipe, or in {places[1].parent}",
+        ) from None  # fmt: skip
+    if "\0" in text or _END in text.splitlines():
+        raise InputError("recipe-invalid", f"a file of a test of {recipe} is no text", context=str(name))
+    lines = text if text.endswith("\n") or not text else f"{text}\n"
+    return f"cat >{name} <<'{_END}'\n{lines}{_END}\n"
 
 
 def load_software(path: Path) -> Software:

@@ -34,6 +34,9 @@ def test(
     entries: SomeEntries = None,
     nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
     via: Annotated[OneWay | None, typer.Option(help="On nodes, reached so; without --nodes, all groups.")] = None,
+    count: Annotated[
+        int | None, typer.Option("-N", min=1, metavar="COUNT", help="On so many of them, in one Slurm job.")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="User that runs them on nodes; never root.", metavar="NAME")] = None,
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     site: SiteOption = None,
@@ -41,24 +44,70 @@ def test(
 ) -> Answer:
     """Run the smoke tests of published entries, here or on nodes.
 
-    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known.
+    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known. Tests of several nodes run with -N.
     """
     from envmgr.cli.text.smoke import show_node_tests, show_tests
     from envmgr.commands.test import run_tests, run_tests_on_nodes
 
-    here = nodes is None and via is None
+    here = nodes is None and via is None and count is None
     # root must not run an entry's commands as root; on nodes another user runs them, and root's keys are needed
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
         result = run_tests_on_nodes(
-            ctx, entries or (), nodes=nodes, user=user, deadline=deadline, via=None if via is None else via.value
-        )
+            ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline,
+            via=None if via is None else via.value,
+        )  # fmt: skip
         return shown(result, show_node_tests)
     if user is not None or deadline is not None:
         raise InputError(
             "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
         )
     return shown(run_tests(ctx, entries or ()), show_tests)
+
+
+@verb
+def job(
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A published entry, as name/version.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="What it runs, else an example of what it can.")
+    ] = None,
+    count: Annotated[int, typer.Option("-N", min=1, metavar="COUNT", help="Nodes.")] = 1,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, metavar="G", help="GPUs of each node.")] = 0,
+    processes: Annotated[
+        int | None,
+        typer.Option("--ntasks-per-node", min=1, metavar="P", help="Processes on each; else one a GPU, or one."),
+    ] = None,
+    cpus: Annotated[int | None, typer.Option("--cpus", min=1, metavar="C", help="Cores of each process.")] = None,
+    time: Annotated[str | None, typer.Option("--time", metavar="T", help="Time limit, as Slurm writes it.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm partition; else the site's.", metavar="NAME")] = None,
+    account: Annotated[str | None, typer.Option(help="Slurm account.", metavar="NAME")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write there in one step; else to stdout.", callback=plain_file
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> Answer:
+    """Print a script for sbatch that runs an entry here.
+
+    It loads the module, starts processes as the entry's MPI or torchrun wants it, and tells the job's log what ran.
+    """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.job import show_job
+    from envmgr.commands.job import write_job
+    from envmgr.nodes import JobOptions
+
+    if output is not None:
+        refuse_missing_folder(output)
+    ctx = open_context(site, fmt)
+    result = write_job(
+        ctx, entry, command or (), nodes=count, processes=processes, gpus=gpus, output=output, dry_run=dry_run,
+        options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
+    )  # fmt: skip
+    return shown(result, show_job)
 
 
 @verb

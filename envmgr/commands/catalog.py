@@ -16,7 +16,7 @@ from typing import ClassVar
 from envmgr.backends import LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.names import parse_entry, variable_name
-from envmgr.catalog.recipe import Recipe, Requires
+from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
@@ -59,7 +59,8 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
     files = sorted(p.name for p in found.folder.iterdir() if p.is_file())
     recipe = found.recipe()
     named = get_backend(recipe.backend).beside(recipe, ctx.site)
-    beside = {source: place for source, place in named.items() if not place.exists()}  # a copy may be edited
+    shared = {file: root / found.entry.name / file.name for file in shared_files(recipe, found.folder)}
+    beside = {s: place for s, place in {**named, **shared}.items() if not place.exists()}  # a copy may be edited
     if not dry_run:
         with explain_os_error(target):
             target.parent.mkdir(parents=True, exist_ok=True)

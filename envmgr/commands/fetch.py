@@ -75,11 +75,20 @@ def fetch_entries(
 
 
 def _fetch(ctx: Context, item: Wanted, given: Given, *, dry_run: bool = False) -> Fetched:
-    """Of the entry and of those that it stands on."""
+    """Of the entry and of those that it stands on. All are tried; then the first error is raised."""
     files: dict[str, FetchedFile] = {}
+    failed: list[EnvmgrError] = []
     for part in item.parts:
-        done = part.made_by.lock.fetch(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
-        files |= {file.sha256: file for file in done.files}
+        try:
+            done = part.made_by.lock.fetch(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
+        except Interrupted:
+            raise
+        except EnvmgrError as error:
+            failed.append(error)
+        else:
+            files |= {file.sha256: file for file in done.files}
+    if failed:
+        raise failed[0]
     return Fetched(tuple(files.values()))
 
 

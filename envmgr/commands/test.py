@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from envmgr.commands import Context, choose_published
+from envmgr.errors import InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.record import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
+from envmgr.smoke.folding import Missing, NodeOutcome
 from envmgr.smoke.here import run_smoke_tests
-from envmgr.smoke.nodes import Missing, NodeOutcome, choose_account, look_at_prefix, run_on_nodes
+from envmgr.smoke.nodes import choose_account, look_at_prefix, run_on_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +76,34 @@ def run_tests_on_nodes(
     via: Way | None,
     user: str | None,
     deadline: float | None,
+    count: int | None = None,
 ) -> NodeTestResult:
     """Run the smoke tests of published entries on `nodes` (None: all groups), as an ordinary user, through the published modules.
 
-    `deadline` is wall-clock seconds for everything, the site's if None.
+    With `count`, on that many of them, in one Slurm job. `deadline` is wall-clock seconds for everything, the site's if None.
 
     Raises:
-        InputError: `test-user`; unknown nodes or entries.
-        EnvmgrError: `mount-lost` where the prefix hangs here.
+        InputError: `test-user`, `test-count`; unknown nodes or entries.
+        EnvmgrError: `mount-lost` where the prefix hangs here; with `count`, what `run_on_nodes` raises.
     """
     began = time.monotonic()
-    way: Way = via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
+    if count is not None and via == "ssh":
+        raise InputError("test-count", "-N is the size of a Slurm job", context="--via ssh", hint="`--via slurm`")
+    way: Way = via or ("slurm" if ctx.site.transport.via == "slurm" or count is not None else "ssh")
     account = choose_account(ctx.site, way, user)
     chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
     look_at_prefix(ctx.site, ctx.runner)
     current, chosen = choose_published(ctx, names)
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
-    tests, missing = run_on_nodes(
+    asked, tests, missing = run_on_nodes(
         chosen_nodes, [published_spec(specs[name]).spec for name in dict.fromkeys(chosen)],
         folder / "modules", folder / "lmodrc.lua",
         site=ctx.site, via=way, account=account, lmod=find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner),
         runner=ctx.runner, reporter=ctx.reporter, deadline=deadline or ctx.site.transport.deadline,
+        count=count,
     )  # fmt: skip
     return NodeTestResult(
-        current.number, tests, fold(chosen_nodes), len(chosen_nodes), way, account.user, missing,
+        current.number, tests, fold(asked), len(asked), way, account.user, missing,
         round(time.monotonic() - began, 3),
     )  # fmt: skip

@@ -5,6 +5,7 @@ ClusterShell is imported by the functions that need it.
 
 from __future__ import annotations
 
+from envmgr.nodes.allocation import Allocation, allocated
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
@@ -15,6 +16,7 @@ from envmgr.nodes.slurm import (
     UNCONFIGURED,
     asleep,
     in_words,
+    mpi_plugins,
     node_hosts,
     node_states,
     slurm_here,
@@ -25,6 +27,7 @@ from envmgr.nodes.slurm import (
 
 __all__ = [
     "UNCONFIGURED",
+    "Allocation",
     "JobOptions",
     "JobSeen",
     "NodeSets",
@@ -32,6 +35,7 @@ __all__ = [
     "SlurmNodes",
     "Status",
     "access_options",
+    "allocated",
     "ask_a_node",
     "ask_nodes",
     "ask_slurm",
@@ -42,6 +46,7 @@ __all__ = [
     "fold",
     "in_words",
     "job_facts",
+    "mpi_plugins",
     "node_hosts",
     "node_states",
     "resolve_nodes",

@@ -41,13 +41,14 @@ def ask_nodes(
     fresh: bool = False,
     user: str | None = None,
     scratch_nonce: str | None = None,
+    job: str | None = None,
 ) -> None:
     """Run `script` by /bin/sh on every node; `on_reply` gets each node's one reply, in this thread, as the node ends.
 
     `timeout` (one node, from its own start) and `deadline` (everything) are wall-clock seconds, the site's if None; it
     returns within the deadline and about 2 s. `limit` is bytes of one answer. `fresh`: no kept ssh connection is used.
     `user`: the login user on the node (ssh), or the user whose step it is (slurm, as root). `scratch_nonce` marks the
-    answers and names the Slurm jobs of this run; random if None.
+    answers and names the Slurm jobs of this run; random if None. `job` (slurm): steps of this job, which has the nodes.
 
     Nothing is left running, here or on a node, however it ends; if this process dies, the nodes notice and end it too.
 
@@ -67,7 +68,7 @@ def ask_nodes(
     sent = wrap(script, nonce, limit=limit, timeout=most, hard=via == "ssh").encode("utf-8", "surrogateescape")
     way: Connector
     if via == "slurm":
-        way = slurm.SlurmWay(site, runner, nonce, user=user, timeout=node_limit, deadline=whole_limit)
+        way = slurm.SlurmWay(site, runner, nonce, user=user, timeout=node_limit, deadline=whole_limit, job=job)
     else:
         way = SshWay(site, user=user, fresh=fresh or len(todo) > site.transport.fanout)
     fan = Fan(site, runner, on_reply, nonce, deadline=whole_limit)

@@ -18,7 +18,7 @@ _ASK = 20.0  # seconds that squeue, scontrol and scancel may take
 _SEND = 120.0  # and sbatch, whose controller may be busy with others
 _FREE = 5  # seconds in which a node must be free to be asked something
 # What Slurm's commands say when Slurm does not answer, whatever was asked. Source: slurm 22.05, slurm_errno.c.
-_DOWN = re.compile(
+SLURM_DOWN = re.compile(
     r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in standby mode|"
     r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
 )
@@ -167,7 +167,7 @@ def _run(runner: Runner, argv: Sequence[str], *, stdin: str = "", timeout: float
             "slurm-unavailable", f"Slurm does not answer: no word from {argv[0].rpartition('/')[2]} in {timeout:g} s",
             context=late.context, hint=_LOOK,
         ) from None  # fmt: skip
-    if done.returncode and _DOWN.search(done.stderr):
+    if done.returncode and SLURM_DOWN.search(done.stderr):
         raise _unavailable(done)
     return done
 
@@ -176,7 +176,7 @@ _LOOK = "is slurmctld up (`scontrol ping`), and is this host one of the cluster'
 
 
 def _unavailable(done: Completed) -> EnvmgrError:
-    found = _DOWN.search(done.stderr)
+    found = SLURM_DOWN.search(done.stderr)
     line = next((line for line in done.stderr.splitlines() if found and found[0] in line), "")
     said = reason((line or done.stderr or f"exit status {done.returncode}").encode())
     return EnvmgrError("slurm-unavailable", f"Slurm does not answer: {said}", hint=_LOOK)

@@ -74,6 +74,16 @@ def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
     return {node.strip(): host.strip() for node, _, host in found if host.strip()}
 
 
+def mpi_plugins(runner: Runner, *, timeout: float = _ASK) -> frozenset[str] | None:
+    """What this host's `srun --mpi=` can be; None where srun does not say."""
+    try:
+        done = runner.run([tool("srun"), "--mpi=list"], env=tool_env(), timeout=timeout, check=False)
+    except CommandError:
+        return None
+    said = f"{done.stdout}\n{done.stderr}"  # it goes to stderr, up to Slurm 23
+    return frozenset(said.split()) if "MPI plugin types" in said else None
+
+
 def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
     """Who has jobs, running or waiting, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
     said = runner.run([tool("squeue"), "-h", "-o", "%u"], env=tool_env(), timeout=timeout).stdout
@@ -152,11 +162,12 @@ def cancel_jobs(nonce: str) -> None:
 
 
 class SlurmWay:
-    """One `srun` per node: with one for all of them, a dead node fails it for all."""
+    """One `srun` per node: with one for all of them, a dead node fails it for all. `job` is a job of ours to make steps of."""
 
     def __init__(
-        self, site: Site, runner: Runner, nonce: str, *, user: str | None, timeout: float, deadline: float
-    ) -> None:
+        self, site: Site, runner: Runner, nonce: str, *, user: str | None, timeout: float, deadline: float,
+        job: str | None = None,
+    ) -> None:  # fmt: skip
         self.env = tool_env()
         self._site = site
         self._runner = runner
@@ -164,6 +175,7 @@ class SlurmWay:
         # Waiting is part of a step's time: half of that is for the script.
         self._patience = max(1, math.ceil(min(site.transport.queue_timeout, timeout / 2, deadline / 2)))
         self._timeout, self._deadline = timeout, deadline
+        self._job = job
         self._states: dict[str, tuple[str, str]] = {}
         self._names: dict[str, str] = {}
         self._broken = ""
@@ -180,11 +192,15 @@ class SlurmWay:
         name = self._names.get(node, node)
         if gone := why_not(self._states, name):
             return gone
+        where = (
+            ("--overlap", f"--jobid={self._job}")
+            if self._job is not None
+            else (f"--immediate={self._patience}", *self._site.transport.slurm_options)
+        )
         return (
             *self._prefix, tool("srun"), "--quiet", "-N1", "-n1", "-w", name,
             f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout)}",
-            f"--immediate={self._patience}", "--export=NONE", "--chdir=/", "--mpi=none",
-            *self._site.transport.slurm_options, "/bin/sh", "-s",
+            "--export=NONE", "--chdir=/", "--mpi=none", *where, "/bin/sh", "-s",
         )  # fmt: skip
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
@@ -208,6 +224,6 @@ class SlurmWay:
 def reason(errors: bytes) -> str:
     """Slurm's first error in plain words; what follows it is its consequence."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
-    said = [re.sub(r"^(srun|sbatch|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]
+    said = [re.sub(r"^(srun|sbatch|salloc|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]
     wrong = [text for text, line in zip(said, lines, strict=True) if "error:" in line]
     return (wrong or said or [""])[0]

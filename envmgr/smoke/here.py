@@ -17,7 +17,7 @@ from envmgr.errors import CommandError, EnvmgrError, Failed
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
-from envmgr.smoke import SmokeOutcome
+from envmgr.smoke import SmokeOutcome, too_few
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.shelltext import script_text, words
@@ -25,6 +25,7 @@ from envmgr.system.shelltext import script_text, words
 # Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
 NO_LAUNCHER = "no-mpi-launcher"
 NO_SLURM = "no-slurm"
+NO_COMPILER = "no-compiler"
 # Options that say where and on whose account a job runs; srun reads each as SLURM_<NAME>, too. Source: srun(1), "INPUT
 # ENVIRONMENT VARIABLES".
 _JOB_OPTIONS = frozenset({"account", "clusters", "constraint", "partition", "qos", "reservation", "wckey"})
@@ -38,9 +39,10 @@ SKIPS: Mapping[str, str] = {
     "gpu": "no NVIDIA GPU on this node",
     "mpi": "no MPI launcher on this node",
     "slurm": "no Slurm on this node",
+    "compiler": "no C++ compiler (g++) on this node",
 }
 # What a test leaves in its home -> what it lacked.
-MARKS: Mapping[str, str] = {NO_LAUNCHER: "mpi", NO_SLURM: "slurm"}
+MARKS: Mapping[str, str] = {NO_LAUNCHER: "mpi", NO_SLURM: "slurm", NO_COMPILER: "compiler"}
 
 
 def run_smoke_tests(
@@ -53,7 +55,7 @@ def run_smoke_tests(
     *,
     slurm_options: Sequence[str],
 ) -> list[SmokeOutcome]:
-    """Every test of one entry, on this machine. `slurm_options` are as for `script_of`."""
+    """Every test of one entry, on this machine; those of several nodes are not run. `slurm_options` are as for `script_of`."""
     tests = tests_of(spec)
     outcomes = []
     with reporter.stage(f"{spec.entry} test", total=len(tests), unit="tests") as stage:
@@ -91,6 +93,8 @@ def script_of(
     needs = ""
     if "mpi" in test.needs:
         needs += _call("launcher", NO_LAUNCHER)
+    if "compiler" in test.needs:
+        needs += _call("compiler", NO_COMPILER)
     if "slurm" in test.needs:
         minutes = math.ceil(test.timeout / 60)
         needs += _call("slurm", NO_SLURM, str(minutes), *_job_variables(slurm_options))
@@ -167,6 +171,8 @@ def _run_one(
     runner: Runner,
     slurm_options: Sequence[str],
 ) -> SmokeOutcome:
+    if test.nodes > 1:
+        return SmokeOutcome(spec.entry, test.name, "not-run", too_few(spec.entry, test.nodes), 0)
     if "gpu" in test.needs and not gpu_here():
         return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
     temporary = Path(tempfile.gettempdir())

@@ -6,47 +6,25 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
-from envmgr.nodes import Reply, ask_nodes, fold
+from envmgr.nodes import Allocation, Reply, allocated, ask_nodes, ask_slurm, fold
 from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
-from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds, read_answer
+from envmgr.probe.model import ProbePart, ProbePlan, Way
+from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
-from envmgr.smoke import SmokeOutcome
-from envmgr.smoke.here import SKIPS, detail_of, ending, no_end
+from envmgr.smoke import too_few
+from envmgr.smoke.folding import Folding, Missing, NodeOutcome
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
 from envmgr.system.users import require_account, this_account
 
 _AROUND = 8.0  # seconds that a node needs after the last test's time is over, at most
-
-
-@dataclass(frozen=True, slots=True)
-class NodeOutcome(SmokeOutcome):
-    """How one test ended on `nodes` (folded), alike on all. `seconds` is the slowest node's time, `fastest` the fastest's."""
-
-    nodes: str
-    fastest: float
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Nodes (folded) of which not everything is known.
-
-    `silent` and `unreachable` are as in `Reply`; `hung`: the prefix does not answer, or a test cannot be ended; `unfit`: no
-    test can be run there; `late`: not all tests were run.
-    """
-
-    nodes: str
-    status: Literal["silent", "unreachable", "hung", "unfit", "late"]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,159 +86,132 @@ def run_on_nodes(
     runner: Runner,
     reporter: Reporter,
     deadline: float,
-) -> tuple[tuple[NodeOutcome, ...], tuple[Missing, ...]]:
-    """Every test of every entry on every node; one node's tests run one after the other.
+    count: int | None = None,
+) -> tuple[tuple[str, ...], tuple[NodeOutcome, ...], tuple[Missing, ...]]:
+    """Every test of every entry on every node; one node's tests run one after the other. The nodes come back first.
+
+    With `count`, they are that many of `nodes`, which Slurm picks, in one job: tests of several nodes run there too, after the
+    others, once over all of them. Without it, or with too small a one, those are not run.
 
     A node is told to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
     node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
+
+    Raises:
+        EnvmgrError: with `count`, what `allocated` raises; `too-few-nodes` where fewer are fit.
     """
-    end = time.monotonic() + deadline
     jobs = jobs_of(specs, modules, lmodrc, lmod, site.transport.slurm_options)
-    folding = _Folding(jobs, deadline)
-    fit = list(nodes)
-    if via == "slurm" and site.transport.via != "slurm":
-        gate = join_probes([], _plan(site, account.user, part_seconds(site.transport.node_timeout)))
-        with reporter.stage("look", total=len(nodes), unit="nodes") as stage:
-            looked: dict[str, Reply] = {}
+    alone = [job for job in jobs if job.test.nodes == 1]
+    together = [job for job in jobs if 1 < job.test.nodes <= (count or 1)]
+    folding = Folding(alone, deadline)
+    asking = _Asking(site, via, account, runner, reporter, time.monotonic() + deadline)
+    fit = asking.look(nodes, folding) if via == "slurm" and site.transport.via != "slurm" else list(nodes)
+    chosen, ends, missing = tuple(nodes), list[NodeOutcome](), list[Missing]()
+    if count is None:
+        asking.ask("tests", fit, alone, folding)
+        ends, missing = [*folding.outcomes()], [*folding.missing()]
+    else:
+        chosen, ends, missing = _in_one_job(asking, count, fit, alone, together, folding, deadline)
+    ends += [
+        NodeOutcome(job.entry, job.test.name, "not-run", too_few(job.entry, job.test.nodes), 0, "", 0)
+        for job in jobs
+        if job.test.nodes > (count or 1)
+    ]
+    order = {(job.entry, job.test.name): number for number, job in enumerate(jobs)}
+    return chosen, tuple(sorted(ends, key=lambda end: order[end.entry, end.test])), tuple(missing)
+
+
+def _in_one_job(
+    asking: _Asking,
+    count: int,
+    fit: Sequence[str],
+    alone: Sequence[NodeTest],
+    together: Sequence[NodeTest],
+    folding: Folding,
+    deadline: float,
+) -> tuple[tuple[str, ...], list[NodeOutcome], list[Missing]]:
+    """Of nodes that are not fit nothing is told where enough others are."""
+    unfit = folding.missing()
+    if len(fit) < count:
+        raise EnvmgrError(
+            "too-few-nodes", f"{len(fit)} of the nodes can run tests, and {count} are asked for",
+            context=[f"{missing.status}: {missing.nodes}: {missing.reason}" for missing in unfit],
+            hint="a smaller -N, more nodes by `--nodes SET`, or `envmgr audit` for those that cannot",
+        )  # fmt: skip
+    for missing in unfit:
+        asking.reporter.say(f"without {missing.nodes}: {missing.status}: {missing.reason}")
+    seconds = seconds_of([*alone, *together]) + 2 * (GATE_SECONDS + _AROUND)
+    left = asking.left()
+    with allocated(
+        count, fit, slurm=ask_slurm(asking.runner), site=asking.site, runner=asking.runner, user=asking.account.login,
+        seconds=min(seconds, left), patience=min(asking.site.transport.queue_timeout, left / 2),
+    ) as job:  # fmt: skip
+        on_each = Folding(alone, deadline)
+        if alone:
+            asking.ask("tests", job.nodes, alone, on_each, job)
+        over_all = Folding(together, deadline)
+        if together:
+            asking.ask("tests of several nodes", job.nodes[:1], together, over_all, job)
+    ends = [*on_each.outcomes(), *(replace(end, nodes=fold(job.nodes)) for end in over_all.outcomes())]
+    return job.nodes, ends, list(dict.fromkeys([*on_each.missing(), *over_all.missing()]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """How nodes are asked, and until when (`end`, monotonic)."""
+
+    site: Site
+    via: Way
+    account: RunAccount
+    runner: Runner
+    reporter: Reporter
+    end: float
+
+    def left(self) -> float:
+        return max(1.0, self.end - time.monotonic())
+
+    def look(self, nodes: Sequence[str], folding: Folding) -> list[str]:
+        """Those whose prefix answers over ssh; of the others `folding` knows why."""
+        gate = join_probes([], _plan(self.site, self.account.user, part_seconds(self.site.transport.node_timeout)))
+        looked: dict[str, Reply] = {}
+        with self.reporter.stage("look", total=len(nodes), unit="nodes") as stage:
 
             def look(reply: Reply) -> None:
                 looked[reply.node] = reply
                 stage.update(len(looked), detail=reply.node)
 
             ask_nodes(
-                nodes, gate, site=site, via="ssh", runner=runner, on_reply=look,
-                timeout=min(site.transport.node_timeout, GATE_SECONDS + _AROUND), deadline=deadline, fresh=True,
+                nodes, gate, site=self.site, via="ssh", runner=self.runner, on_reply=look, deadline=self.left(),
+                timeout=min(self.site.transport.node_timeout, GATE_SECONDS + _AROUND), fresh=True,
             )  # fmt: skip
-        fit = [node for node in nodes if folding.admit(looked[node])]
-    left = max(1.0, end - time.monotonic())
-    seconds = max(1.0, min(seconds_of(jobs), left - _AROUND))
-    whole = seconds + GATE_SECONDS + _AROUND
-    part = ProbePart("smoke", {"prefix": node_script(jobs, seconds=seconds)})
-    script = join_probes([part], _plan(site, account.user, math.ceil(seconds + _AROUND)))
-    with reporter.stage("tests", total=len(fit), unit="nodes") as stage:
+        return [node for node in nodes if folding.admit(looked[node])]
 
-        def take(reply: Reply) -> None:
-            folding.take(reply)
-            stage.update(folding.taken, detail=reply.node)
+    def ask(
+        self,
+        label: str,
+        nodes: Sequence[str],
+        tests: Sequence[NodeTest],
+        folding: Folding,
+        job: Allocation | None = None,
+    ) -> None:
+        """Run `tests` on each of `nodes`, in steps of `job` if there is one."""
+        left = self.left()
+        seconds = max(1.0, min(seconds_of(tests), left - _AROUND))
+        given = job.environ if job is not None else None
+        part = ProbePart("smoke", {"prefix": node_script(tests, seconds=seconds, given=given)})
+        script = join_probes([part], _plan(self.site, self.account.user, math.ceil(seconds + _AROUND)))
+        with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage:
 
-        ask_nodes(
-            fit, script, site=site, via=via, runner=runner, on_reply=take, timeout=whole, deadline=left,
-            user=account.login, fresh=True,
-        )  # fmt: skip
-    return folding.outcomes(), folding.missing()
+            def take(reply: Reply) -> None:
+                folding.take(reply)
+                stage.update(folding.taken, detail=reply.node)
+
+            ask_nodes(
+                nodes, script, site=self.site, via=self.via, runner=self.runner, on_reply=take, deadline=left,
+                timeout=seconds + GATE_SECONDS + _AROUND, user=self.account.login, fresh=True,
+                job=None if job is None else job.job,
+            )  # fmt: skip
 
 
 def _plan(site: Site, user: str, seconds: int) -> ProbePlan:
     """`seconds` are for the tests of one node together, when its prefix has answered."""
     return ProbePlan(prefix=str(site.prefix), user=user, build_user=site.build_user or "", seconds=seconds)
-
-
-@dataclass(slots=True)
-class _Folding:
-    """Takes replies as they come; what is kept of a node is how its tests ended."""
-
-    jobs: Sequence[NodeTest]
-    deadline: float
-    taken: int = 0
-    _ends: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = field(default_factory=dict)
-    _missing: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-
-    def admit(self, reply: Reply) -> bool:
-        """Whether the node may get a Slurm step, by its answer over ssh."""
-        if reply.status != "answered":
-            self._miss(reply.node, reply.status, f"no step was started: over ssh first: {reply.reason}")
-            return False
-        return self._gate(reply.node, read_answer(reply.text)[0], "no step was started: ")
-
-    def take(self, reply: Reply) -> None:
-        self.taken += 1
-        if reply.status != "answered":
-            self._miss(reply.node, reply.status, reply.reason)
-            return
-        facts, own, _ = read_answer(reply.text)
-        if not self._gate(reply.node, facts, ""):
-            return
-        if unfit := facts.get("unfit"):
-            self._miss(reply.node, "unfit", unfit)
-            return
-        unknown: list[NodeTest] = []
-        stuck = ""
-        for job in self.jobs:
-            if (how := _how(job, facts, own)) is not None:
-                seconds = _milliseconds(own.get(f"{job.key}.ms", "")) / 1000
-                self._ends.setdefault(job.key, {}).setdefault(how, []).append((reply.node, seconds))
-            elif by := facts.get(f"{job.key}.stuck"):
-                what = "the prefix does not answer" if by == "prefix" else "a process of it outlives SIGKILL"
-                stuck = f"{_name(job)}: {what}"
-            else:
-                unknown.append(job)
-        rest = ", ".join(map(_name, unknown[:3])) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
-        if stuck:
-            self._miss(reply.node, "hung", stuck + (f"; not run: {rest}" if rest else ""))
-        elif rest:
-            self._miss(reply.node, "late", f"the deadline of {self.deadline:g} s was over before the end of {rest}")
-
-    def _gate(self, node: str, facts: Facts, before: str) -> bool:
-        gate = facts.get("gate", "")
-        if gate == "hung":
-            self._miss(node, "hung", f"{before}the prefix does not answer")
-        elif gate != "ok":
-            self._miss(
-                node, "unfit", before + (f"the prefix cannot be used: {gate}" if gate else "no sense in its answer")
-            )
-        return gate == "ok"
-
-    def _miss(self, node: str, status: str, reason: str) -> None:
-        self._missing.setdefault((status, reason), []).append(node)
-
-    def outcomes(self) -> tuple[NodeOutcome, ...]:
-        """By test; of one test the commonest end first."""
-        found = []
-        for job in self.jobs:
-            for (status, detail), ended in sorted(
-                self._ends.get(job.key, {}).items(), key=lambda i: (-len(i[1]), i[0])
-            ):
-                times = [seconds for _, seconds in ended]
-                found.append(
-                    NodeOutcome(
-                        job.entry, job.test.name, status, detail, max(times),  # type: ignore[arg-type]
-                        fold(node for node, _ in ended), min(times),
-                    )
-                )  # fmt: skip
-        return tuple(found)
-
-    def missing(self) -> tuple[Missing, ...]:
-        return tuple(
-            Missing(fold(nodes), status, reason)  # type: ignore[arg-type]
-            for (status, reason), nodes in sorted(self._missing.items())
-        )
-
-
-def _name(job: NodeTest) -> str:
-    return f"{job.entry} `{job.test.name}`"
-
-
-def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
-    """Status and detail of one test; None where it was not run to its end."""
-    if skip := facts.get(f"{job.key}.skip"):
-        return "skipped", SKIPS.get(skip, skip)
-    status = facts.get(f"{job.key}.rc", "")
-    if status == "timeout":
-        end = no_end(job.test)
-    elif status.isdigit():
-        end = ending(int(status))
-    else:
-        return None
-    return ("failed" if end else "passed"), detail_of(_plain(job, facts.get(f"{job.key}.out", ""), own), end)
-
-
-def _plain(job: NodeTest, output: str, own: Facts) -> str:
-    """Without what differs from node to node for no reason of the test: so that equal failures fold."""
-    if scratch := own.get("scratch"):
-        folder = f"{scratch}/{job.key}"
-        output = output.replace(f"{folder}/test.sh", "test.sh").replace(f"{folder}/home", "$HOME")
-    return output.replace(f"envmgr: on {own.get('host')}: ", "envmgr: ")
-
-
-def _milliseconds(text: str) -> int:
-    return int(text) if text.isdigit() else 0

@@ -7,7 +7,7 @@ ends it when that shell is gone: the connection was cut, or the user pressed Ctr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +49,11 @@ def seconds_of(jobs: Sequence[NodeTest]) -> float:
     return sum(job.test.timeout + 5 for job in jobs)
 
 
-def node_script(jobs: Sequence[NodeTest], *, seconds: float) -> str:
-    """The part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and `$user`."""
+def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str, str] | None = None) -> str:
+    """The part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and `$user`.
+
+    `given` are variables, each one word, that tests which need Slurm have instead of the step's own.
+    """
     clean = {k: v for k, v in clean_env().items() if k not in {"HOME", "USER", "LOGNAME", "TMPDIR"}}
     begin = assign(
         gpu_files=" ".join(GPU_FILES),
@@ -65,6 +68,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float) -> str:
         clean=" ".join(f"{name}={value}" for name, value in clean.items()),
         path=clean["PATH"],
         slurm_variables=" ".join(SLURM_VARIABLES),
+        slurm_given=" ".join(f"{name}={value}" for name, value in (given or {}).items()),
     )
     run = f"write_run <<'ENVMGR_RUN'\n{of_one}{script_text(__file__, 'run.sh')}ENVMGR_RUN\n"
     return "".join([begin, run, *map(_one, jobs), "echo done >&3\n"])

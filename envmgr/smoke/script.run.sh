@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # $1: a test's folder; $2: the user that runs it; $3: its needs. Runs its test.sh in an environment of its own and says in its `rc` how
 # it ended, and after how many milliseconds.
-: "${clean?}" "${path?}" "${slurm_variables?}"
+: "${clean?}" "${path?}" "${slurm_variables?}" "${slurm_given?}"
 
 job=$1 user=$2 needs=$3
 set -- bash --noprofile --norc "$job/test.sh"
@@ -13,6 +13,10 @@ case $needs in
       # shellcheck disable=SC2154 # by eval
       [ -z "$value" ] || set -- "$name=$value" "$@"
     done
+    set -f # a list of nodes has brackets
+    # shellcheck disable=SC2086 # each variable is a word
+    set -- $slurm_given "$@"
+    set +f
     srun=$(command -v srun) && set -- "PATH=$path:${srun%/*}" "$@"
     ;;
 esac

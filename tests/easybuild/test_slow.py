@@ -19,6 +19,7 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.eb_scene import Workshop, make_workshop, real_sources
 from tests.helpers.places import TESTS
+from tests.helpers.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
 
@@ -165,6 +166,15 @@ def test_mpi_under_srun_on_two_nodes(slow: Lasting, nodes: Cluster, mpi: str) ->
     nodes.sh("login", f"chown -R alice {folder}", check=True)
     done = nodes.sh("login", f"bash {folder}/run.sh", user="alice")
     assert sorted(done.stdout.splitlines()) == ["0 of 2 on c1, sum 1", "1 of 2 on c2, sum 1"], done.stdout + done.stderr
+
+
+def test_two_node_test_of_the_recipe_passes_in_one_job(nodes: Cluster, mpi: str) -> None:
+    """The shipped test, by `envmgr test` on the cluster's login node, of the install that was built here."""
+    nodes.write_site(prefix=str(PREFIX), catalogs=[])
+    done = nodes.envmgr(["test", mpi, "--via", "slurm", "-N", "2", "--format", "json"], timeout=20 * DEADLINE)
+    ends = {test["test"]: (test["status"], test["nodes"], test["detail"]) for test in done.data["tests"]}
+    assert ends["two-nodes"] == ("passed", "c[1-2]", ""), done.stdout + done.stderr
+    assert done.data["count"] == 2
 
 
 def test_mpi_under_mpirun_in_a_job(slow: Lasting, nodes: Cluster, mpi: str) -> None:

@@ -22,6 +22,7 @@ STORY = [
     (["show", "hello/1.0"], "hello for tests"),
     (["shell-init", "bash"], "LMOD_RC="),
     (["test", "hello/1.0"], "hello/1.0"),
+    (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
     (["verify"], "installs"),
     (["export", "--to", "reframe"], "- name: hello-1_0"),
     (["diff", "1", "2"], "greet/1.0"),

@@ -15,6 +15,8 @@ from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.settings import Channel, CondaSettings
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.settings import EasyBuildSettings
+from envmgr.backends.wheels.input import Patch, WheelsInput
+from envmgr.backends.wheels.settings import Index, WheelsSettings
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
 from envmgr.catalog.site_file import (
     Audit,
@@ -99,6 +101,8 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", CondaSettings, "backends.conda."),
         ("site.md", Channel, "backends.conda.channels.NAME."),
         ("site.md", EasyBuildSettings, "backends.easybuild."),
+        ("site.md", WheelsSettings, "backends.wheels."),
+        ("site.md", Index, "backends.wheels.indexes.NAME."),
         ("site.md", Sources, "sources."),
         ("site.md", Policies, "policies."),
         ("site.md", LmodSettings, "lmod."),
@@ -107,6 +111,8 @@ def test_errors_page_is_sorted() -> None:
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
         ("recipe.md", EasyBuildInput, "input."),
+        ("recipe.md", WheelsInput, "input."),
+        ("recipe.md", Patch, "input.patches[]."),
         ("recipe.md", Environment, "environment."),
         ("recipe.md", ShellText, "environment.on_unload."),
         ("recipe.md", Requires, "requires."),
@@ -134,6 +140,8 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "backends.conda.": [CondaSettings],
                 "backends.conda.channels.NAME.": [Channel],
                 "backends.easybuild.": [EasyBuildSettings],
+                "backends.wheels.": [WheelsSettings],
+                "backends.wheels.indexes.NAME.": [Index],
                 "sources.": [Sources],
                 "policies.": [Policies],
                 "lmod.": [LmodSettings],
@@ -144,7 +152,8 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
             "recipe.md",
             {
                 "": [Software, Recipe],
-                "input.": [CondaInput, EasyBuildInput],
+                "input.": [CondaInput, EasyBuildInput, WheelsInput],
+                "input.patches[].": [Patch],
                 "environment.": [Environment],
                 "environment.on_unload.": [ShellText],
                 "requires.": [Requires],

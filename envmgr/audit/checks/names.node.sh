@@ -1,12 +1,37 @@
 # shellcheck shell=sh
-# What the node's own name is to itself, and whom it asks for names. A resolver that is gone makes getent wait.
+# What the node's own name is to itself, by which line of /etc/hosts, and whom it asks for names. A resolver that is gone makes
+# getent wait.
 
 with_limit 5 "$0.names" getent ahosts "$(uname -n)"
-case $? in
-  0) put names.own "$(sed -n 's/^\([^ ]*\) .*/\1/p' "$0.names" | grep -E '^127\.|^::1$' | LC_ALL=C sort -u | tr '\n' ' ' | sed 's/ $//')" ;;
+names_status=$?
+names_all=$(cut -d' ' -f1 "$0.names" | LC_ALL=C sort -u)
+names_loop=$(printf '%s\n' "$names_all" | grep -E '^(127\.|::1$)')
+names_bad=$names_loop
+case $names_status in
+  0)
+    names_here=$(hostname -I 2>/dev/null | tr ' ' '\n')
+    if [ -z "$names_loop" ] && [ -n "$names_here" ] && ! printf '%s\n' "$names_all" | grep -q -i -E '^fe80:' \
+      && ! printf '%s\n' "$names_all" | grep -q -x -F "$names_here"; then
+      names_bad=$names_all
+      put names.foreign "$(printf '%s\n' "$names_bad" | tr '\n' ' ' | sed 's/ $//')"
+    fi
+    put names.own "$(printf '%s\n' "$names_loop" | tr '\n' ' ' | sed 's/ $//')"
+    ;;
   124) put names.hung yes ;;
   *) put names.own nothing ;;
 esac
+if [ "$names_status" = 0 ] && [ -n "$names_bad" ]; then
+  # bad LINES: those of /etc/hosts that give the node's name such an address; other: the number of those that give it another
+  awk -v name="$(uname -n)" -v bad="$names_bad" '
+    BEGIN { count = split(bad, list, "\n"); for (i = 1; i <= count; i++) is_bad[list[i]] = 1 }
+    { sub(/#.*/, ""); named = 0; for (i = 2; i <= NF; i++) if (tolower($i) == tolower(name)) named = 1 }
+    named && $1 in is_bad { print "bad " NR }
+    named && !($1 in is_bad) { print "other " NR }' /etc/hosts >"$0.hosts" 2>/dev/null
+  names_line=$(sed -n 's/^bad //p' "$0.hosts" | head -n 1)
+  [ -z "$names_line" ] || put names.line "/etc/hosts:$names_line"
+  if grep -q '^other ' "$0.hosts"; then put names.other yes; fi
+  if grep -q manage_etc_hosts /etc/hosts 2>/dev/null; then put names.writer cloud-init; fi
+fi
 if [ -r /sys/class/net/lo/flags ] && read -r names_flags </sys/class/net/lo/flags && [ $((names_flags & 1)) = 0 ]; then
   put names.loopback down
 fi

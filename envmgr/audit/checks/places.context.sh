@@ -51,13 +51,14 @@ case ${HOME-} in
     elif ! [ -w "$HOME" ]; then
       put places.home "cannot be written"
     else
-      for places_folder in "$HOME/.lmod.d" "$HOME/.config" "$HOME/.config/lmod" "$HOME/.cache" "$HOME/.cache/lmod" "$HOME/.local" "$HOME/.conda"; do
+      places_said=$(for places_folder in "$HOME/.lmod.d" "$HOME/.config" "$HOME/.config/lmod" "$HOME/.cache" "$HOME/.cache/lmod" "$HOME/.local" "$HOME/.conda"; do
         if [ -L "$places_folder" ] && ! [ -e "$places_folder" ]; then
           printf -- '-> %s %s\n' "$(readlink "$places_folder")" "$places_folder"
         elif [ -d "$places_folder" ] && ! { [ -w "$places_folder" ] && [ -x "$places_folder" ]; }; then
           printf '%s %s\n' "$(stat -c %U "$places_folder")" "$places_folder"
         fi
-      done | lines places.folders
+      done)
+      [ -z "$places_said" ] || printf '%s\n' "$places_said" | lines places.folders
     fi
     ;;
 esac

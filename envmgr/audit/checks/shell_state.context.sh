@@ -2,8 +2,9 @@
 # What start-up files have left of the shell's own settings: `shell_flags` and `shell_ifs` are as the probe found them.
 : "${shell_flags?}" "${shell_ifs?}"
 
-shell_said=$(printf '%s\n' "${shell_said-}" | sed -e "s/$(uname -n)/NODE/g" -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')
-[ -z "$shell_said" ] || put shell_state.said "$shell_said"
+if [ -n "${shell_said-}" ]; then
+  put shell_state.said "$(printf '%s\n' "$shell_said" | sed -e "s/$(uname -n)/NODE/g" -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')"
+fi
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi
 own shell_state.waited "${shell_waited-}"

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # What the first program of an entry is in this shell once the entry is loaded, and whether it starts. The check of contexts may
 # have loaded it. csh has its own `module`: this is the sh that it was replaced by. A job of `sbatch --wrap` has none.
-: "${software_entry?}" "${software_program?}" "${software_limit?}"
+: "${software_entry?}" "${software_program?}" "${software_limit?}" "${software_most?}" "${software_start?}"
 
 case :${LOADEDMODULES-}: in
   *":$software_entry:"*) ;;
@@ -17,7 +17,7 @@ case :${LOADEDMODULES-}: in
   *":$software_entry:"*)
     software_name=${software_program##*/}
     put program "$(command -v "$software_name")"
-    timeout -k 1 "$software_limit" "${software_program##*/}" --version </dev/null >/dev/null 2>&1
+    /bin/sh -c "$software_start" sh "$software_limit" "$software_most" "$software_name" --version </dev/null >/dev/null 2>&1
     put started $?
     # shellcheck disable=SC3028,SC3054 # bash's: what it does before the next prompt
     case ${BASH_VERSION:+${shell_flags?}} in

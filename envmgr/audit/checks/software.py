@@ -4,10 +4,11 @@ On each node, as the ordinary user: the install of every published entry can be 
 entry that has one, else what is called as the entry is, else the first executable that it puts into PATH; a file of it where it
 puts none there) is where the manifest names it, can be read and executed. In a login shell, each sampled entry (`--modules`) is
 loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for five seconds at
-most. In every context, one entry is loaded in the shell as it is; its first program must be the install's there, not another
-file, a function or an alias, and start; at a prompt, it is still so at the next one (PROMPT_COMMAND), and in a csh, a zsh or a
-bash at a terminal that is started with the entry loaded. With `--deep`, files of the sampled entries are drawn from their
-manifests, up to 24 of 8 MB at most each, and hashed on every node through its own mount. What was not looked at is told.
+most, not counted those for which it waits for a processor. In every context, one entry is loaded in the shell as it is; its
+first program must be the install's there, not another file, a function or an alias, and start; at a prompt, it is still so at
+the next one (PROMPT_COMMAND), and in a csh, a zsh or a bash at a terminal that is started with the entry loaded. With `--deep`,
+files of the sampled entries are drawn from their manifests, up to 24 of 8 MB at most each, and hashed on every node through its
+own mount. What was not looked at is told.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     texts: dict[ProbeStage, str] = {
         "prefix": f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
     }
-    limit = assign(software_limit=START_SECONDS)
+    limit = assign(
+        software_limit=START_SECONDS, software_most=plan.seconds // 2, software_start=script_text(__file__, "start.sh")
+    )
     programs = {install.entry: program_of(install) for install in plan.installs if install.program}
     sampled = [word for entry in plan.samples if entry in programs for word in (entry, programs[entry])]
     if sampled:

@@ -11,7 +11,7 @@ from envmgr.backends.wheels.base import LOST, Base, load_base
 from envmgr.backends.wheels.folders import wheel_cache
 from envmgr.backends.wheels.input import WheelsInput, read_wanted
 from envmgr.backends.wheels.layout import LAYOUT, MADE_AS, UNPACKED
-from envmgr.backends.wheels.lock import WheelsLock, cuda_of, describe, glibc_of
+from envmgr.backends.wheels.lock import WheelsLock, cuda_of, describe, glibc_of, newer_than_cuda
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
 from envmgr.backends.wheels.settings import WheelsSettings, explain_settings, indexes_of
 from envmgr.catalog.cuda import driver_faults
@@ -121,7 +121,7 @@ class WheelsBackend(Backend):
         wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
         made = resolve(wanted, base, folder, site, runner, reporter, options.places or {})
-        return LockResult(lock_texts(made), describe(made.packages), _notes(base))
+        return LockResult(lock_texts(made), describe(made.packages), _notes(base, made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
         found, sha256 = read_lock(folder)
@@ -146,7 +146,7 @@ class WheelsBackend(Backend):
             python=True,
             download=download,
             installed=None if download is None else download * UNPACKED,
-            notes=_notes(base),
+            notes=_notes(base, found),
             below=() if base.entry is None else (base.entry,),
             content=found,
             base=base,
@@ -169,5 +169,11 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _notes(base: Base) -> tuple[str, ...]:
-    return (LOST.format(version=base.minor),) if base.entry is None else ()
+def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:
+    found = [LOST.format(version=base.minor)] if base.entry is None else []
+    if newer := newer_than_cuda(lock.versions):
+        cuda = cuda_of(lock.versions)
+        found.append(
+            f"{', '.join(newer)}: newer than its CUDA {cuda}; `constraints` pins it (`{newer[0].split()[0]}=={cuda}.*`)"
+        )
+    return tuple(found)

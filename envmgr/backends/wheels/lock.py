@@ -8,10 +8,14 @@ from collections.abc import Iterable, Mapping
 from packaging.utils import parse_wheel_filename
 from pydantic import BaseModel, ConfigDict, Field
 
+from envmgr.catalog.fitness import older
+
 # Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
 # have no number.
 _CUDA_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")
 _OF_CUDA = re.compile(r"nvidia-.*-cu(?P<major>\d+)")
+# Of NVIDIA's own libraries from 13 on, those whose version is CUDA's.
+_VERSIONED = re.compile(r"nvidia-(cuda-(runtime|nvrtc|cupti)|nvjitlink)(-cu\d+)?")
 
 
 class _Model(BaseModel):
@@ -136,13 +140,25 @@ def cuda_majors(versions: Mapping[str, str]) -> dict[str, list[str]]:
         major = ""
         if own := _OF_CUDA.fullmatch(name):
             major = own["major"]
-        elif _CUDA_RUNTIME.fullmatch(name):
+        elif _VERSIONED.fullmatch(name):
             major = version.partition(".")[0]
         elif local := re.search(r"\+(?:.*[._-])?cu(\d{2})\d+", version):
             major = local[1]
         if major:
             found.setdefault(major, []).append(f"{name} {version}")
     return found
+
+
+def newer_than_cuda(versions: Mapping[str, str]) -> list[str]:
+    """`name version` of NVIDIA's libraries that belong to a later CUDA than the runtime: some packages leave that open."""
+    cuda = cuda_of(versions)
+    if cuda is None:
+        return []
+    return [
+        f"{name} {version}"
+        for name, version in versions.items()
+        if _VERSIONED.fullmatch(name) and older(cuda, ".".join(version.split(".")[:2]))
+    ]
 
 
 def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:

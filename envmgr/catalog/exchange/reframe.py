@@ -79,7 +79,7 @@ def _environment(entry: PublishedAs, name: str, system: str) -> dict[str, Any]:
             "version": entry.version,
             "root": entry.root,
             "digest": entry.digest,
-            "tests": [test.model_dump(mode="json") for test in entry.tests],
+            "tests": [test.model_dump(mode="json", exclude={"files"}) for test in entry.tests],  # their text has them
         },
         "target_systems": [system],
     }

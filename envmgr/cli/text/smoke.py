@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from envmgr.commands.verify import VerifyResult
     from envmgr.smoke import SmokeOutcome
 
-_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "skipped"}
+_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "not tried", "not-run": "not run"}
+_REASONED = ("skipped", "not-run")  # whose detail is why
 
 
 def show_tests(result: TestResult) -> None:
@@ -24,8 +25,9 @@ def show_tests(result: TestResult) -> None:
 def show_node_tests(result: NodeTestResult) -> None:
     for test in result.tests:
         fastest, slowest = f"{test.fastest:.1f}", f"{test.seconds:.1f}"
-        known = test.detail if test.status == "skipped" else f"{fastest}{f'-{slowest}' * (slowest != fastest)} s"
-        out(f"{test.entry} {test.test}: {test.status} on {test.nodes} ({known})")
+        known = test.detail if test.status in _REASONED else f"{fastest}{f'-{slowest}' * (slowest != fastest)} s"
+        status = _MARKS[test.status] if test.status in _REASONED else test.status
+        out(f"{test.entry} {test.test}: {status}{f' on {test.nodes}' if test.nodes else ''} ({known})")
         if test.status == "failed":
             for line in test.detail.splitlines()[-12:]:
                 out(f"  {line}")
@@ -46,7 +48,7 @@ def show_verify(result: VerifyResult) -> None:
 def show_outcomes(tests: Iterable[SmokeOutcome]) -> None:
     for test in tests:
         out(
-            f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status == 'skipped' else f' in {test.seconds:.1f} s'}"
+            f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status in _REASONED else f' in {test.seconds:.1f} s'}"
         )
         if test.status == "failed":
             for line in test.detail.splitlines()[-12:]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -13,26 +13,18 @@ from tests.helpers.audit_scene import Audited
 pytestmark = pytest.mark.xdist_group("audited")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _green_again(audited: Audited) -> Iterator[None]:
-    yield
-    assert audited.findings("--via", "ssh") == []
-
-
 @contextmanager
 def start_up(audited: Audited, nodes: str, path: str, text: str) -> Iterator[None]:
     """A start-up file of some nodes (`c1 c2`); lines are added to one that is there."""
+    parked = f"/run/parked{path.replace('/', '-')}"
+    put = f"[ ! -e {path} ] || cp -a {path} {parked}; cat >>{path} <<'END'\n{text}\nEND\n"
     for node in nodes.split():
-        audited.cluster.sh(
-            node, f"[ ! -e {path} ] || cp -a {path} /run/parked; cat >>{path} <<'END'\n{text}\nEND\n", check=True
-        )
+        audited.cluster.sh(node, put, check=True)
     try:
         yield
     finally:
         for node in nodes.split():
-            audited.cluster.sh(
-                node, f"if [ -e /run/parked ]; then mv /run/parked {path}; else rm {path}; fi", check=True
-            )
+            audited.cluster.sh(node, f"if [ -e {parked} ]; then mv {parked} {path}; else rm {path}; fi", check=True)
 
 
 def told(audited: Audited, check: str, *argv: str) -> list[dict[str, Any]]:
@@ -40,38 +32,43 @@ def told(audited: Audited, check: str, *argv: str) -> list[dict[str, Any]]:
     return [f for f in found if f["check"] == check]
 
 
-def asked_of(path: str) -> tuple[str, ...]:
-    """The context that reads a start-up file, alone: an audit of all takes some times as long."""
-    contexts = {"/etc/zsh/zshenv": "zsh", "/etc/csh.cshrc": "csh", "/home/alice/.bashrc": "bash-interactive"}
-    return "--check", "ambient", "--context", contexts.get(path, "bash-login")
+BAGGAGE = {
+    "everywhere": ("c1 c2 c3", "/etc/profile.d/zzz-sci.sh", "# ours\nexport PYTHONPATH=/opt/sci", "warning", "PYTHONPATH is /opt/sci", "/etc/profile.d/zzz-sci.sh:2 sets it: take it away there"),
+    "home": ("c2", "/etc/profile.d/aaa-sci.sh", "PYTHONHOME=/opt/py; export PYTHONHOME", "error", "PYTHONHOME is /opt/py", "/etc/profile.d/aaa-sci.sh:1 sets it: take it away there"),
+    "preload": ("c1", "/home/alice/.profile", "export LD_PRELOAD=/lib/x86_64-linux-gnu/libdl.so.2", "note", "LD_PRELOAD is /lib/x86_64-linux-gnu/libdl.so.2", "/home/alice/.profile:"),
+    "function": ("c3", "/etc/profile.d/zzz.sh", "\n\npython() { echo mine; }", "error", "`python` is a function", "/etc/profile.d/zzz.sh:3 defines it: take it away there"),
+    "alias": ("c3", "/etc/profile.d/zzz.sh", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/etc/profile.d/zzz.sh:1 defines it: take it away there"),
+    "environment": ("c1", "/etc/environment", "PYTHONPATH=/opt/pam", "warning", "PYTHONPATH is /opt/pam", "/etc/environment:"),
+    "csh": ("c2", "/etc/csh.cshrc", "setenv PYTHONPATH /opt/csh", "warning", "PYTHONPATH is /opt/csh", "/etc/csh.cshrc:"),
+    "csh-alias": ("c1", "/etc/csh.cshrc", "alias python echo", "error", "`python` is an alias: python", "/etc/csh.cshrc:"),
+    "interactive": ("c1", "/home/alice/.bashrc", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/home/alice/.bashrc:"),
+    "zsh": ("c3", "/etc/zsh/zshenv", "export PYTHONPATH=/opt/zsh", "warning", "PYTHONPATH is /opt/zsh", "/etc/zsh/zshenv:"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("nodes", "path", "text", "severity", "found", "hint"),
+    ("contexts", "names"),
     [
-        ("c1 c2 c3", "/etc/profile.d/zzz-sci.sh", "# ours\nexport PYTHONPATH=/opt/sci", "warning", "PYTHONPATH is /opt/sci", "/etc/profile.d/zzz-sci.sh:2 sets it: take it away there"),
-        ("c2", "/etc/profile.d/aaa-sci.sh", "PYTHONHOME=/opt/py; export PYTHONHOME", "error", "PYTHONHOME is /opt/py", "/etc/profile.d/aaa-sci.sh:1 sets it: take it away there"),
-        ("c1", "/home/alice/.profile", "export LD_PRELOAD=/lib/x86_64-linux-gnu/libdl.so.2", "note", "LD_PRELOAD is /lib/x86_64-linux-gnu/libdl.so.2", "/home/alice/.profile:"),
-        ("c3", "/etc/profile.d/zzz.sh", "\n\npython() { echo mine; }", "error", "`python` is a function", "/etc/profile.d/zzz.sh:3 defines it: take it away there"),
-        ("c3", "/etc/profile.d/zzz.sh", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/etc/profile.d/zzz.sh:1 defines it: take it away there"),
-        ("c1", "/etc/environment", "PYTHONPATH=/opt/pam", "warning", "PYTHONPATH is /opt/pam", "/etc/environment:"),
-        ("c2", "/etc/csh.cshrc", "setenv PYTHONPATH /opt/csh", "warning", "PYTHONPATH is /opt/csh", "/etc/csh.cshrc:"),
-        ("c1", "/home/alice/.bashrc", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/home/alice/.bashrc:"),
-        ("c3", "/etc/zsh/zshenv", "export PYTHONPATH=/opt/zsh", "warning", "PYTHONPATH is /opt/zsh", "/etc/zsh/zshenv:"),
-        ("c2", "/etc/csh.cshrc", "alias python echo", "error", "`python` is an alias: python", "/etc/csh.cshrc:"),
+        ("bash-login", "everywhere home preload function"),
+        ("bash-login", "environment alias"),
+        ("csh", "csh csh-alias"),
+        ("bash-interactive zsh", "interactive zsh"),
     ],
-    ids=["everywhere", "home", "bashrc", "function", "alias", "environment", "csh", "interactive", "zsh", "csh-alias"],
-)  # fmt: skip
-def test_baggage_is_told_with_its_line(
-    audited: Audited, nodes: str, path: str, text: str, severity: str, found: str, hint: str
-) -> None:
-    with start_up(audited, nodes, path, text):
-        rows = audited.audit("--via", "ssh", *asked_of(path))["findings"]
-    of = [f for f in rows if f["check"] == "ambient" and f["found"] == found]
-    assert of, rows
-    expected = "c[1-3]" if len(nodes.split()) == 3 or path.startswith("/home/") else nodes  # they share the homes
-    assert {(f["severity"], f["nodes"]) for f in of} == {(severity, expected)}
-    assert all(f["hint"].startswith(hint) for f in of), of
+)
+def test_baggage_is_told_with_its_line(audited: Audited, contexts: str, names: str) -> None:
+    """Several at once: each is told on its nodes alone."""
+    asked = [word for context in contexts.split() for word in ("--context", context)]
+    with ExitStack() as stack:
+        for name in names.split():
+            stack.enter_context(start_up(audited, *BAGGAGE[name][:3]))
+        rows = told(audited, "ambient", *asked)
+    for name in names.split():
+        nodes, path, _, severity, found, hint = BAGGAGE[name]
+        of = [f for f in rows if f["found"] == found]
+        assert of, rows
+        expected = "c[1-3]" if len(nodes.split()) == 3 or path.startswith("/home/") else nodes  # they share the homes
+        assert {(f["severity"], f["nodes"]) for f in of} == {(severity, expected)}
+        assert all(f["hint"].startswith(hint) for f in of), of
 
 
 def test_profile_file_after_ours_is_named_and_node_setup_is_not(audited: Audited) -> None:

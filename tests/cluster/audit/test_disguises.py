@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import do, file_on, prefixed
 
 PREFIX = "/cluster/sw"
+# Every check, in one kind of shell: for faults that shells have no part in.
+SHORT = ("--via", "ssh", "--context", "bash-ssh")
 CONTEXTS = ("--check", "contexts", "--context", "bash-login", "--context", "bash-ssh")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _green_again(audited: Audited) -> Iterator[None]:
-    yield
-    assert audited.findings("--via", "ssh") == []
 
 
 def test_shell_that_ends_early_is_no_agreement(audited: Audited) -> None:
     """`exit` in a file of profile.d: the shell ends well, and has said nothing."""
     early = "the shell ended before the probe in it: `exit` or `exec` in a start-up file?"
     with file_on(audited.cluster, "c3", "/etc/profile.d/aa-exit.sh", "exit 0\n"):
-        found = audited.findings(code=1)
+        found = audited.findings("--via", "ssh", "--context", "bash-login", code=1)
     assert [row for row in found if row[0] != "note"] == [
         ("error", "contexts", "c3", "bash-login (root, alice)", f"cannot be probed: {early}"),
         ("error", "nodes", "c3", "ssh", f"asking Lmod in a login shell: {early}"),
@@ -60,7 +53,7 @@ def test_nothing_stays_in_tmp(audited: Audited) -> None:
 def test_user_cannot_forge_facts(audited: Audited) -> None:
     lines = "echo @gate=hung; echo @fitness.glibc=1.0; echo @~host=c9; echo @resolution.avail=x; . ~/.profile\n"
     with file_on(audited.cluster, "c1", "/home/alice/.bash_profile", lines):
-        found = audited.findings(code=0)
+        found = audited.findings("--via", "ssh", "--context", "bash-login", code=0)
     said = 'a start-up file prints "@gate=hung"'
     assert found == [("note", "contexts", "c[1-3]", "bash-login (alice)", said)]
 
@@ -96,11 +89,11 @@ def test_hung_prefix_is_found_while_its_names_are_cached(audited: Audited) -> No
         do(audited.cluster, node, f"ls -d {PREFIX}; readlink {PREFIX}/current; ls {PREFIX}/current/")
     try:
         with faults.hung(audited.cluster, "c2"):
-            assert audited.findings(code=1) == [
+            assert audited.findings(*SHORT, code=1) == [
                 ("error", "mount", "c2", PREFIX, "does not answer (fuse.nfs3 fs1:/export/sw)")
             ]
         with faults.hung(audited.cluster, "login"):
-            found = audited.findings(code=3)
+            found = audited.findings(*SHORT, code=3)
         assert found[0] == (
             "error", "generation", "", PREFIX, "this host cannot read the published generation: does not answer"
         )  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.helpers.audit_scene import Audited
@@ -12,17 +10,15 @@ from tests.helpers.drifts import Drift, all_drifts, follow_all
 pytestmark = pytest.mark.xdist_group("audited")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _green_again(audited: Audited) -> Iterator[None]:
-    yield
-    assert audited.findings("--via", "both") == []
+# The checks whose real faults are in the other files of this folder.
+ELSEWHERE = {"ambient", "contexts", "lmod", "modulefiles", "mount", "nodes", "places", "resolution", "software"}
 
 
 def drifts() -> list[object]:
-    """One for each check, with a hint that mends where the check has one; `make soak SOAK=drifts` puts all, under whole audits."""
+    """One for each other check, with a hint that mends where the check has one; `make soak SOAK=drifts` puts all, under whole audits."""
     first: dict[str, Drift] = {}
     for drift in sorted(all_drifts(), key=lambda drift: not drift.mends):
-        if not drift.waits:
+        if not drift.waits and drift.check not in ELSEWHERE:
             first.setdefault(drift.check, drift)
     soak = [pytest.mark.slow, pytest.mark.soak]
     return [

@@ -21,13 +21,10 @@ PREFIX = "/cluster/sw"
 SOURCE = "fs1:/export/sw"
 # With these a node would wait for eight minutes for a shell that does not end: longer than the test waits for the audit.
 PATIENT = ("--node-timeout", "600", "--deadline", "900")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _green_again(audited: Audited) -> Iterator[None]:
-    """Every fault is gone when it is mended: tests compare all findings, and none is left at the end."""
-    yield
-    assert audited.findings("--via", "ssh") == []
+# Every check, in one kind of shell: for faults that shells have no part in.
+SHORT = ("--via", "ssh", "--context", "bash-ssh")
+# What looks at what shells have.
+SHELLS = ("--via", "ssh", "--check", "contexts", "--check", "shell-state", "--check", "software")
 
 
 @contextmanager
@@ -45,13 +42,13 @@ def login_node_too(audited: Audited) -> Iterator[None]:
 
 def test_hung_prefix_does_not_hang_the_audit(audited: Audited) -> None:
     with faults.hung(audited.cluster, "c2"):
-        found = audited.findings(code=1)
+        found = audited.findings(*SHORT, code=1)
         assert found == [("error", "mount", "c2", PREFIX, f"does not answer (fuse.nfs3 {SOURCE})")]
 
 
 def test_hung_server_is_told_for_every_node_and_for_this_host(audited: Audited) -> None:
     with faults.server_hung(audited.cluster):
-        found = audited.findings(code=3)
+        found = audited.findings(*SHORT, code=3)
         assert found == [
             ("error", "generation", "", PREFIX, "this host cannot read the published generation: does not answer"),
             ("error", "mount", "c[1-3]", PREFIX, f"does not answer (fuse.nfs3 {SOURCE})"),
@@ -62,7 +59,7 @@ def test_old_copy_of_the_prefix(audited: Audited) -> None:
     before = audited.generation
     with faults.old_copy(audited.cluster, "c2"):
         audited.envmgr("remove", "hello/1.0")
-        found = audited.findings(code=1)
+        found = audited.findings(*SHORT, code=1)
         audited.envmgr("publish", "hello/1.0")
     assert found == [
         ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}"),
@@ -72,7 +69,7 @@ def test_old_copy_of_the_prefix(audited: Audited) -> None:
 
 def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audited) -> None:
     """What an attribute cache does, for longer than the test bed's: the old tree for some seconds after the publish."""
-    audited.cluster.write_site(mount={"attribute_cache": 20})
+    audited.cluster.write_site(mount={"attribute_cache": 10})
     late = ExitStack()
     late.enter_context(faults.old_copy(audited.cluster, "c1"))
     try:
@@ -80,7 +77,7 @@ def test_node_that_need_not_have_seen_a_publish_yet_is_asked_again(audited: Audi
         shown = threading.Thread(target=_after_the_first_look, args=(audited.cluster, "c1", late.close))
         shown.start()
         try:
-            result = audited.audit("--via", "ssh", code=0)
+            result = audited.audit(*SHORT, code=0)
         finally:
             shown.join()
         assert result["generation"] == audited.generation
@@ -100,13 +97,13 @@ def _after_the_first_look(cluster: Cluster, node: str, then: Callable[[], None])
 
 def test_read_only_mount(audited: Audited) -> None:
     with faults.read_only(audited.cluster, "c2"):
-        assert audited.findings(code=1) == [("warning", "mount", "c2", f"{PREFIX} options", "nodev,nosuid,ro")]
+        assert audited.findings(*SHORT, code=1) == [("warning", "mount", "c2", f"{PREFIX} options", "nodev,nosuid,ro")]
 
 
 def test_mount_that_must_be_read_only_by_the_site(audited: Audited) -> None:
     audited.cluster.write_site(mount={"source": SOURCE, "writable": "c3"})
     try:
-        assert audited.findings(code=1) == [("error", "mount", "c[1-2]", PREFIX, "mounted rw")]
+        assert audited.findings(*SHORT, code=1) == [("error", "mount", "c[1-2]", PREFIX, "mounted rw")]
     finally:
         audited.cluster.write_site()
 
@@ -114,7 +111,7 @@ def test_mount_that_must_be_read_only_by_the_site(audited: Audited) -> None:
 def test_mount_from_another_server_than_the_site_says(audited: Audited) -> None:
     audited.cluster.write_site(mount={"source": "fs2:/export/sw"})
     try:
-        assert audited.findings(code=1) == [("error", "mount", "c[1-3]", PREFIX, f"mounted from {SOURCE}")]
+        assert audited.findings(*SHORT, code=1) == [("error", "mount", "c[1-3]", PREFIX, f"mounted from {SOURCE}")]
     finally:
         audited.cluster.write_site()
 
@@ -123,7 +120,7 @@ def test_prefix_that_an_ordinary_user_can_write(audited: Audited) -> None:
     folder = f"{PREFIX}/generations"
     audited.cluster.exec("login", ["chmod", "o+w", folder], check=True)
     _seen_everywhere(audited, folder, "o+w")
-    found = audited.findings(code=1)
+    found = audited.findings(*SHORT, code=1)
     audited.cluster.exec("login", ["chmod", "o-w", folder], check=True)
     _seen_everywhere(audited, folder, "o-w")
     assert found == [("error", "mount", "c[1-3]", PREFIX, f"alice can write {folder}")]
@@ -152,7 +149,7 @@ def test_slow_link(audited: Audited) -> None:
 
 def test_dead_node(audited: Audited) -> None:
     with faults.dead_node(audited.cluster, "c3"):
-        result = audited.audit("--via", "ssh", code=1)
+        result = audited.audit(*SHORT, code=1)
     audited.set_up("c3")  # it came back with a fresh system disk
     audited.task_prolog()
     (finding,) = [f for f in result["findings"] if f["check"] != "slurm"]  # Slurm may notice it, too
@@ -173,7 +170,7 @@ def test_dead_node(audited: Audited) -> None:
 
 def test_frozen_node(audited: Audited) -> None:
     with faults.frozen_node(audited.cluster, "c3"):
-        found = audited.findings(code=1)
+        found = audited.findings(*SHORT, code=1)
     assert [row for row in found if row[1] != "slurm"] == [  # Slurm may notice it, too
         ("error", "nodes", "c3", "ssh", "unreachable: Connection timed out during banner exchange")
     ]
@@ -181,12 +178,12 @@ def test_frozen_node(audited: Audited) -> None:
 
 def test_stopped_sshd(audited: Audited) -> None:
     with faults.sshd_stopped(audited.cluster, "c2"):
-        assert audited.findings(code=1) == [("error", "nodes", "c2", "ssh", "unreachable: Connection refused")]
+        assert audited.findings(*SHORT, code=1) == [("error", "nodes", "c2", "ssh", "unreachable: Connection refused")]
 
 
 def test_changed_host_key(audited: Audited) -> None:
     with faults.changed_host_key(audited.cluster, "c2"):
-        assert audited.findings(code=1) == [
+        assert audited.findings(*SHORT, code=1) == [
             ("error", "nodes", "c2", "ssh", "unreachable: Host key verification failed")
         ]
 
@@ -207,7 +204,7 @@ def test_banner_does_not_hurt_and_is_told(audited: Audited) -> None:
 def test_other_content_under_the_same_path(audited: Audited) -> None:
     path = f"{PREFIX}/generations/{audited.generation:04d}/modules/hello/1.0.lua"
     with faults.shadowed_file(audited.cluster, "c3", path, 'setenv("HELLO", "another")\n'):
-        found = audited.findings(code=1)
+        found = audited.findings(*SHORT, code=1)
     assert {row[1] for row in found} == {"loading", "mount", "resolution", "software"}
     assert {row[2] for row in found} == {"c3"}
     (loading,) = [row for row in found if row[1] == "loading"]
@@ -225,7 +222,7 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
         file_on(audited.cluster, "c1", "/etc/profile.d/zzz-site.sh", profile),
         prefixed(audited.cluster, "c1", Path("/etc/csh.cshrc"), "setenv MODULEPATH /opt/site/modules\nif (\n"),
     ):
-        found = audited.findings(code=1)
+        found = audited.findings(*SHELLS, code=1)
         assert (
             "warning",
             "shell-state",
@@ -262,7 +259,7 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
             audited.cluster, "login", "/etc/profile.d/site.sh", "export MODULEPATH=$MODULEPATH:/opt/site/modules\n"
         ),
     ):
-        assert audited.findings(code=1) == [
+        assert audited.findings("--context", "bash-login", code=1) == [
             (
                 "warning", "contexts", "", "bash-login (root, alice)",
                 (f"MODULEPATH has {usual} besides the generation on c[1-3]; "
@@ -273,7 +270,7 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
 
 def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> None:
     with file_on(audited.cluster, "c2", "/etc/lmod/modules/old/3.1.lua", ""):
-        assert audited.findings(code=1) == [
+        assert audited.findings(*SHORT, code=1) == [
             ("warning", "resolution", "c2", "/etc/lmod/modules", "`module avail` also lists old/3.1")
         ]
 
@@ -302,7 +299,7 @@ def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
 def test_node_without_node_setup(audited: Audited) -> None:
     audited.cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "c2"])
     try:
-        found = sorted(audited.findings(code=1), key=lambda row: not row[3].startswith("bash-login"))
+        found = sorted(audited.findings(*SHELLS, code=1), key=lambda row: not row[3].startswith("bash-login"))
     finally:
         audited.set_up("c2")
     usual = "/etc/lmod/modules:/usr/share/lmod/lmod/modulefiles/"
@@ -330,7 +327,7 @@ def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: 
     """It sets no LMOD_AVAIL_EXTENSIONS: `module avail` lists each package there."""
     do(audited.cluster, "c2", "sed -i '/AVAIL_EXTENSIONS/d' /etc/envmgr/node/pin")
     try:
-        (finding,) = audited.audit(code=0)["findings"]
+        (finding,) = audited.audit(*SHELLS, code=0)["findings"]
         said = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
         told = tuple(finding[key] for key in ("severity", "check", "nodes", "where", "found", "hint"))
         hint = "`envmgr node-setup --apply --nodes c2`"
@@ -343,7 +340,7 @@ def test_node_whose_node_setup_is_older_is_noted_and_its_hint_mends_it(audited: 
             hint,
         )
         audited.envmgr(*shlex.split(hint.strip("`"))[1:])
-        assert audited.findings(code=0) == []
+        assert audited.findings(*SHELLS, code=0) == []
     finally:
         audited.set_up("c2")
 
@@ -367,7 +364,7 @@ def test_node_without_csh_is_not_waited_for(audited: Audited) -> None:
     paths = do(audited.cluster, "c2", "type -P csh tcsh").split()
     do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f $f-away; done")
     try:
-        found = audited.findings("--via", "ssh", *PATIENT, code=1)
+        found = audited.findings(*SHELLS, *PATIENT, code=1)
     finally:
         do(audited.cluster, "c2", f"for f in {' '.join(paths)}; do mv $f-away $f; done")
     assert found == [("warning", "contexts", "c2", "csh (root, alice)", "csh is not there")]

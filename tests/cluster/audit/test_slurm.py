@@ -11,6 +11,9 @@ from tests.helpers.waiting import DEADLINE, long_enough, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
 PREFIX = "/cluster/sw"
+# Every check, in one kind of shell of each way: for faults that shells have no part in.
+IN_JOBS = ("--context", "sbatch-bash", "--context", "sbatch-bash-none")
+BOTH = ("--via", "both", "--context", "bash-ssh", *IN_JOBS)
 
 
 def test_green_over_ssh_and_slurm(audited: Audited) -> None:
@@ -54,7 +57,7 @@ def test_command_over_ssh_loads_a_module_on_every_node(audited: Audited, argv: l
 
 def test_hung_prefix_drains_no_node(audited: Audited) -> None:
     with faults.hung(audited.cluster, "c2"):
-        found = audited.findings("--via", "slurm", code=1)
+        found = audited.findings("--via", "slurm", *IN_JOBS, code=1)
         assert audited.cluster.slurm_state("c2") == "idle"
     assert found == [
         ("error", "mount", "c2", PREFIX, "does not answer (fuse.nfs3 fs1:/export/sw)"),
@@ -67,7 +70,7 @@ def test_hung_prefix_drains_no_node(audited: Audited) -> None:
 
 def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
     with faults.slurmd_stopped(audited.cluster, "c2", noticed=True):
-        found = audited.findings("--via", "both", code=1)
+        found = audited.findings(*BOTH, code=1)
     # Slurm says so too once its SlurmdTimeout is over.
     found = [(*rest, text.replace("down, not responding", "down")) for *rest, text in found]
     assert found == [
@@ -88,9 +91,9 @@ def test_slurm_that_does_not_answer(audited: Audited) -> None:
     cluster.exec("login", ["kill", "-STOP", pid], check=True)
     try:
         done = long_enough(
-            lambda limit: cluster.envmgr(["audit", "--via", "both", "--deadline", str(limit)]),
+            lambda limit: cluster.envmgr(["audit", *BOTH, "--deadline", str(limit)]),
             lambda done: done.code == 1,  # else no node has answered within it
-            first=20,
+            first=10,
         )
     finally:
         cluster.exec("login", ["kill", "-CONT", pid], check=True)
@@ -105,7 +108,7 @@ def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
     busy = cluster.start("login", ["srun", "-Q", "--exclusive", "-w", "c2", "sleep", "1268"])
     try:
         wait_for(lambda: cluster.slurm_state("c2") == "allocated", what="the job on c2")
-        found = audited.audit("--via", "both", "--nodes", "c2", code=0)["findings"]
+        found = audited.audit(*BOTH, "--nodes", "c2", code=0)["findings"]
     finally:
         cluster.sh("login", "scancel --state=RUNNING --user=root")
         busy.communicate(timeout=DEADLINE)
@@ -134,7 +137,7 @@ def test_job_that_passes_nothing_on_is_a_note_until_the_site_decides(audited: Au
 def test_nodes_with_a_domain_are_found_by_slurms_names(audited: Audited) -> None:
     audited.cluster.write_site(transport={**settings(audited.cluster.compute)["transport"], "via": "slurm"})
     try:
-        result = audited.audit("--nodes", "c[1-2].cluster.example", code=0)
+        result = audited.audit("--nodes", "c[1-2].cluster.example", *IN_JOBS, code=0)
     finally:
         audited.cluster.write_site()
     assert [asked["answered"] for asked in result["asked"]] == ["c[1-2].cluster.example"] * 2

@@ -18,7 +18,8 @@ def test_a_real_audit_of_a_cluster_with_a_broken_node_in_every_format(audited: A
     cluster.exec("login", ["mkdir", "-p", "/var/lib/node_exporter"], check=True)
 
     def audit(fmt: str) -> tuple[int, str]:
-        done = cluster.envmgr(["audit", "--via", "ssh", "--format", fmt, "--output", path])
+        argv = ["audit", "--via", "ssh", "--context", "bash-ssh", "--format", fmt, "--output", path]
+        done = cluster.envmgr(argv)
         assert done.stdout == ""
         return done.code, cluster.exec("login", ["cat", path], check=True).stdout
 

@@ -38,7 +38,9 @@ def _audit(users: Users) -> None:
     scene.cluster.sh("c1", f"rm {ours}/*.lua", check=True)
     scene.cluster.write("c2", "/etc/profile.d/zz-site.sh", "export LMOD_PACKAGE_PATH=/site/lmod\n")
     scene.cluster.sh("c3", f"echo '-- of another release' >>{ours}/restore.lua", check=True)
-    found = [f for f in scene.findings("--via", "ssh", code=1) if f[1] == "saved-collections"]
+    found = [
+        f for f in scene.findings("--via", "ssh", "--check", "saved-collections", code=1) if f[1] == "saved-collections"
+    ]
     assert sorted(found) == [
         ("warning", "saved-collections", "c1", "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)", "envmgr's hook is not installed"),
         (

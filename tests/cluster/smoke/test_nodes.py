@@ -94,7 +94,7 @@ def traces(cluster: Cluster) -> set[str]:
 PASSED = [
     f"{ENTRY} clean: passed on c[1-3] (T)",
     f"{ENTRY} file: passed on c[1-3] (T)",
-    f"{ENTRY} gpu: skipped on c[1-3] (no NVIDIA GPU on this node)",
+    f"{ENTRY} gpu: not tried on c[1-3] (no NVIDIA GPU on this node)",
     f"{ENTRY} mpi: passed on c[1-3] (T)",
     f"{ENTRY} nap: passed on c[1-3] (T)",
     f"{ENTRY} shell: passed on c[1-3] (T)",
@@ -139,12 +139,12 @@ def test_each_node_tells_its_own_end(lab: Cluster) -> None:
             "  cat: /run/nosuch: No such file or directory",
             "  exit status 1",
             f"{ENTRY} file: passed on c3 (T)",
-            f"{ENTRY} gpu: skipped on c[1-2] (no NVIDIA GPU on this node)",
+            f"{ENTRY} gpu: not tried on c[1-2] (no NVIDIA GPU on this node)",
             f"{ENTRY} gpu: failed on c3 (T)",
             "  535.54.03",
             "  exit status 1",
             f"{ENTRY} mpi: passed on c[1-2] (T)",
-            f"{ENTRY} mpi: skipped on c3 (no MPI launcher on this node)",
+            f"{ENTRY} mpi: not tried on c3 (no MPI launcher on this node)",
             f"{ENTRY} nap: failed on c[2-3] (T)",
             "  a",
             f"  no end after {NAP} s",
@@ -189,7 +189,7 @@ def test_test_that_needs_slurm_is_skipped_where_slurm_is_not(lab: Cluster, ranks
         done = lab.envmgr(["test", ranks, "--nodes", "c[2-3]"])
     assert (done.code, text(done.stdout)[:-1]) == (
         0,
-        [f"{ranks} ranks: passed on c2 (T)", f"{ranks} ranks: skipped on c3 (no Slurm on this node)"],
+        [f"{ranks} ranks: passed on c2 (T)", f"{ranks} ranks: not tried on c3 (no Slurm on this node)"],
     )
 
 

@@ -29,7 +29,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.helpers.cluster", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="boot it")
-    up.add_argument("--nodes", type=int, default=3, help="compute nodes")
+    up.add_argument("-N", dest="nodes", type=int, default=3, help="compute nodes")
     up.add_argument("--share", choices=get_args(Share), default="bind")
     up.add_argument("--mount-options", default="")
     shell = verbs.add_parser("shell", help="a login shell on a node")

@@ -110,7 +110,7 @@ def test_every_verb_has_a_format() -> None:
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
     assert CHANGING == [
-        "build", "copy", "export", "fetch", "gc", "init", "lock", "node-setup", "publish", "remove", "rollback",
+        "build", "copy", "export", "fetch", "gc", "init", "job", "lock", "node-setup", "publish", "remove", "rollback",
     ]  # fmt: skip
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
@@ -131,6 +131,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "fetch": ["app/1.0"],
         "gc": [],
         "init": ["new"],
+        "job": ["app/1.0", "--output", "job.sh"],
         "lock": ["app/1.0"],
         "node-setup": ["--apply", "--here"],
         "publish": [],
@@ -142,7 +143,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
         ("copy", "gc", "init", "lock"), 0
     )
-    assert all(codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "remove", "rollback"))
+    assert all(codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "job", "remove", "rollback"))
     assert tree_digest(scan_tree(sandbox.root)) == before
 
 

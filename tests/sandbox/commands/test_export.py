@@ -101,19 +101,16 @@ def test_json_tells_what_was_written_and_where(published: Sandbox) -> None:
     assert data["text"] == path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("argv", "reference", "code"),
-    [
+def test_what_cannot_be_written_is_told(published: Sandbox) -> None:
+    for argv, reference, code in (
         (["--to", "refrain"], "unknown-exchange", 2),
         (["hello/2.0", "--to", "reframe"], "not-published", 2),
         (["--to", "reframe", "--nodes", "w9"], "no-nodes", 2),
         (["--to", "reframe", "--output", "no/such/folder"], "output-failed", 3),
-    ],
-)
-def test_what_cannot_be_written_is_told(published: Sandbox, argv: list[str], reference: str, code: int) -> None:
-    done = published.run("export", *argv)
-    assert (done.code, done.stdout) == (code, "")
-    assert done.stderr.startswith(f"error[{reference}]: ")
+    ):
+        done = published.run("export", *argv)
+        assert (done.code, done.stdout) == (code, "")
+        assert done.stderr.startswith(f"error[{reference}]: ")
 
 
 def test_nothing_published_is_an_error(sandbox: Sandbox) -> None:

@@ -178,3 +178,35 @@ def test_remove_tells_dependents_already_in_the_dry_run(sandbox: Sandbox) -> Non
         "error[dependency-missing]: a published entry would lose what it depends on",
         "  top/1.0 depends on base/1.0",
     ]
+
+
+def test_test_of_several_nodes_is_not_run_here_and_holds_no_publish_back(sandbox: Sandbox) -> None:
+    tests = [{"name": "both", "run": "false", "needs": ["slurm"], "nodes": 2}, {"name": "one", "run": "true"}]
+    sandbox.recipe("span/1.0", HELLO, tests=tests)
+    sandbox.ok("lock", "span/1.0")
+    why = "it needs 2 nodes: `envmgr test span/1.0 --via slurm -N 2`"
+    for argv in (["build", "span/1.0"], ["test", "span/1.0"]):
+        done = sandbox.ok(*argv, "--format", "json").data["tests"]
+        assert [(t["test"], t["status"], t["detail"]) for t in done] == [
+            ("both", "not-run", why),
+            ("one", "passed", ""),
+        ]
+    assert f"test span/1.0 `both`: not run ({why})" in sandbox.ok("test", "span/1.0").stdout.splitlines()
+    assert sandbox.current() == 1
+
+
+def test_changed_file_of_a_test_is_published_and_used(sandbox: Sandbox) -> None:
+    tests = [{"name": "file", "run": "bash ./program.sh", "files": ["program.sh"]}]
+    sandbox.recipe("app/1.0", HELLO, tests=tests)
+    program = sandbox.root / "recipes/app/program.sh"
+    program.write_text("exit 0")
+    sandbox.ok("lock", "app/1.0")
+    sandbox.ok("build", "app/1.0")
+    program.write_text("exit 7")
+    done = sandbox.run("build", "app/1.0")
+    assert (done.code, "    exit status 7\n" in done.stderr) == (3, True)
+    program.write_text("exit 0 # changed")
+    sandbox.ok("build", "app/1.0")
+    assert sandbox.current() == 3  # the failed build has taken 2
+    program.unlink()
+    assert [t["status"] for t in sandbox.ok("test", "--format", "json").data["tests"]] == ["passed"]

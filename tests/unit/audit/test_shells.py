@@ -125,11 +125,11 @@ def looked(part: str, **facts: str) -> dict[str, str]:
     return {looked_key(part, "node"): "yes", **{f"{part}.{name}": value for name, value in facts.items()}}
 
 
-def test_loopback_of_one_node_is_a_warning_and_of_all_a_note() -> None:
+def test_loopback_is_a_warning_on_one_node_and_on_all() -> None:
     one = {f"c{n}": looked("names", own="127.0.1.1" if n == 1 else "") for n in (1, 2, 3)}
     every = {f"c{n}": looked("names", own="127.0.1.1") for n in (1, 2, 3)}
     assert [line.partition(":")[0] for line in told(names, evidence(one))] == ["warning c1"]
-    assert [line.partition(":")[0] for line in told(names, evidence(every))] == ["note c[1-3]"]
+    assert [line.partition(":")[0] for line in told(names, evidence(every))] == ["warning c[1-3]"]
     assert told(names, evidence({"c1": {}, "c2": looked("names", own="")})) == []  # not looked at is told elsewhere
 
 

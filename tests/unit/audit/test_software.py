@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import SHA, evidence, told
 from tests.helpers.open_folders import open_to_all
 
-LOOK = script_text(software.__file__ or "", "look.sh")
+LOOK, START = (script_text(software.__file__ or "", f"{name}.sh") for name in ("look", "start"))
 MACHINE = {"fitness.arch": "x86_64", "fitness.glibc": "2.36"}
 
 
@@ -194,6 +196,53 @@ def test_look_hashes_what_it_is_given(tmp_path: Path) -> None:
     assert looked(("a/1", tmp_path, "bin/run", "program", sums), ("b/1", tmp_path, "bin/run", "program", "")) == [
         "@software.seen=2", "@software.differs.a/1|share/f: FAILED", "@software.hashed.a/1=yes",
     ]  # fmt: skip
+
+
+# -- what starts --------------------------------------------------------------------------------------------------------
+
+DAY = 24 * 3600
+WAITS_FOR_A_PROCESSOR = 'while read -r _ queued _ <"/proc/$$/schedstat"; [ "$queued" -lt 2000000000 ]; do :; done'
+"""A program that ends once it has waited for two seconds."""
+
+
+def starts(*command: str, limit: int = 1, most: int = DAY) -> int:
+    """The status that start.sh has of a command."""
+    return subprocess.run(["/bin/sh", "-c", START, "sh", str(limit), str(most), *command], check=False).returncode
+
+
+@contextmanager
+def crowded() -> Iterator[tuple[str, ...]]:
+    """A command that runs the command behind it on a processor that has more important things to do."""
+    at = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
+    loops = [subprocess.Popen([*at, "sh", "-c", "while :; do :; done"]) for _ in range(2)]
+    try:
+        yield (*at, "nice", "-n", "19")
+    finally:
+        for process in loops:
+            process.kill()
+            process.wait()
+
+
+def test_start_is_measured_without_the_wait_for_a_processor() -> None:
+    with crowded() as there:
+        assert starts(*there, "sh", "-c", WAITS_FOR_A_PROCESSOR) == 0
+        assert (
+            starts("sh", "-c", f'{" ".join(there)} sh -c "$0"; exit 3', WAITS_FOR_A_PROCESSOR) == 3
+        )  # its child waits
+
+
+def test_program_that_hangs_is_ended_and_told() -> None:
+    for command in ("exec sleep 1200", "trap '' TERM; sleep 1200; sleep 1200", "sleep 1200 & wait"):
+        assert start_fault(str(starts("sh", "-c", command))) == "no end of `--version`"
+    with crowded() as there:
+        endless = WAITS_FOR_A_PROCESSOR.replace("2000000000", "1200000000000")
+        assert start_fault(str(starts(*there, "sh", "-c", endless, most=0))) == "no end of `--version`"
+
+
+def test_start_has_the_commands_own_status() -> None:
+    assert [starts("sh", "-c", f"exit {status}") for status in (0, 3)] == [0, 3]
+    assert starts("sh", "-c", "kill -SEGV $$") == 128 + signal.SIGSEGV
+    assert starts("/nowhere/program") == 127
 
 
 # -- what is told -------------------------------------------------------------------------------------------------------

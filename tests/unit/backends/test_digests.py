@@ -14,6 +14,7 @@ import pytest
 from envmgr.backends import all_backends, get_backend, old_keys
 from envmgr.backends.conda.backend import CondaBackend
 from envmgr.backends.easybuild.backend import EasyBuildBackend
+from envmgr.backends.wheels.backend import WheelsBackend
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.site import load_site
 from envmgr.catalog.target import Target
@@ -27,6 +28,11 @@ TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9
 PYTHONS = {
     "anaconda/2023.09", "anaconda/2025.06", "python/3.10", "python/3.11", "python/3.12", "python/3.13",
     "pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9", "tensorflow/2.15-cuda11.8",
+}  # fmt: skip
+# Wheels, which stand on python/3.11: its digest is in theirs.
+ON_PYTHON = {
+    "accelerate/1.15", "ipyparallel/9.2", "jupyter/4.6", "pytensor/3.0", "pytorch/2.1-cuda12.1", "pytorch/2.10-cuda12.8",
+    "pytorch/2.15-cuda13.2", "tensorflow/2.21-cuda12.9",
 }  # fmt: skip
 
 
@@ -52,19 +58,17 @@ def test_twins_have_the_digests_that_they_always_had(tmp_path: Path) -> None:
     assert digests(tmp_path, twins=True) == EXPECTED["twins"]
 
 
-@pytest.mark.parametrize("changed", [CondaBackend, EasyBuildBackend], ids=lambda backend: backend.name)
-def test_layout_of_one_backend_renames_its_own_installs_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: type[CondaBackend | EasyBuildBackend]
+@pytest.mark.parametrize("changed", [CondaBackend, EasyBuildBackend, WheelsBackend], ids=lambda backend: backend.name)
+def test_layout_of_one_backend_renames_its_own_installs_and_what_stands_on_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: type[CondaBackend | EasyBuildBackend | WheelsBackend]
 ) -> None:
-    assert [backend.layout for backend in all_backends()] == [2, 2]
+    assert [backend.layout for backend in all_backends()] == [2, 2, 1]
     monkeypatch.setattr(changed, "layout", 3)
     (tmp_path / "new").mkdir()
     found, before = digests(tmp_path / "new"), EXPECTED["shipped"]
     of = {str(e.entry): e.recipe().backend for e in open_catalog(load_site(None, {"HOME": "/nowhere"})).entries()}
-    assert {of[name] for name in found if found[name] != before[name]} == {changed.name}
-    assert {name for name in found if found[name] != before[name]} == {
-        name for name in PYTHONS if of[name] == changed.name
-    }
+    own = {name for name in PYTHONS | ON_PYTHON if of[name] == changed.name}
+    assert {name for name in found if found[name] != before[name]} == (own | ON_PYTHON if "python/3.11" in own else own)
 
 
 def test_entries_without_python_have_the_digests_of_the_first_layout(
@@ -73,4 +77,4 @@ def test_entries_without_python_have_the_digests_of_the_first_layout(
     for backend in (CondaBackend, EasyBuildBackend):
         monkeypatch.setattr(backend, "layout", 1)
     before = digests(tmp_path)
-    assert {name for name, found in before.items() if found != EXPECTED["shipped"][name]} == PYTHONS
+    assert {name for name, found in before.items() if found != EXPECTED["shipped"][name]} == PYTHONS | ON_PYTHON

@@ -63,7 +63,7 @@ def test_an_entry_is_an_environment_with_its_module_and_its_tests() -> None:
         "extras": {
             "entry": "pytorch/2.1-cuda11.8", "version": "2.1-cuda11.8", "root": "/sw/store/pytorch/2.1-cuda11.8-0",
             "digest": "0" * 64,
-            "tests": [{"name": "solve", "run": "python -c 'print(1)'", "needs": ["gpu"], "timeout": 60.0}],
+            "tests": [{"name": "solve", "run": "python -c 'print(1)'", "needs": ["gpu"], "nodes": 1, "timeout": 60.0}],
         },
         "target_systems": ["lab_1"],
     }  # fmt: skip

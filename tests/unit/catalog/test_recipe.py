@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import json
 import random
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from envmgr.catalog.recipe import (
     Software,
     load_recipe,
     load_software,
+    shared_files,
     sort_key,
 )
 from envmgr.errors import InputError
@@ -160,6 +162,15 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "test-without-command": (
         {"tests": [{"name": "a", "run": ""}]},
         ["tests.0.run: String should have at least 1 character"],
+    ),
+    "test-nodes": ({"tests": [{"name": "a", "run": "x", "needs": ["slurm"], "nodes": 0}]}, ["tests.0.nodes: Input should be greater than or equal to 1"]),
+    "test-nodes-without-slurm": (
+        {"tests": [{"name": "a", "run": "x", "nodes": 2}]},
+        ["tests.0: a test of several nodes runs in a job: `needs: [slurm]`"],
+    ),
+    "test-file-elsewhere": (
+        {"tests": [{"name": "a", "run": "x", "files": ["../x"]}]},
+        ["tests.0.files: `../x` is not the name of a file beside the recipe"],
     ),
     "test-timeout": ({"tests": [{"name": "a", "run": "x", "timeout": 0}]}, ["tests.0.timeout: Input should be greater than 0"]),
     "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, ["tests.0.needs.0: Input should be 'gpu', 'mpi' or 'slurm'"]),
@@ -353,3 +364,49 @@ def test_sort_key_orders_whatever_is_a_version(versions: list[str], shuffler: ra
     shuffler.shuffle(versions)
     assert keys == [sort_key(v) for v in sorted(versions, key=sort_key)]
     assert all(a <= b for a, b in pairwise(keys))
+
+
+FILES = [{"name": "a", "run": "cat one two", "files": ["one", "two"]}, {"name": "b", "run": "true"}]
+
+
+def test_files_of_a_test_are_in_its_folder_and_nothing_is_taken_for_bash(tmp_path: Path) -> None:
+    folder = tmp_path / "x/1.0"
+    folder.mkdir(parents=True)
+    (folder / "one").write_text("$HOME `id` \\\n'\"\nno end")
+    (folder.parent / "one").write_text("of all versions: not this one")
+    (folder.parent / "two").write_text("")
+    tests = load_recipe(write(folder, tests=FILES)).tests
+    assert [test.files for test in tests] == [("one", "two"), ()]
+    assert tests[1].run == "true"
+    home = tmp_path / "home"
+    home.mkdir()
+    done = subprocess.run(["bash", "-c", tests[0].run], cwd=home, capture_output=True, text=True, check=True)
+    assert done.stdout == "$HOME `id` \\\n'\"\nno end\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "a file of a test of {} cannot be read"),
+        (b"\xff", "a file of a test of {} cannot be read"),
+        (b"a\0b", "a file of a test of {} is no text"),
+        (b"a\nENVMGR_FILE\nb\n", "a file of a test of {} is no text"),
+    ],
+)
+def test_file_that_is_missing_or_no_text_is_told(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = write(tmp_path, tests=FILES)
+    (tmp_path / "two").write_text("x")
+    if content is not None:
+        (tmp_path / "one").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert (caught.value.reference, caught.value.message) == ("recipe-invalid", reason.format(path))
+    assert caught.value.context[0].startswith("one")
+
+
+def test_files_that_versions_share_are_known(tmp_path: Path) -> None:
+    folder = tmp_path / "x/1.0"
+    folder.mkdir(parents=True)
+    for path in (folder / "one", folder.parent / "one", folder.parent / "two"):
+        path.write_text("x")
+    assert shared_files(load_recipe(write(folder, tests=FILES)), folder) == [folder.parent / "two"]

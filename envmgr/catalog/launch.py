@@ -1,0 +1,39 @@
+"""How an entry's programs are started in a Slurm job, from what is in it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Program = Literal["torchrun", "mpi", "python", "program"]
+
+# The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source: Slurm,
+# "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
+_INTERFACES: Mapping[str, str] = {
+    "openmpi": "pmix", "mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "impi": "pmi2", "impi_rt": "pmi2",
+    "intel-mpi": "pmi2", "psmpi": "pmi2",
+}  # fmt: skip
+_TORCH = frozenset({"torch", "pytorch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """`mpi` is the word behind `srun --mpi=`; empty where this Slurm cannot start the entry's MPI, and `mpirun` does."""
+
+    program: Program
+    mpi: str
+
+
+def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str] | None = None) -> Launch:
+    """`packages` are the names of all that is loaded; `plugins` are Slurm's for MPI, None where that is not known.
+
+    torchrun starts processes by itself, and a program without MPI is no concern of Slurm's plugins: `none` for both.
+    """
+    names = {name.lower() for name in packages}
+    wanted = next((interface for name, interface in _INTERFACES.items() if name in names), "")
+    if names & _TORCH:
+        return Launch("torchrun", "none")
+    if not wanted:
+        return Launch("python" if python else "program", "none")
+    return Launch("mpi", wanted if plugins is None or wanted in plugins else "")

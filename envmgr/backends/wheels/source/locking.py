@@ -143,8 +143,9 @@ class _Locker:
         cache = wheel_cache(Prefix(self.site.prefix))
         given = {file.sha256: path for file, _ in files if (path := cache / file.sha256 / file.file).is_file()}
         downloads = [Download(file.file, file.sha256, (url,), file.size) for file, url in files]
+        policies = self.site.policies.model_copy(update={"min_free": 0})  # that is about the prefix's file system
         bring(
-            downloads, folder, self.site.policies, self.runner, self.reporter, label=label, failure=failure, given=given,
+            downloads, folder, policies, self.runner, self.reporter, label=label, failure=failure, given=given,
         )  # fmt: skip
         return [download.path(folder) for download in downloads]
 

@@ -49,8 +49,10 @@ def call_child(
     times: int = 1,
     account: Account | None = None,
     keep_log: Callable[[Path], str] = lambda _: "",
+    on_tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """The answer to `ask`; see child.py. `work` is a folder of that user's, `keep_log` keeps the log and gives its path.
+    `on_tick` is called every 0.1 s.
 
     Raises:
         EnvmgrError: `build-failed`, `patch-failed`, `build-differs`, `sdist-invalid`, and of the disk.
@@ -64,7 +66,9 @@ def call_child(
     env = clean_env(PYTHONPATH=str(Path(envmgr.__file__).resolve().parent.parent), HOME=str(work), TMPDIR=str(work))
     argv = [*shut.words, sys.executable, "-s", "-P", "-m", "envmgr.backends.wheels.source.child"]
     try:
-        done = runner.run(argv, env=env, cwd=work, stdin=json.dumps(request), check=False, run_as=account)
+        done = runner.run(
+            argv, env=env, cwd=work, stdin=json.dumps(request), check=False, run_as=account, on_tick=on_tick
+        )
     except BaseException:
         keep_log(log)
         raise

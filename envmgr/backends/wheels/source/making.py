@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -57,9 +58,9 @@ def made_wheels(
         made: list[Made] = []
         with reporter.stage(f"{install.entry} build", total=len(lock.sdists), unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):
-                stage.update(number, detail=sdist.name)
+                tick = partial(stage.update, number, total=len(lock.sdists), detail=sdist.name)
                 source = _source(sdist, base, recipe, item)
-                made.append(_make(sdist, source, folder / sdist.name, install, shut, runner, reporter, jobs=jobs))
+                made.append(_make(sdist, source, folder / sdist.name, install, shut, runner, reporter, tick, jobs=jobs))
             stage.update(len(lock.sdists))
         yield tuple(made)
 
@@ -72,7 +73,8 @@ def _source(sdist: LockedSdist, base: Base, recipe: Path, item: Item) -> Source:
 
 
 def _make(
-    sdist: LockedSdist, source: Source, work: Path, install: Install, shut: Shut, runner: Runner, reporter: Reporter, *, jobs: int
+    sdist: LockedSdist, source: Source, work: Path, install: Install, shut: Shut, runner: Runner, reporter: Reporter,
+    tick: Callable[[], None], *, jobs: int
 ) -> Made:  # fmt: skip
     work.mkdir()
     wheels = [wheel_cache(install.prefix) / wheel.sha256 / wheel.file for wheel in sdist.build]
@@ -80,7 +82,9 @@ def _make(
     def keep(log: Path) -> str:
         return _keep_log(log, install, sdist.name)
 
-    answer = call_child("wheel", source, work, shut, runner, wheels=wheels, jobs=jobs, times=2, keep_log=keep)
+    answer = call_child(
+        "wheel", source, work, shut, runner, wheels=wheels, jobs=jobs, times=2, keep_log=keep, on_tick=tick
+    )
     path = Path(answer["wheel"])
     _require_the_same(sdist, path)
     reporter.say(

@@ -152,7 +152,7 @@ def test_source_that_nothing_asks_for_and_one_that_is_nowhere(scene: WheelBox) -
     told = scene.refused("lock", ENTRY).stderr
     assert "error[build-unasked]: input.build names here, which nothing asks for\n" in told
     scene.entry(ENTRY, "one", build=["one"])
-    assert scene.refused("lock", ENTRY).stderr.startswith("error[unsolvable]: ")
+    assert "error[unsolvable]: " in scene.refused("lock", ENTRY).stderr
 
 
 @pytest.mark.parametrize(

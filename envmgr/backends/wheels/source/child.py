@@ -15,6 +15,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -139,7 +140,9 @@ def wheel(shop: Workshop) -> Answer:
     made: list[Path] = []
     for number in range(int(shop.request["times"])):
         source, epoch = shop.unpack()
-        made.append(Path(_builder(shop, source, epoch, more).build("wheel", shop.work / f"wheel{number}")))
+        made.append(
+            Path(_builder(shop, source, epoch, more).build("wheel", shop.work / f"wheel{number}", _settings(source)))
+        )
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in made]
     if len({*digests}) > 1 or len({path.name for path in made}) > 1:
         raise Refused("differs", "two builds of it differ", _differing(made[0], made[-1]))
@@ -164,6 +167,16 @@ def _builder(shop: Workshop, source: Path, epoch: int, more: Mapping[str, str] |
             raise subprocess.CalledProcessError(status, cmd)
 
     return ProjectBuilder(source, python_executable=str(shop.python), runner=run)
+
+
+def _settings(source: Path) -> dict[str, str]:
+    """meson-python builds in a folder with a random name, which gets into what it builds.
+
+    Source: its documentation, "Build settings".
+    """
+    project = source / "pyproject.toml"
+    table = tomllib.loads(project.read_text(encoding="utf-8")) if project.is_file() else {}
+    return {"build-dir": "build"} if table.get("build-system", {}).get("build-backend") == "mesonpy" else {}
 
 
 def _differing(one: Path, other: Path) -> list[str]:

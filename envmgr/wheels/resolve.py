@@ -50,8 +50,10 @@ def resolve_beside(
     return lock, used
 
 
-def find_lacking(asking: Asking, stage: Stage) -> tuple[WheelSet, frozenset[str]]:
+def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple[WheelSet, frozenset[str]]:
     """The wheels that are asked for besides what `asking` knows, and those of the known that are needed.
+
+    `builds`: the recipe could name packages that are built from their source.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `wheel-unhashed`.
@@ -63,7 +65,7 @@ def find_lacking(asking: Asking, stage: Stage) -> tuple[WheelSet, frozenset[str]
     chosen = list(choose(text, python, wanted.platform))
     found = [each for each in chosen if each[0].name not in asking.known]
     stage.update(len(found), total=len(found))
-    _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found})
+    _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
     origins = asking.origins()
     urls = {wheel.name: url for wheel, url in found}
     requires = requires_of(urls, asking.runner)
@@ -200,7 +202,7 @@ def choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel,
         ), str(wheel.url or Path(str(wheel.path)).absolute().as_uri())  # fmt: skip
 
 
-def _refuse_older(asking: Asking, versions: Mapping[str, str]) -> None:
+def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) -> None:
     """A resolution in wheels alone goes back in time, without a word, to the last version that had one."""
     text = asking.compile(["--no-deps", "--no-annotate"])
     rows = (row.partition("==") for row in text.splitlines() if "==" in row and not row.startswith((" ", "#")))
@@ -212,11 +214,12 @@ def _refuse_older(asking: Asking, versions: Mapping[str, str]) -> None:
     ]
     if older:
         name, here, there = older[0]
+        way = f"let {there} be built from its source (`build: [{name}]` in the recipe); " if builds else ""
         raise EnvmgrError(
             "wheels-older", f"the newest wheel of {name} is {here}; {there} is there as source only",
             context=[f"{n}: {h} as a wheel, {t} as source" for n, h, t in older],
-            hint=f"ask for `{name}=={here}` if the old one is what you want; let {there} be built from its source "
-            f"(`build: [{name}]` in the recipe); or put a wheel of {there} that you made into a folder that is an index of the site",
+            hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you made into a folder "
+            "that is an index of the site",
         )  # fmt: skip
 
 

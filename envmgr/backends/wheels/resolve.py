@@ -32,7 +32,7 @@ def resolve(
             from envmgr.backends.wheels.source.locking import lock_sources
 
             sdists = lock_sources(wanted, base, folder, asking, site, runner, reporter)
-        found, used = find_lacking(asking, stage)
+        found, used = find_lacking(asking, stage, builds=True)
         _refuse_unasked(wanted, used)
         lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found))
         refuse_traps(wanted, lock.versions)

@@ -58,7 +58,7 @@ class LockOptions:
 class Built:
     """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it.
 
-    `tools` are the versions of what made it. `extra` are files that belong to it and lie elsewhere below the prefix: its
+    `tools` are the versions of what made it, `made` what was built on the way, for the record. `extra` are files that belong to it and lie elsewhere below the prefix: its
     manifest holds them to their sha256, and they go with it.
     """
 
@@ -66,6 +66,7 @@ class Built:
     expected: Mapping[str, str]
     tools: Mapping[str, str]
     extra: tuple[Path, ...] = ()
+    made: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ import platform
 import socket
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.backends import Backend, LoadedLock, OwnFolder, all_backends
+from envmgr.backends import Backend, Built, LoadedLock, OwnFolder, all_backends
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -78,7 +78,7 @@ def ensure_install(
                     install.path,
                     install.digest,
                     built.facts,
-                    provenance(install, recipe, lock, built.tools, site),
+                    provenance(install, recipe, lock, built, site),
                     mask=site.policies.mask,
                     workers=max(2, jobs),
                     extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
@@ -95,10 +95,8 @@ def ensure_install(
     return Ensured(install, True, built.facts, manifest.tree, time.monotonic() - start)
 
 
-def provenance(
-    install: Install, recipe: Recipe, lock: LoadedLock, tools: Mapping[str, str], site: Site
-) -> dict[str, Any]:
-    """The user and host that made an install, its entry, recipe and packages, the tools, the time (UTC)."""
+def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built, site: Site) -> dict[str, Any]:
+    """The user and host that made an install, its entry, recipe and packages, the tools, what was built on the way, the time (UTC)."""
     return {
         "install": str(install.entry),
         "entry": str(lock.entry),
@@ -106,7 +104,8 @@ def provenance(
         "lock_sha256": lock.sha256,
         "packages": dict(lock.packages),
         "site": site.name,
-        "tools": {"envmgr": envmgr.__version__, "python": platform.python_version(), **tools},
+        "tools": {"envmgr": envmgr.__version__, "python": platform.python_version(), **built.tools},
+        **({"made": [dict(each) for each in built.made]} if built.made else {}),
         "host": socket.gethostname(),
         "user": getpass.getuser(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

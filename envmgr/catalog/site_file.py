@@ -144,6 +144,9 @@ class Policies(_Model):
     gate: Literal["off", "warn", "refuse"] = Field(
         default="off", description="whether a build asks the last audit's facts if the nodes can run the entry"
     )
+    allow_network: bool = Field(
+        default=False, description="let builds from source have a network where they cannot be kept off it"
+    )
     min_free: int = Field(default=1 << 30, ge=0, description="bytes that a build must leave free")
     stall_timeout: float = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
     download_retries: int = Field(default=2, ge=0)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from envmgr.cli.answer import Answer, shown
-from envmgr.cli.options import All, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.options import All, AllowNetwork, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import open_context, open_job, verb
 from envmgr.errors import InputError
 
@@ -29,6 +29,7 @@ def lock(
         list[str] | None,
         typer.Option(help="Ask another place for a package index, once.", metavar="NAME=URL-OR-FOLDER"),
     ] = None,
+    allow_network: AllowNetwork = False,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -37,7 +38,7 @@ def lock(
     from envmgr.cli.text.builds import show_lock
     from envmgr.commands.lock import lock_entries
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt).allowing(network=allow_network)
     places = dict(_pair(text) for text in (*(channel or ()), *(index or ())))
     result = lock_entries(
         ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
@@ -94,6 +95,7 @@ def build(
     partition: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
     account: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
     cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each job.")] = None,
+    allow_network: AllowNetwork = False,
     time: Annotated[str | None, typer.Option(help="Of each job, as Slurm writes it: 90, 4:00:00, 2-0.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -105,7 +107,7 @@ def build(
     from envmgr.cli.text.builds import show_build
     from envmgr.commands.build import build_entries
 
-    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    ctx = open_context(site, fmt, writes_prefix=not dry_run).allowing(network=allow_network)
     options = None
     slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
     given = [name for name, value in slurm.items() if value is not None]

@@ -36,6 +36,10 @@ FormatOption = Annotated[Format, typer.Option("--format", help="Text for people,
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")]
 Entries = Annotated[list[str], typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
+AllowNetwork = Annotated[
+    bool,
+    typer.Option("--allow-network", help="Let builds from source have a network where they cannot be kept off it."),
+]
 All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
 
 

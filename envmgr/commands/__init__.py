@@ -36,6 +36,13 @@ class Context:
     def prefix(self) -> Prefix:
         return Prefix(self.site.prefix)
 
+    def allowing(self, *, network: bool) -> Context:
+        """With `network`, as if the site's policies let builds have one where they cannot be kept off it."""
+        if not network:
+            return self
+        policies = self.site.policies.model_copy(update={"allow_network": True})
+        return replace(self, site=self.site.model_copy(update={"policies": policies}))
+
     @property
     def catalog(self) -> Catalog:
         return open_catalog(self.site)

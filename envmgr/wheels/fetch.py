@@ -1,4 +1,4 @@
-"""The wheels of a lock, into the prefix's cache. Where a file lies, its index tells when it is needed: no lock names a host."""
+"""The wheels and sources of a lock, into the prefix's cache. Where a file lies, its index tells when it is needed: no lock names a host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.wheels.failures import failure
 from envmgr.wheels.folders import wheel_cache
-from envmgr.wheels.lock import LockedWheel, WheelSet
+from envmgr.wheels.lock import LockedFile, LockedSdist, LockedWheel, WheelSet
 from envmgr.wheels.resolve import places_of
 from envmgr.wheels.uv import Place, compile_requirements
 
@@ -29,7 +29,7 @@ _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 def fetch_wheels(
     lock: WheelSet, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
 ) -> Fetched:
-    """Bring the wheels into the cache, those in folders too; `label` is the entry.
+    """Bring the files into the cache, those in folders too; `label` is the entry.
 
     Each index is asked at its places in order; what one of them does not have comes from the next. A wheel of no index has a URL.
 
@@ -37,21 +37,22 @@ def fetch_wheels(
         EnvmgrError: what cannot be had, by what the last place said of it.
     """
     cache = wheel_cache(Prefix(site.prefix))
-    places = places_of(list(dict.fromkeys(wheel.index for wheel in lock.wheels if wheel.index)), site, {})
+    files = lock.files
+    places = places_of(list(dict.fromkeys(file.index for file in files if file.index)), site, {})
     turns = max(map(len, places.values()), default=1)
     own = {wheel.sha256: wheel.url for wheel in lock.wheels if wheel.url and not wheel.index}
 
-    def fetch(wheels: Sequence[LockedWheel], urls: Mapping[str, str], *, dry: bool) -> Fetched:
+    def fetch(wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool) -> Fetched:
         downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
         return bring(
             downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
         )
 
-    looked = fetch(lock.wheels, {}, dry=True)
+    looked = fetch(files, {}, dry=True)
     if dry_run:
         return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
     done = {file.sha256: file for file in looked.files if file.state == "present"}
-    waiting = [wheel for wheel in lock.wheels if wheel.sha256 not in done]
+    waiting = [file for file in files if file.sha256 not in done]
     for turn in range(turns):
         if not waiting:
             break
@@ -72,39 +73,41 @@ def fetch_wheels(
             reporter.say(f"{label}: {error.message}: trying the next place")
             fetched = fetch(waiting, {}, dry=True)
         done |= {file.sha256: file for file in fetched.files if file.state != "missing"}
-        waiting = [wheel for wheel in waiting if wheel.sha256 not in done]
-    return Fetched(tuple(done[wheel.sha256] for wheel in lock.wheels))
+        waiting = [file for file in waiting if file.sha256 not in done]
+    return Fetched(tuple(done[file.sha256] for file in files))
 
 
 def _with_places(file: FetchedFile, lock: WheelSet, places: Mapping[str, Sequence[str]]) -> FetchedFile:
     """With the pages that list it, where it is missing."""
-    wheel = next(w for w in lock.wheels if w.sha256 == file.sha256)
-    if not wheel.index:
+    wheel = next(w for w in lock.files if w.sha256 == file.sha256)
+    if isinstance(wheel, LockedWheel) and not wheel.index:
         return replace(file, places=(wheel.url or "",)) if file.state == "missing" else file
     pages = (f"{url}/{wheel.file if Place('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
     return replace(file, places=tuple(pages)) if file.state == "missing" else file
 
 
 def _locate(
-    wheels: Sequence[LockedWheel], lock: WheelSet, places: Mapping[str, Place], runner: Runner
+    wheels: Sequence[LockedFile], lock: WheelSet, places: Mapping[str, Place], runner: Runner
 ) -> dict[str, str]:
     """sha256 -> URL of each wheel at the place of its index.
 
     Raises EnvmgrError `not-found` for those that lie nowhere there; or as the index fails.
     """
     found: dict[str, str] = {}
-    asked: dict[str, list[LockedWheel]] = {}
+    asked: dict[tuple[str, int], list[LockedFile]] = {}
+    group_of = {each.sha256: number for number, group in enumerate(lock.groups) for each in group}
     for wheel in wheels:
         folder = places[wheel.index].folder
         if folder is None:
-            asked.setdefault(wheel.index, []).append(wheel)
+            asked.setdefault((wheel.index, group_of[wheel.sha256]), []).append(wheel)
         elif (folder / wheel.file).is_file():
             found[wheel.sha256] = (folder / wheel.file).as_uri()
-    for name, group in asked.items():
+    for (name, _), group in asked.items():
+        sources = [word for each in group if isinstance(each, LockedSdist) for word in ("--no-binary", each.name)]
         with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
             text = compile_requirements(
                 [f"{w.name}=={w.version}" for w in group], [places[name]], runner, Path(scratch), python=lock.python,
-                platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:"],
+                platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
             )  # fmt: skip
         urls = dict(_urls(tomllib.loads(text)))
         found |= {w.sha256: urls[w.sha256] for w in group if w.sha256 in urls}
@@ -120,6 +123,6 @@ def _locate(
 
 def _urls(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for package in pylock.get("packages", ()):
-        for wheel in package.get("wheels", ()):
+        for wheel in (*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])):
             if (sha256 := wheel["hashes"].get("sha256")) and re.match(r"(https?|file)://", wheel.get("url", "")):
                 yield sha256, wheel["url"]

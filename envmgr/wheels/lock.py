@@ -1,4 +1,4 @@
-"""The lock as data: one wheel for each package, exactly. Files that hold it are read and written by lockfile.py."""
+"""A lock of wheels as data: one file for each package, exactly. Files that hold it are read and written by the backends."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class _Model(BaseModel):
 class LockedWheel(_Model):
     """One wheel. `name` is normalised, `index` the name of the site's index that it was found in; `size` is bytes.
 
-    `url` is where the lock says that the file lies; a wheel of no index is had there. `uploaded` is UTC, as the index has it; `requires` is Requires-Dist. `size` and `requires` are None, and `uploaded` empty, where
-    the index does not tell them.
+    `url` is where the lock says that the file lies; a wheel of no index is had there. `uploaded` is UTC, as the index has it;
+    `requires` is Requires-Dist. `size` and `requires` are None, and `uploaded` empty, where the index does not tell them.
     """
 
     name: str
@@ -42,6 +42,42 @@ class LockedWheel(_Model):
     uploaded: str = ""
     requires: tuple[str, ...] | None = None
     url: str | None = None
+
+
+class LockedPatch(_Model):
+    """A file beside the recipe."""
+
+    file: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class LockedSdist(_Model):
+    """One source, of which a wheel is built; its fields as a wheel's. `requires` is what that wheel will have as Requires-Dist.
+
+    `build` are the wheels that it is built with, sorted by name: what its pyproject.toml names, and what its build asks for.
+    """
+
+    name: str
+    version: str
+    file: str = Field(pattern=r"^[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    index: str
+    size: int | None = None
+    uploaded: str = ""
+    requires: tuple[str, ...] = ()
+    build: tuple[LockedWheel, ...]
+    patches: tuple[LockedPatch, ...] = ()
+
+    def identity(self) -> list[object]:
+        """What of it decides the bytes of its wheel."""
+        return [
+            self.name, self.version, self.file, self.sha256,
+            [[wheel.name, wheel.version, wheel.file, wheel.sha256] for wheel in self.build],
+            [patch.sha256 for patch in self.patches],
+        ]  # fmt: skip
+
+
+LockedFile = LockedWheel | LockedSdist
 
 
 class WheelSet(_Model):
@@ -57,14 +93,28 @@ class WheelSet(_Model):
     def versions(self) -> dict[str, str]:
         return {wheel.name: wheel.version for wheel in self.wheels}
 
+    @property
+    def groups(self) -> tuple[tuple[LockedFile, ...], ...]:
+        """All files, in groups that can be asked for at once: of a package one version each."""
+        return (self.wheels,)
+
+    @property
+    def files(self) -> tuple[LockedFile, ...]:
+        """All files that a build needs, each once."""
+        return tuple({each.sha256: each for group in self.groups for each in group}.values())
+
     def identity(self) -> list[list[str]]:
-        """What of it decides an install's bytes."""
+        """What of its wheels decides an install's bytes."""
         return [[wheel.name, wheel.version, wheel.file, wheel.sha256] for wheel in self.wheels]
 
 
-def describe(wheels: Iterable[LockedWheel]) -> dict[str, str]:
-    """name -> `version tags`, as diffs, generations and plans show a package."""
-    return {w.name: f"{w.version} {'-'.join(w.file.removesuffix('.whl').split('-')[-3:])}" for w in wheels}
+def describe(packages: Iterable[LockedFile]) -> dict[str, str]:
+    """name -> `version tags`, or `version source`, as diffs, generations and plans show a package."""
+    return {each.name: f"{each.version} {_kind(each)}" for each in packages}
+
+
+def _kind(each: LockedFile) -> str:
+    return "source" if isinstance(each, LockedSdist) else "-".join(each.file.removesuffix(".whl").split("-")[-3:])
 
 
 def cuda_of(versions: Mapping[str, str]) -> str | None:

@@ -42,7 +42,16 @@ def _requires(url: str) -> tuple[str, ...] | None:
             return None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
-    return tuple(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
+    return _rows(text)
+
+
+def requires_in(wheel: Path) -> tuple[str, ...]:
+    """Of a wheel that is a file. Raises OSError, zipfile.BadZipFile."""
+    return _rows(_from_wheel(wheel))
+
+
+def _rows(metadata: str) -> tuple[str, ...]:
+    return tuple(HeaderParser().parsestr(metadata).get_all("Requires-Dist") or ())
 
 
 def _from_wheel(path: Path) -> str:

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.report import Reporter
+from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.wheels.lock import LockedWheel, WheelSet, cuda_majors
 from envmgr.wheels.metadata import requires_of
@@ -23,13 +23,6 @@ from envmgr.wheels.settings import indexes_of, locked_url
 from envmgr.wheels.stubs import write_stubs
 from envmgr.wheels.target import target_environment, target_tags
 from envmgr.wheels.uv import Place, UnreachedError, compile_requirements
-
-
-def resolve(
-    wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
-) -> WheelSet:
-    """Resolve for `python` (a version). `places` maps index -> URL or folder to ask instead, this once. Raises as `resolve_beside`."""
-    return resolve_beside({}, wanted, python, site, runner, reporter, places)[0]
 
 
 def resolve_beside(
@@ -43,77 +36,88 @@ def resolve_beside(
 ) -> tuple[WheelSet, frozenset[str]]:
     """The wheels that are lacking where distributions are `present` (normalised name -> version), and those of them that are needed.
 
-    Those need nothing themselves, and no wheel of theirs is taken.
+    Those need nothing themselves, and no wheel of theirs is taken. `python` is a version; `places` maps index -> URL or folder to ask
+    instead, this once.
 
     Raises:
-        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `prerelease`, `two-cudas`, `wheel-unhashed`.
+        EnvmgrError: as `find_lacking` and `refuse_traps`.
+    """
+    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch, reporter.stage("resolve", unit="packages") as stage:
+        asking = Asking(wanted, python, site, runner, reporter, places, Path(scratch))
+        asking.know(present)
+        lock, used = find_lacking(asking, stage)
+        refuse_traps(wanted, lock.versions)
+    return lock, used
+
+
+def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple[WheelSet, frozenset[str]]:
+    """The wheels that are asked for besides what `asking` knows, and those of the known that are needed.
+
+    `builds`: the recipe could name packages that are built from their source.
+
+    Raises:
+        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `wheel-unhashed`.
     """
     from importlib.metadata import version
 
-    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = _Asking(wanted, python, site, runner, reporter, places, Path(scratch), present)
-        text = asking.compile(["--format", "pylock.toml", "--only-binary", ":all:"])
-        chosen = list(_choose(text, python, wanted.platform))
-        found = [each for each in chosen if each[0].name not in present]
-        stage.update(len(found), total=len(found))
-        _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found})
-        origins = asking.origins()
-        urls = {wheel.name: url for wheel, url in found}
-        requires = requires_of(urls, runner)
-        wheels = tuple(
-            wheel.model_copy(
-                update={
-                    "index": origin,
-                    "requires": requires.get(wheel.name),
-                    "url": locked_url(origin, url, wheel.file),
-                }
-            )
-            for wheel, url in sorted(found, key=lambda each: each[0].name)
-            for origin in (origins(wheel.name),)
+    wanted, python = asking.wanted, asking.python
+    text = asking.compile(["--format", "pylock.toml", "--only-binary", ":all:"])
+    chosen = list(choose(text, python, wanted.platform))
+    found = [each for each in chosen if each[0].name not in asking.known]
+    stage.update(len(found), total=len(found))
+    _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
+    origins = asking.origins()
+    urls = {wheel.name: url for wheel, url in found}
+    requires = requires_of(urls, asking.runner)
+    wheels = tuple(
+        wheel.model_copy(
+            update={
+                "index": origin,
+                "requires": requires.get(wheel.name),
+                "url": locked_url(origin, url, wheel.file),
+            }
         )
-        lock = WheelSet(
-            python=python, platform=wanted.platform, uv=version("uv"),
-            exclude_newer=wanted.exclude_newer, wheels=wheels,
-        )  # fmt: skip
-        _refuse_prereleases(wanted, lock.versions)
-        _refuse_two_cudas(lock.versions)
-    return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in present)
+        for wheel, url in sorted(found, key=lambda each: each[0].name)
+        for origin in (origins(wheel.name),)
+    )
+    lock = WheelSet(
+        python=python, platform=wanted.platform, uv=version("uv"),
+        exclude_newer=wanted.exclude_newer, wheels=wheels,
+    )  # fmt: skip
+    return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in asking.known)
 
 
-class _Asking:
+def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
+    """What resolves, and is not meant. EnvmgrError `prerelease`, `two-cudas`."""
+    _refuse_prereleases(wanted, versions)
+    _refuse_two_cudas(versions)
+
+
+class Asking:
     """One resolution's questions to uv: each of the same places, of which the next is tried where one does not answer."""
 
     def __init__(
-        self,
-        wanted: Question,
-        python: str,
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        places: Mapping[str, str],
-        scratch: Path,
-        present: Mapping[str, str],
-    ) -> None:
-        self._wanted, self._python, self._runner, self._reporter, self._scratch = (
-            wanted,
-            python,
-            runner,
-            reporter,
-            scratch,
-        )
+        self, wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str], scratch: Path
+    ) -> None:  # fmt: skip
+        self.wanted, self.python, self.runner = wanted, python, runner
+        self.known: Mapping[str, str] = {}
+        self._reporter, self._scratch = reporter, scratch
         self._places = places_of(wanted.indexes, site, places)
-        self._present = present
-        self._stubs = write_stubs(present, scratch / "present")
+        self._stubs: list[str] = []
+
+    def know(self, present: Mapping[str, str], metadata: Mapping[str, str] | None = None) -> None:
+        """From here on, these (normalised name -> version) are taken as they are; once. `metadata`: see `write_stubs`."""
+        self.known, self._stubs = present, write_stubs(present, self._scratch / "known", metadata)
 
     def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
         while True:
             now = [Place(name, urls[0]) for name, urls in self._places.items()]
-            limits = [*self._wanted.constraints, *(f"{name}=={version}" for name, version in self._present.items())]
+            limits = [*self.wanted.constraints, *(f"{name}=={version}" for name, version in self.known.items())]
             try:
                 return compile_requirements(
-                    self._wanted.requirements if requirements is None else requirements, now, self._runner, self._scratch,
-                    python=self._python, platform=self._wanted.platform, constraints=limits,
-                    exclude_newer=self._wanted.exclude_newer, options=[*self._stubs, *options],
+                    self.wanted.requirements if requirements is None else requirements, now, self.runner, self._scratch,
+                    python=self.python, platform=self.wanted.platform, constraints=limits,
+                    exclude_newer=self.wanted.exclude_newer, options=[*self._stubs, *options],
                 )  # fmt: skip
             except UnreachedError as error:
                 broken = [name for name, urls in self._places.items() if len(urls) > 1]
@@ -123,11 +127,13 @@ class _Asking:
                 place = self._places[(named or broken)[0]].pop(0)
                 self._reporter.say(f"{place} does not answer: asking the next place of the index")
 
-    def origins(self) -> Origins:
+    def origins(
+        self, requirements: Sequence[str] | None = None, options: Sequence[str] = ("--only-binary", ":all:")
+    ) -> Origins:
         """Which index each package came from; with one there is nothing to ask."""
         if len(self._places) == 1:
             return Origins({}, next(iter(self._places)))
-        text = self.compile(["--only-binary", ":all:", "--emit-index-annotation", "--no-annotate"])
+        text = self.compile([*options, "--emit-index-annotation", "--no-annotate"], requirements)
         by_url = {urls[0].rstrip("/"): name for name, urls in self._places.items()}
         found: dict[str, str] = {}
         name = ""
@@ -170,7 +176,7 @@ def _host(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def _choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel, str]]:
+def choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel, str]]:
     """Of each package of a pylock.toml one wheel, with its URL; `index` is empty still."""
     from packaging.pylock import Package, PackageWheel, Pylock, PylockSelectError
 
@@ -196,7 +202,7 @@ def _choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel
         ), str(wheel.url or Path(str(wheel.path)).absolute().as_uri())  # fmt: skip
 
 
-def _refuse_older(asking: _Asking, versions: Mapping[str, str]) -> None:
+def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) -> None:
     """A resolution in wheels alone goes back in time, without a word, to the last version that had one."""
     text = asking.compile(["--no-deps", "--no-annotate"])
     rows = (row.partition("==") for row in text.splitlines() if "==" in row and not row.startswith((" ", "#")))
@@ -208,10 +214,11 @@ def _refuse_older(asking: _Asking, versions: Mapping[str, str]) -> None:
     ]
     if older:
         name, here, there = older[0]
+        way = f"let {there} be built from its source (`build: [{name}]` in the recipe); " if builds else ""
         raise EnvmgrError(
             "wheels-older", f"the newest wheel of {name} is {here}; {there} is there as source only",
             context=[f"{n}: {h} as a wheel, {t} as source" for n, h, t in older],
-            hint=f"ask for `{name}=={here}` if the old one is what you want; or put a wheel of {there} that you made into a folder "
+            hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you made into a folder "
             "that is an index of the site",
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Wheels that stand for what is there already: uv resolves around them, and nothing of them is ever installed."""
+"""Wheels that stand for what is there already, or will be built: uv resolves around them, and nothing of them is ever installed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from pathlib import Path
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def write_stubs(present: Mapping[str, str], folder: Path) -> list[str]:
-    """Into a new folder a wheel of each (normalised name -> version), which needs nothing. In uv's words; none for none."""
+def write_stubs(present: Mapping[str, str], folder: Path, metadata: Mapping[str, str] | None = None) -> list[str]:
+    """Into a new folder a wheel of each (normalised name -> version). In uv's words; none for none.
+
+    One that has no `metadata` (name -> text) needs nothing.
+    """
     if not present:
         return []
     folder.mkdir()
     for name, version in present.items():
         stem = f"{name.replace('-', '_')}-{version}"
         files = {
-            "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            "METADATA": (metadata or {}).get(name, f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"),
             "WHEEL": "Wheel-Version: 1.0\nGenerator: envmgr\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             "RECORD": "",
         }

@@ -27,17 +27,21 @@ _UNREACHED = re.compile(r"client error|[Cc]onnect|dns error|timed out|server err
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an index is asked: its name in the site, and a URL, or the `file://` URL of a folder of wheels."""
+    """Where an index is asked: its name in the site, and a URL, or the `file://` URL of a folder of wheels and sources."""
 
     index: str
     url: str
 
     @property
     def folder(self) -> Path | None:
-        """A folder of wheels; a `file://` URL of an index that lies in files is asked as others are."""
+        """A folder of files; a `file://` URL of an index that lies in files is asked as others are."""
         parts = urlsplit(self.url)
         path = Path(unquote(parts.path))
-        return path if parts.scheme == "file" and (not path.is_dir() or any(path.glob("*.whl"))) else None
+        return path if parts.scheme == "file" and (not path.is_dir() or _has_files(path)) else None
+
+
+def _has_files(folder: Path) -> bool:
+    return any(path.name.endswith((".whl", ".tar.gz", ".zip")) for path in folder.iterdir())
 
 
 class UnreachedError(EnvmgrError):
@@ -60,6 +64,7 @@ def compile_requirements(
     """What uv makes of them, for `python` (a version) on `platform`: the text that `options` ask for.
 
     `folder` is a scratch folder; uv keeps its cache there. `places` are in order: the first that has a package's name gives it.
+    A folder of wheels among the `options` is before them.
 
     Raises:
         UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`.
@@ -72,9 +77,9 @@ def compile_requirements(
     made.unlink(missing_ok=True)  # uv would keep its versions
     argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--quiet", "--no-header"]
     argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
-    argv += ["--python-platform", _nearest(platform), "--cache-dir", folder / "cache", *_places(places)]
+    argv += ["--python-platform", _nearest(platform), "--cache-dir", folder / "cache", *options, *_places(places)]
     argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
-    argv += ["--constraints", limits, *options, asked]
+    argv += ["--constraints", limits, asked]
     try:
         done = runner.run(argv, cwd=folder, env=_environment(environ), timeout=_LIMIT)
     except CommandError as error:

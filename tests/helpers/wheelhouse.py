@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DATE = (2020, 1, 1, 0, 0, 0)
+SOURCE_DATE = 1609459200  # 2021-01-01
 UPLOADED = "2024-01-01T00:00:00.000000Z"
 
 
@@ -73,17 +75,27 @@ class Wheelhouse:
         self.write()
         return place
 
-    def sdist(self, name: str, version: str, *, uploaded: str = UPLOADED) -> Path:
-        """Whose metadata is in PKG-INFO; there is nothing to build."""
+    def sdist(
+        self, name: str, version: str, files: Mapping[str, str] | None = None, *, uploaded: str = UPLOADED
+    ) -> Path:
+        """`files` (path -> text), and PKG-INFO; without any there is nothing to build. A path with `..` stays one."""
         place = self.files / f"{name.replace('-', '_')}-{version}.tar.gz"
-        text = f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n".encode()
+        info = f"Metadata-Version: 2.2\nName: {name}\nVersion: {version}\n"
         with tarfile.open(place, "w:gz") as archive:
-            head = tarfile.TarInfo(f"{name}-{version}/PKG-INFO")
-            head.size = len(text)
-            archive.addfile(head, io.BytesIO(text))
+            for path, text in {"PKG-INFO": info, **(files or {})}.items():
+                head = tarfile.TarInfo(f"{name}-{version}/{path}")
+                head.size, head.mtime = len(text.encode()), SOURCE_DATE
+                archive.addfile(head, io.BytesIO(text.encode()))
         self.uploaded[place.name] = uploaded
         self.write()
         return place
+
+    def add(self, *paths: Path) -> None:
+        """Files that are there, such as real wheels."""
+        for path in paths:
+            shutil.copyfile(path, self.files / path.name)
+            self.uploaded[path.name] = UPLOADED
+        self.write()
 
     def write(self) -> None:
         """The index of what lies in `files`, as HTML (PEP 503) and, where it is rich, as JSON (PEP 691, 700)."""

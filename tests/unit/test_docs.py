@@ -15,7 +15,7 @@ from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.settings import Channel, CondaSettings
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.settings import EasyBuildSettings
-from envmgr.backends.wheels.input import WheelsInput
+from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
 from envmgr.catalog.site_file import (
     Audit,
@@ -112,6 +112,7 @@ def test_errors_page_is_sorted() -> None:
         ("recipe.md", CondaInput, "input."),
         ("recipe.md", EasyBuildInput, "input."),
         ("recipe.md", WheelsInput, "input."),
+        ("recipe.md", Patch, "input.patches[]."),
         ("recipe.md", Environment, "environment."),
         ("recipe.md", ShellText, "environment.on_unload."),
         ("recipe.md", Requires, "requires."),
@@ -152,6 +153,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
             {
                 "": [Software, Recipe],
                 "input.": [CondaInput, EasyBuildInput, WheelsInput],
+                "input.patches[].": [Patch],
                 "environment.": [Environment],
                 "environment.on_unload.": [ShellText],
                 "requires.": [Requires],

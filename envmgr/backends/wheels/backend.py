@@ -9,7 +9,7 @@ from pathlib import Path
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.wheels.base import LOST, Base, load_base
 from envmgr.backends.wheels.input import WheelsInput, read_wanted
-from envmgr.backends.wheels.layout import LAYOUT
+from envmgr.backends.wheels.layout import LAYOUT, MADE_AS
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
 from envmgr.catalog.cuda import driver_faults
@@ -22,6 +22,7 @@ from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
+from envmgr.nodes import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
@@ -32,15 +33,20 @@ from envmgr.wheels.settings import WheelsSettings, explain_settings, indexes_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedWheelsLock(LoadedLock):
-    """The wheels of one environment, which is one install, over the Python of `base`."""
+    """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's."""
 
     content: WheelsLock
     base: Base
+    folder: Path
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
         stands_on = [install.digest for install in needs] or [self.base.name, self.base.minor]
-        identity = {"wheels": self.content.identity(), "base": stands_on, "python": self.base.minor}
+        identity: dict[str, object] = {
+            "wheels": self.content.identity(), "base": stands_on, "python": self.base.minor,
+        }  # fmt: skip
+        if self.content.sdists:
+            identity["sdists"] = {"made_as": MADE_AS, "of": [sdist.identity() for sdist in self.content.sdists]}
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
     def faults(self, recipe: Recipe) -> list[str]:
@@ -58,8 +64,25 @@ class LoadedWheelsLock(LoadedLock):
 
         from envmgr.backends.wheels.install import install_lock
 
-        facts, expected = install_lock(self.content, self.base, item, site, runner, reporter, jobs=jobs)
-        return Built(facts, expected, {"installer": version("installer")})
+        facts, expected, made = install_lock(
+            self.content, self.base, self.folder, item, site, runner, reporter, jobs=jobs
+        )
+        return Built(facts, expected, {"installer": version("installer")}, made=made)
+
+    def prepare(
+        self,
+        items: Sequence[Item],
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        *,
+        elsewhere: JobOptions | None = None,
+    ) -> None:
+        if items and elsewhere is None and self.content.sdists:
+            from envmgr.backends.wheels.source.shut import shut_off
+
+            shut_off(site, runner, reporter)  # before the first byte is downloaded
+        LoadedLock.prepare(self, items, site, runner, reporter, elsewhere=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
         """The recipe and lock of the base, in a catalog of its own, and what these need."""
@@ -90,14 +113,13 @@ class WheelsBackend(Backend):
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
-        from envmgr.wheels.resolve import resolve
+        from envmgr.backends.wheels.resolve import resolve
 
         folder = open_catalog(site).find(entry).folder
         wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
-        found = resolve(wanted, base.version, site, runner, reporter, options.places or {})
-        made = WheelsLock(recipe_digest=wanted.digest(), **dict(found))
-        return LockResult(lock_texts(made), describe(made.wheels), _notes(base, made))
+        made = resolve(wanted, base, folder, site, runner, reporter, options.places or {})
+        return LockResult(lock_texts(made), describe(made.packages), _notes(base, made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
         found, sha256 = read_lock(folder)
@@ -111,14 +133,14 @@ class WheelsBackend(Backend):
                 context=f"{base.name}, on which it stands, is Python {base.version} now",
                 hint=f"run `envmgr lock {entry}` and commit the result",
             )  # fmt: skip
-        sizes = [wheel.size for wheel in found.wheels if wheel.size]
-        download = sum(sizes) if len(sizes) == len(found.wheels) else None
+        sizes = [file.size for file in found.files if file.size]
+        download = sum(sizes) if len(sizes) == len(found.files) else None
         return LoadedWheelsLock(
             backend=self,
             entry=entry,
             sha256=sha256,
-            packages=describe(found.wheels),
-            extensions=tuple(f"{w.name}/{w.version}" for w in found.wheels if not w.name.startswith("nvidia-")),
+            packages=describe(found.packages),
+            extensions=tuple(f"{w.name}/{w.version}" for w in found.packages if not w.name.startswith("nvidia-")),
             python=True,
             download=download,
             installed=None if download is None else download * WHEEL_UNPACKED,
@@ -126,11 +148,12 @@ class WheelsBackend(Backend):
             below=() if base.entry is None else (base.entry,),
             content=found,
             base=base,
+            folder=folder,
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:
-            return describe(read_lock(folder)[0].wheels)
+            return describe(read_lock(folder)[0].packages)
         except EnvmgrError:
             return {}
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 from packaging.requirements import Requirement
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import parse_entry
 from envmgr.errors import InputError
+from envmgr.system.files import sha256_file
 from envmgr.system.yamlfile import read_text
 from envmgr.wheels.requirements import Question, checked
 
@@ -20,11 +23,24 @@ SYSTEM = "system"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
 
 
+class Patch(BaseModel):
+    """A change of a source before it is built, as `patch -p1` reads it: a `file` beside the recipe.
+
+    `package` is whose; it need not be said where `build` has one name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    package: str | None = None
+
+
 class WheelsInput(BaseModel):
     """A wheels recipe's `input`. `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
 
     `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a package
-    comes from the first that has its name. `platform` is in uv's words; it is what the oldest node has, and never the host's.
+    comes from the first that has its name. `build` are packages that are built from their source. `platform` is in uv's words; it is what the oldest node has, and never the host's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,6 +50,8 @@ class WheelsInput(BaseModel):
     constraints: tuple[str, ...] | str = ()
     indexes: tuple[str, ...] = Field(default=("pypi",), min_length=1)
     exclude_newer: datetime.date | None = None
+    build: tuple[str, ...] = ()
+    patches: tuple[Patch, ...] = ()
     platform: str = Field(default="x86_64-manylinux_2_28", pattern=r"^(x86_64|aarch64)-manylinux_2_[0-9]+$")
 
     @field_validator("python")
@@ -59,31 +77,51 @@ class WheelsInput(BaseModel):
             return value
         return tuple(checked(row) for row in value)
 
+    @field_validator("build")
+    @classmethod
+    def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
+                raise ValueError(f"`{name}` is not the name of a package; its version belongs to `requirements`")
+        return tuple(sorted({canonicalize_name(name) for name in value}))
+
+    @model_validator(mode="after")
+    def _patched(self) -> Self:
+        for patch in self.patches:
+            if patch.package is None and len(self.build) != 1:
+                raise ValueError(f"patches: whose is {patch.file}? Say `package`, a name of `build`")
+            if patch.package is not None and canonicalize_name(patch.package) not in self.build:
+                raise ValueError(f"patches: {patch.package} is not built from its source: name it in `build`")
+        return self
+
     @property
     def files(self) -> tuple[str, ...]:
         """The files beside the recipe that it names."""
-        return tuple(value for value in (self.requirements, self.constraints) if isinstance(value, str))
+        named = [value for value in (self.requirements, self.constraints) if isinstance(value, str)]
+        return (*named, *(patch.file for patch in self.patches))
 
 
 class Wanted(Question):
     """The input with the content of its files: what a lock answers. Rows are sorted as the recipe has them."""
 
     python: str
+    build: tuple[str, ...] = ()
+    patches: tuple[Patch, ...] = ()
 
     def digest(self) -> str:
-        return recipe_digest("wheels", self.model_dump(mode="json"))
+        """What builds nothing from source has the digest that it had before that could be said."""
+        unused = {name for name in ("build", "patches") if not getattr(self, name)}
+        return recipe_digest("wheels", self.model_dump(mode="json", exclude=unused))
 
     @property
     def asked(self) -> dict[str, Requirement]:
         """By normalised name, those that the recipe names; of several rows of one name the last."""
-        from packaging.utils import canonicalize_name
-
         found = (Requirement(row) for row in self.requirements)
         return {canonicalize_name(each.name): each for each in found}
 
 
 def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
-    """Raises InputError `requirements-missing`, `requirement-invalid` with file and line."""
+    """Raises InputError `requirements-missing`, `requirement-invalid` with file and line; `patch-missing`, `patch-differs`."""
 
     def rows(value: tuple[str, ...] | str) -> tuple[str, ...]:
         return value if not isinstance(value, str) else tuple(_read_file(folder / value))
@@ -91,6 +129,7 @@ def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
     requirements = rows(given.requirements)
     if not requirements:
         raise InputError("requirements-missing", f"{folder / str(given.requirements)} asks for nothing")
+    patches = tuple(_checked_patch(patch, folder, given.build) for patch in given.patches)
     date = given.exclude_newer
     return Wanted(
         python=given.python,
@@ -99,7 +138,23 @@ def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
         indexes=given.indexes,
         exclude_newer=None if date is None else date.isoformat(),
         platform=given.platform,
+        build=given.build,
+        patches=patches,
     )
+
+
+def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
+    """With its package's name."""
+    path = folder / patch.file
+    if not path.is_file():
+        raise InputError("patch-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
+    if (found := sha256_file(path)) != patch.sha256:
+        raise InputError(
+            "patch-differs", f"{path} has another sha256 than recipe.yaml says",
+            context=[f"recipe.yaml {patch.sha256}", f"file        {found}"],
+            hint="take it back from git; or, if the change is meant, say the new sha256 in recipe.yaml and lock again",
+        )  # fmt: skip
+    return patch.model_copy(update={"package": canonicalize_name(patch.package or build[0])})
 
 
 def _read_file(path: Path) -> Iterable[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.failures import failure
@@ -20,11 +23,15 @@ from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
 from envmgr.wheels.folders import wheel_cache
 
+if TYPE_CHECKING:
+    from envmgr.backends.wheels.source.making import Made
+
 
 def install_lock(
-    lock: WheelsLock, base: Base, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
-) -> tuple[InstallFacts, dict[str, str]]:
-    """Make the item's install, read-only. Returns its facts, and path -> sha256 as the wheels promise it.
+    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
+    """Make the item's install, read-only. Returns its facts, path -> sha256 as the wheels promise it, and what the record has
+    of wheels that were built. `recipe` is the recipe's folder.
 
     On any failure neither staging nor a half install stays, and a partial one is never gone on with; what was downloaded stays in
     the cache, checked.
@@ -35,10 +42,12 @@ def install_lock(
     remove_tree(install.path)  # the same, between rename and manifest: never published
     fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
     below = item.needs[0] if item.needs else None
+    cache = wheel_cache(install.prefix)
     try:
-        with explain_os_error(install.staging):
+        with explain_os_error(install.staging), _made(lock, base, recipe, item, site, runner, reporter, jobs) as made:
             install.staging.mkdir(parents=True)
-            expected = _run_worker(lock, base, below, install, site, runner, reporter, jobs=jobs)
+            wheels = [*(cache / wheel.sha256 / wheel.file for wheel in lock.wheels), *(each.path for each in made)]
+            expected = _run_worker(wheels, base, below, install, site, runner, reporter, jobs=jobs)
             for mark in mark_pythons(install.staging):
                 expected.pop(mark, None)
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
@@ -53,11 +62,11 @@ def install_lock(
     facts = InstallFacts(
         environment=path_environment(install.path), python=base.minor, needs=() if below is None else (below.relative,)
     )
-    return facts, expected
+    return facts, expected, tuple(each.record for each in made)
 
 
 def _run_worker(
-    lock: WheelsLock,
+    wheels: Sequence[Path],
     base: Base,
     below: Install | None,
     install: Install,
@@ -67,21 +76,20 @@ def _run_worker(
     *,
     jobs: int,
 ) -> dict[str, str]:
-    cache = wheel_cache(install.prefix)
     request = {
-        "wheels": [str(cache / wheel.sha256 / wheel.file) for wheel in lock.wheels],
+        "wheels": [str(path) for path in wheels],
         "staging": str(install.staging),
         "final": str(install.path),
         "minor": base.minor,
         "base": None if below is None else str(below.path),
         "programs": str(SYSTEM_PYTHONS),
-        "cache": str(cache),
+        "cache": str(wheel_cache(install.prefix)),
         "min_free": site.policies.min_free,
         "jobs": jobs,
     }
     expected: dict[str, str] = {}
     with ExitStack() as stack:
-        bars = _Bars(str(install.entry), len(lock.wheels), reporter, stack)
+        bars = _Bars(str(install.entry), len(wheels), reporter, stack)
 
         def on_event(event: Event) -> None:
             if event["event"] == "promised":
@@ -90,6 +98,16 @@ def _run_worker(
 
         call_worker("envmgr.backends.wheels.worker", request, runner, reporter, failure=failure, on_event=on_event)
     return expected
+
+
+def _made(
+    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, jobs: int
+) -> AbstractContextManager[tuple[Made, ...]]:
+    if not lock.sdists:
+        return nullcontext(())
+    from envmgr.backends.wheels.source.making import made_wheels
+
+    return made_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs)
 
 
 class _Bars:

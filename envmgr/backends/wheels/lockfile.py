@@ -17,20 +17,21 @@ from envmgr.catalog.locks import missing_lock
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.yamlfile import read_text, reason_of
+from envmgr.wheels.lock import LockedFile, LockedWheel
 
 LOCK_NAME = "wheels.lock"
 SIDECAR_NAME = "wheels.lock.json"
+_BUILT_WITH = "#   "
 _AGAIN = "lock again: `envmgr lock` writes both"
 
 
 def lock_texts(lock: WheelsLock) -> dict[str, str]:
     """File name -> text, in the order of writing: the lock itself last, because the sidecar names its sha256."""
     text = _text(lock)
-    sidecar = {
-        "schema": 1,
-        "lock_sha256": sha256_bytes(text.encode()),
-        **lock.model_dump(mode="json", exclude_none=True, exclude={"wheels": {"__all__": {"url"}}}),
-    }
+    content = lock.model_dump(mode="json", exclude_none=True, exclude={"wheels": {"__all__": {"url"}}})
+    if not lock.sdists:  # locks without any are as they were before there were any
+        del content["sdists"]
+    sidecar = {"schema": 1, "lock_sha256": sha256_bytes(text.encode()), **content}
     return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 
 
@@ -39,8 +40,20 @@ def _text(lock: WheelsLock) -> str:
         "# Written by `envmgr lock`; pip and uv read it. Change recipe.yaml and lock again instead of editing.",
         f"# recipe {lock.recipe_digest}, python {lock.python}, {lock.platform}",
     ]
-    rows = [f"{w.name}=={w.version} --hash=sha256:{w.sha256}" for w in sorted(lock.wheels, key=lambda w: w.name)]
+    rows = [row for each in lock.packages for row in _rows(each)]
     return "\n".join([*head, *rows]) + "\n"
+
+
+def _rows(each: LockedFile) -> list[str]:
+    """Its line, below what a source is built with: pip and uv take that for comments."""
+    own = f"{each.name}=={each.version} --hash=sha256:{each.sha256}"
+    if isinstance(each, LockedWheel):
+        return [own]
+    patches = [f"{_BUILT_WITH}{patch.file} sha256:{patch.sha256}" for patch in each.patches]
+    return [
+        f"# {each.name} is built from {each.file}, with",
+        *(_BUILT_WITH + row for wheel in each.build for row in _rows(wheel)), *patches, own,
+    ]  # fmt: skip
 
 
 def read_lock(folder: Path) -> tuple[WheelsLock, str]:
@@ -88,10 +101,13 @@ def _require_hashes(path: Path, text: str) -> None:
 
 def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
     """The lock is what people review; the sidecar may know more of a wheel, but nothing else."""
-    rows = {line for line in text.splitlines() if line and not line.startswith("#")}
-    own = {line for line in _text(lock).splitlines() if not line.startswith("#")}
+    rows, own = ({line for line in each.splitlines() if _counts(line)} for each in (text, _text(lock)))
     if differing := sorted(rows ^ own):
         raise InputError(
             "lock-invalid", f"{path} and {SIDECAR_NAME} name different wheels",
             context=differing[:10], hint=f"one of the two was changed: {_AGAIN}",
         )  # fmt: skip
+
+
+def _counts(line: str) -> bool:
+    return bool(line) and (not line.startswith("#") or line.startswith(_BUILT_WITH))

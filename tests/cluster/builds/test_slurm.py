@@ -9,13 +9,15 @@ from pathlib import Path
 from envmgr.backends.easybuild.contents import Places, contents_sum
 from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.own import own_places
-from envmgr.system.files import remove_tree
+from envmgr.system.files import remove_tree, sha256_bytes
+from tests.helpers.builders import builders, pure
 from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import shadowed_file
 from tests.helpers.done import Done
 from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave
 from tests.helpers.eb_wheels import environ_of, write_wheels
 from tests.helpers.waiting import DEADLINE, soon
+from tests.helpers.wheelhouse import Wheelhouse
 
 
 def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
@@ -260,3 +262,24 @@ def test_easybuild_that_a_node_cannot_use_is_installed_privately_before_jobs_are
         remove_tree(wheels)
         for each in tools.iterdir():
             remove_tree(each)
+
+
+def test_source_of_a_wheels_entry_is_built_by_a_job_without_a_network(shop: Shop) -> None:
+    """The catalog lies on the login node alone; sources, wheels and patches go with the job."""
+    cluster = shop.cluster
+    house = Wheelhouse(cluster.host_prefix / "mirror" / "house")
+    house.add(*builders())
+    house.sdist("here", "1.0", pure("here"))
+    shop.write_site(backends={"wheels": {"indexes": {"house": {"url": "file:///cluster/sw/mirror/house/simple"}}}})
+    patch = '--- a/here.py\n+++ b/here.py\n@@ -1 +1 @@\n-VERSION = "1.0"\n+VERSION = "patched"\n'
+    given = {"file": "here.patch", "sha256": sha256_bytes(patch.encode())}
+    wanted = {"python": "system", "requirements": ["here"], "indexes": ["house"], "build": ["here"], "patches": [given]}
+    folder = cluster.recipe("some/1.0", [], backend="wheels", input=wanted)
+    cluster.write("login", folder / "here.patch", patch)
+    locked = cluster.envmgr(["lock", "some/1.0"])
+    assert locked.code == 0, locked.stderr
+    done = shop.build("some")
+    assert done.code == 0, done.stderr
+    record = json.loads(next(cluster.host_prefix.glob("store/some/*.manifest.json")).read_text())["provenance"]
+    assert (record["user"], [each["network"] for each in record["made"]]) == ("rsw", ["none"])
+    assert record["host"] in cluster.compute

@@ -10,6 +10,7 @@ import logging
 import sys
 from pathlib import Path
 
+from tests.helpers.builders import builders
 from tests.helpers.places import CACHE
 
 from .channel import cached_channel, ensure_channel
@@ -29,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.folder is None:
             cached_channel(CACHE)
+            builders()
             return 0
         folder: Path = options.folder.absolute()
         wheels: Path = options.wheels or folder.with_name(folder.name + ".wheels")

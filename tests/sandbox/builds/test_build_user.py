@@ -18,10 +18,12 @@ import pytest
 
 import envmgr
 from envmgr.system.files import remove_tree
+from tests.helpers.builders import builders, compiled
 from tests.helpers.places import CACHE
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, data, error_of, locked, log_of, processes
 from tests.helpers.standin.channel import Channel
+from tests.helpers.wheel_scene import make_wheel_box
 
 
 def test_unknown_build_user(box: Sandbox) -> None:
@@ -119,6 +121,26 @@ def test_root_builds_as_the_build_user(open_box: OpenSandbox, build_user: str) -
         box.ok(*argv)
     assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {uid}
     assert processes(box) == []
+
+
+def test_code_of_a_source_runs_as_the_build_user_at_the_lock_and_at_the_build(
+    open_box: OpenSandbox, build_user: str
+) -> None:
+    who = open_box.root / "who"
+    who.mkdir()
+    who.chmod(0o777)
+    scene = make_wheel_box(open_box)
+    scene.house.add(*builders())
+    before = f"import os, sys; open(f'{who}/{{os.getuid()}}-{{os.environ[\"HOME\"] != \"{Path.home()}\"}}-{{sys.argv[1]}}', 'w').close()"
+    scene.house.sdist("here", "1.0", compiled("here", before=before))
+    scene.entry("some/1.0", "here", build=["here"])
+    uid = pwd.getpwnam(build_user).pw_uid
+    open_box.ok("lock", "some/1.0")
+    assert {path.name for path in who.iterdir()} == {f"{uid}-True-egg_info", f"{uid}-True-dist_info"}
+    done = open_box.ok("build", "some/1.0")
+    assert f"{uid}-True-bdist_wheel" in {path.name for path in who.iterdir()}
+    assert all(path.stat().st_uid == uid for path in who.iterdir())
+    assert "its build runs as root" not in done.stderr
 
 
 def test_build_user_builds_too_and_others_are_refused(open_box: OpenSandbox, build_user: str) -> None:

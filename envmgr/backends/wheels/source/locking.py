@@ -1,0 +1,200 @@
+"""Locks sources: the newest that fits, the wheels that build it, and what its wheel will need.
+
+Its authors' code runs for that (hooks of PEP 517), as for a build: as the build user, without a network, over the entry's Python
+where that is built, else over one of this host with the same minor version.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+
+from packaging.pylock import Pylock
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from pydantic import ValidationError
+
+from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
+from envmgr.backends.wheels.input import Wanted
+from envmgr.backends.wheels.source.calling import Source, call_child
+from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import read_target
+from envmgr.downloads import Download
+from envmgr.downloads.client import bring
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
+from envmgr.system.users import Account, runs_for_root
+from envmgr.wheels.failures import failure
+from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.lock import LockedFile, LockedPatch, LockedSdist, LockedWheel
+from envmgr.wheels.resolve import Asking, choose
+
+
+def lock_sources(
+    wanted: Wanted, base: Base, recipe: Path, asking: Asking, site: Site, runner: Runner, reporter: Reporter
+) -> tuple[LockedSdist, ...]:
+    """One for each name of `wanted.build`. `recipe` is the folder in which the patches lie.
+
+    From here on `asking` knows what they need: uv resolves the rest beside them, and builds nothing.
+
+    Raises:
+        EnvmgrError: `lock-needs-python`, `build-network`, as a resolution fails, as a download fails, and see `call_child`.
+    """
+    account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
+    say_who(reporter, wanted.build, account)
+    locker = _Locker(wanted, recipe, asking, site, runner, reporter, account, shut_off(site, runner, reporter, account))
+    locked = [locker.lock(name, *_python(base, wanted, site)) for name in wanted.build]
+    asking.know({sdist.name: sdist.version for sdist, _ in locked}, {sdist.name: text for sdist, text in locked})
+    return tuple(sdist for sdist, _ in locked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Locker:
+    wanted: Wanted
+    recipe: Path
+    asking: Asking
+    site: Site
+    runner: Runner
+    reporter: Reporter
+    account: Account | None
+    shut: Shut
+
+    def lock(self, name: str, installed: Path | None, programs: Path) -> tuple[LockedSdist, str]:
+        """With the metadata of its wheel."""
+        found, url = self._find(name)
+        patches = [patch for patch in self.wanted.patches if patch.package == name]
+        with self._folder() as work:
+            files = work / "files"
+            sdist = self._fetch([(found, url)], files, name)[0]
+            for patch in patches:
+                shutil.copyfile(self.recipe / patch.file, files / patch.file)
+            source = Source(
+                name=name, version=found.version, sdist=sdist, patches=[files / patch.file for patch in patches],
+                minor=".".join(self.asking.python.split(".")[:2]), base=installed, programs=programs,
+            )  # fmt: skip
+            rows = self._ask("system", source, work)["requires"]
+            wheels = self._wheels(rows)
+            paths = self._fetch(wheels, files, name)
+            if more := self._ask("requires", source, work, paths)["requires"]:
+                wheels = self._wheels([*rows, *more])
+                paths = self._fetch(wheels, files, name)
+            text = str(self._ask("metadata", source, work, paths)["metadata"])
+        told = HeaderParser().parsestr(text)
+        if canonicalize_name(str(told["Name"])) != name or Version(str(told["Version"])) != Version(found.version):
+            raise EnvmgrError(
+                "sdist-invalid", f"{found.file} says that it is {told['Name']} {told['Version']}",
+                hint="a patch (`patches` in the recipe) can say its version where its build asks git for it",
+            )  # fmt: skip
+        locked = found.model_copy(
+            update={
+                "requires": tuple(told.get_all("Requires-Dist") or ()),
+                "build": tuple(sorted((wheel for wheel, _ in wheels), key=lambda wheel: wheel.name)),
+                "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
+            }
+        )
+        return locked, text
+
+    def _find(self, name: str) -> tuple[LockedSdist, str]:
+        """The newest source that fits what the recipe says of it, and its URL."""
+        rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
+        words = ["--no-deps", "--only-binary", ":all:", "--no-binary", name]
+        text = self.asking.compile([*words, "--format", "pylock.toml"], rows)
+        package = next(p for p in Pylock.from_dict(tomllib.loads(text)).packages if canonicalize_name(p.name) == name)
+        sdist = package.sdist
+        if sdist is None:
+            raise EnvmgrError("unsolvable", f"no index has a source of {name} {package.version}")
+        if "sha256" not in sdist.hashes:
+            raise EnvmgrError(
+                "wheel-unhashed", f"the index tells no sha256 of {sdist.filename}", hint="ask an index that has hashes, or a folder"
+            )  # fmt: skip
+        try:
+            locked = LockedSdist(
+                name=name, version=str(package.version), file=sdist.filename, sha256=sdist.hashes["sha256"], size=sdist.size,
+                index=self.asking.origins(rows, words)(name), build=(),
+                uploaded="" if sdist.upload_time is None else sdist.upload_time.isoformat(),
+            )  # fmt: skip
+        except ValidationError:
+            raise EnvmgrError("sdist-invalid", f"{sdist.filename} is no archive that is unpacked here") from None
+        return locked, str(sdist.url or Path(str(sdist.path)).absolute().as_uri())
+
+    def _wheels(self, rows: Sequence[str]) -> list[tuple[LockedWheel, str]]:
+        """What builds it, under the constraints of the recipe, with the URLs."""
+        if not rows:
+            return []
+        words = ["--only-binary", ":all:"]
+        text = self.asking.compile([*words, "--format", "pylock.toml"], rows)
+        origins = self.asking.origins(rows, words)
+        found = choose(text, self.asking.python, self.wanted.platform)
+        return [(wheel.model_copy(update={"index": origins(wheel.name)}), url) for wheel, url in found]
+
+    def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:
+        """Checked; what the prefix has is copied from there."""
+        cache = wheel_cache(Prefix(self.site.prefix))
+        given = {file.sha256: path for file, _ in files if (path := cache / file.sha256 / file.file).is_file()}
+        downloads = [Download(file.file, file.sha256, (url,), file.size) for file, url in files]
+        policies = self.site.policies.model_copy(update={"min_free": 0})  # that is about the prefix's file system
+        bring(
+            downloads, folder, policies, self.runner, self.reporter, label=label, failure=failure, given=given,
+        )  # fmt: skip
+        return [download.path(folder) for download in downloads]
+
+    def _ask(self, ask: str, source: Source, folder: Path, wheels: Sequence[Path] = ()) -> dict[str, list[str]]:
+        work = folder / ask
+        work.mkdir()
+        if self.account is not None:
+            _give(folder, self.account)
+        answer: dict[str, list[str]] = call_child(
+            ask, source, work, self.shut, self.runner, wheels=wheels, account=self.account
+        )
+        return answer
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="envmgr-") as name:
+            (Path(name) / "files").mkdir()
+            yield Path(name)
+
+
+def _give(folder: Path, account: Account) -> None:
+    """A tree of root's own, before anyone else has written in it."""
+    for path in (folder, *folder.rglob("*")):
+        if path.lstat().st_uid == os.geteuid():
+            os.chown(path, account.uid, account.gid, follow_symlinks=False)
+
+
+def _python(base: Base, wanted: Wanted, site: Site) -> tuple[Path | None, Path]:
+    """The install of the Python, or None and the folder of one of this host. EnvmgrError `lock-needs-python`."""
+    if (wants := wanted.platform.partition("-")[0]) != platform.machine():
+        raise EnvmgrError(
+            "lock-needs-python", f"{', '.join(wanted.build)} cannot be locked here: this host is {platform.machine()}, the recipe's platform {wants}",
+            hint="its build is asked what it needs: lock it on a host of that kind",
+        )  # fmt: skip
+    if base.entry is not None:
+        install = base.entry.lock.items(site, read_target(site.cpu_level))[-1].install
+        if install.exists():
+            return install.path, SYSTEM_PYTHONS
+    for programs in (SYSTEM_PYTHONS, Path(sys.base_prefix) / "bin"):
+        if (programs / f"python{base.minor}").is_file():
+            return None, programs
+    hint = (
+        f"`envmgr build --no-publish {base.name}` makes it"
+        if base.entry
+        else f"install python{base.minor} on this host"
+    )
+    raise EnvmgrError(
+        "lock-needs-python", f"there is no Python {base.minor} here to ask the build of {', '.join(wanted.build)} what it needs",
+        context=f"looked for the install of {base.name}, {SYSTEM_PYTHONS} and {sys.base_prefix}", hint=hint,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""From locked sources to wheels: each is built twice, in a private folder, and both builds must give the same file."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
+from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.backends.wheels.source.calling import Source, call_child
+from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.store.jobtable import recorded
+from envmgr.store.prefix import Install, Item
+from envmgr.store.workfolder import private_folder, work_folder
+from envmgr.system.run import Runner
+from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.lock import LockedSdist
+from envmgr.wheels.metadata import requires_in
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A wheel that was built; `record` is what the manifest keeps of it."""
+
+    path: Path
+    record: Mapping[str, str]
+
+
+@contextmanager
+def made_wheels(
+    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> Iterator[tuple[Made, ...]]:
+    """The wheels of a lock's sources, for as long as it takes to install them; what they are built from is in the cache.
+
+    `recipe` is the folder in which the patches lie.
+
+    Raises:
+        EnvmgrError: `build-network`, `build-folder`, and see `call_child`.
+    """
+    if not lock.sdists:
+        yield ()
+        return
+    install = item.install
+    shut = shut_off(site, runner, reporter)
+    say_who(reporter, [sdist.name for sdist in lock.sdists])
+    folder = work_folder(site, install)
+    with private_folder(folder), recorded(install, folder):
+        made: list[Made] = []
+        with reporter.stage(f"{install.entry} build", total=len(lock.sdists), unit="wheels") as stage:
+            for number, sdist in enumerate(lock.sdists):
+                tick = partial(stage.update, number, total=len(lock.sdists), detail=sdist.name)
+                source = _source(sdist, base, recipe, item)
+                made.append(_make(sdist, source, folder / sdist.name, install, shut, runner, reporter, tick, jobs=jobs))
+            stage.update(len(lock.sdists))
+        yield tuple(made)
+
+
+def _source(sdist: LockedSdist, base: Base, recipe: Path, item: Item) -> Source:
+    return Source(
+        name=sdist.name, version=sdist.version, sdist=_cached(sdist, item.install), minor=base.minor, programs=SYSTEM_PYTHONS,
+        patches=[recipe / patch.file for patch in sdist.patches], base=item.needs[0].path if item.needs else None,
+    )  # fmt: skip
+
+
+def _make(
+    sdist: LockedSdist, source: Source, work: Path, install: Install, shut: Shut, runner: Runner, reporter: Reporter,
+    tick: Callable[[], None], *, jobs: int
+) -> Made:  # fmt: skip
+    work.mkdir()
+    wheels = [wheel_cache(install.prefix) / wheel.sha256 / wheel.file for wheel in sdist.build]
+
+    def keep(log: Path) -> str:
+        return _keep_log(log, install, sdist.name)
+
+    answer = call_child(
+        "wheel", source, work, shut, runner, wheels=wheels, jobs=jobs, times=2, keep_log=keep, on_tick=tick
+    )
+    path = Path(answer["wheel"])
+    _require_the_same(sdist, path)
+    reporter.say(
+        f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
+    )
+    return Made(path, {
+        "name": sdist.name, "version": sdist.version, "sdist": sdist.file, "sdist_sha256": sdist.sha256, "wheel": path.name,
+        "wheel_sha256": str(answer["sha256"]), "network": shut.network,
+    })  # fmt: skip
+
+
+def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
+    """That it is the package, and needs the packages, that the lock says. EnvmgrError `sdist-invalid`."""
+    try:
+        name, version, *_ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename as error:
+        raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
+    needs = requires_in(wheel)
+    if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(sdist.requires):
+        raise EnvmgrError(
+            "sdist-invalid", f"{sdist.file} built another package than it told when it was locked",
+            context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
+            hint="what it needs depends on the host that builds it: lock it on a host like that",
+        )  # fmt: skip
+
+
+def _keep_log(log: Path, install: Install, name: str) -> str:
+    """Under `<prefix>/var/log/wheels`; its path, or empty where it cannot be kept."""
+    now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    place = install.prefix.logs / "wheels" / f"{now}-{install.entry.name}-{install.label}-{name}.log"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, place)
+    except OSError:  # a full disk: the error that is told is the build's
+        return ""
+    return str(place)
+
+
+def _cached(sdist: LockedSdist, install: Install) -> Path:
+    return wheel_cache(install.prefix) / sdist.sha256 / sdist.file

@@ -1,0 +1,66 @@
+"""What decides the wheel of a source, and which lines of its build are shown."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from envmgr.backends.wheels.source.calling import _said
+from envmgr.backends.wheels.source.child import _differing
+from envmgr.wheels.lock import LockedPatch, LockedSdist, LockedWheel
+
+WHEEL = LockedWheel(
+    name="flit-core", version="3.12", file="flit_core-3.12-py3-none-any.whl", sha256="a" * 64, index="x"
+)
+SDIST = LockedSdist(name="here", version="1.0", file="here-1.0.tar.gz", sha256="b" * 64, index="x", build=(WHEEL,))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sha256": "c" * 64},
+        {"version": "1.1"},
+        {"build": ()},
+        {"build": (WHEEL.model_copy(update={"sha256": "c" * 64}),)},
+        {"patches": (LockedPatch(file="a.patch", sha256="c" * 64),)},
+    ],
+)
+def test_source_its_builders_and_its_patches_decide(changed: dict[str, object]) -> None:
+    assert SDIST.model_copy(update=changed).identity() != SDIST.identity()
+
+
+@pytest.mark.parametrize(
+    "same",
+    [{"index": "y"}, {"size": 3}, {"uploaded": "2024-01-01"}, {"requires": ("dep",)}],
+)
+def test_where_it_lies_decides_nothing(same: dict[str, object]) -> None:
+    assert SDIST.model_copy(update=same).identity() == SDIST.identity()
+
+
+def test_lines_of_a_failed_build(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    frames = "".join(f'  File "/tmp/{n}.py", line {n}, in <module>\n    work()\n' for n in range(30))
+    log.write_text(
+        f"$ python hook\nTraceback (most recent call last):\n{frames}ModuleNotFoundError: No module named 'x'\n"
+    )
+    assert _said(log)[-2:] == ["    work()", "ModuleNotFoundError: No module named 'x'"]
+    log.write_text("$ cc\nrunning build\nfast.c:1:2: error: no such thing\n    1 | x\nerror: command 'cc' failed\n")
+    assert _said(log)[0] == "fast.c:1:2: error: no such thing"
+    assert _said(tmp_path / "absent") == []
+
+
+def test_files_in_which_two_wheels_differ(tmp_path: Path) -> None:
+    def wheel(place: str, content: str, year: int) -> Path:
+        path = tmp_path / place / "here-1.0-py3-none-any.whl"
+        path.parent.mkdir()
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(zipfile.ZipInfo("here.py", (year, 1, 1, 0, 0, 0)), content)
+            archive.writestr(zipfile.ZipInfo("here-1.0.dist-info/RECORD"), content)
+        return path
+
+    first = wheel("one", "x", 2020)
+    assert _differing(first, wheel("two", "y", 2020)) == ["here.py: another content"]
+    assert _differing(first, wheel("three", "x", 2021)) == ["here.py: another time"]
+    assert _differing(first, wheel("four", "x", 2020)) == ["the order of the files, or their modes"]

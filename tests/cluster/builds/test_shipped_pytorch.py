@@ -164,6 +164,7 @@ def test_shipped_entry_without_a_channel_says_what_can_be_done_instead(refused: 
         f"{{url: {CONDA_FORGE}, mirrors: [/path/to/mirror]}}}}}}}}`\n"
         f"  or run `envmgr fetch {ENTRY}` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, "
         f"and run\n    `envmgr fetch {ENTRY} --file /path/to/cache`: a build needs no network then\n"
+        "  or build pytorch/2.1-cuda12.1 or pytorch/2.10-cuda12.8 or pytorch/2.15-cuda13.2, which comes from elsewhere\n"
     )
 
 

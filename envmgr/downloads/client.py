@@ -15,12 +15,12 @@ from typing import Any
 import envmgr
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
+from envmgr.downloads.bars import DownloadBar, Event
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter, Stage
+from envmgr.report import Reporter
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 
-Event = dict[str, Any]
 Failure = Callable[[Event, Mapping[str, Any]], EnvmgrError]  # an `error` event and its request, in the house form
 
 
@@ -33,8 +33,9 @@ def call_worker(
     failure: Failure,
     on_event: Callable[[Event], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
+    name: str = "rattler",
 ) -> Event:
-    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`.
+    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the worker's.
 
     `done` is what counts, whatever follows it: rattler can crash at interpreter exit, and its threads may speak late.
 
@@ -65,7 +66,7 @@ def call_worker(
         raise failure(told["error"], request)
     raise EnvmgrError(
         "worker-died",
-        f"the rattler worker {_end(done.returncode)} before it was done",
+        f"the {name} worker {_end(done.returncode)} before it was done",
         context=done.stderr.strip().splitlines()[-5:],
         hint="run the same command again: what was downloaded is kept",
     )
@@ -154,38 +155,6 @@ def _fetch(
     with ExitStack() as stack:
         bar = DownloadBar({d.name: d.size for d in missing}, label, reporter, stack)
         call_worker("envmgr.downloads.worker", request, runner, reporter, failure=failure, on_event=bar.on_event)
-
-
-class DownloadBar:
-    """A worker's downloads, which run side by side, as one bar in bytes. It closes when all `sizes` names are there."""
-
-    def __init__(self, sizes: Mapping[str, int | None], label: str, reporter: Reporter, stack: ExitStack) -> None:
-        self._sizes = dict(sizes)
-        self._label = label
-        self._reporter = reporter
-        self._stack = stack.enter_context(ExitStack())  # an open bar ends with the worker's error
-        self._stage: Stage | None = None
-        self._done: dict[str, int] = {}
-        self._cached: set[str] = set()
-
-    def on_event(self, event: Event) -> None:
-        name = str(event.get("name", ""))
-        match event["event"]:
-            case "download":
-                self._done[name] = int(event["done"])
-                self._sizes[name] = event["total"] or self._sizes.get(name)
-                if self._stage is None:
-                    stage = self._reporter.stage(f"{self._label} download", unit="bytes")
-                    self._stage = self._stack.enter_context(stage)
-                total = sum(size or 0 for n, size in self._sizes.items() if n in self._done)
-                self._stage.update(sum(self._done.values()), total=total or None, detail=name)
-            case "cached":
-                self._cached.add(name)
-                if len(self._cached) == len(self._sizes):
-                    self._stack.close()
-                    self._stage = None
-            case "retry":
-                self._reporter.say(f"{self._label}: trying again: {event['message'].splitlines()[0]}")
 
 
 def _end(status: int) -> str:

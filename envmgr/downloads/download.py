@@ -27,6 +27,8 @@ from envmgr.downloads.space import DownloadRecord
 from envmgr.report import size_text
 
 AT_ONCE = 6  # downloads side by side
+_LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all: slower ones would go on for days
+_SMALL = 600  # seconds in which a small file ends at a lower rate
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
 _LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 _CHUNK = 1 << 22  # bytes copied at once
@@ -270,6 +272,7 @@ class _Writer:
         self.error: OSError | None = None
         self._file, self._name, self._size, self._emit = file, name, size, emit
         self._told = 0.0
+        self.least_rate = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
         emit("download", name=name, done=0, total=size)
 
     def write(self, data: bytes) -> int:
@@ -288,14 +291,24 @@ class _Writer:
 
 
 async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_timeout: float) -> None:
-    """Wait for the download; Fault `stalled` when no byte came for `stall_timeout` seconds."""
+    """Wait for the download; Fault `stalled` when no byte came for `stall_timeout` seconds, or so few that it would go on for days."""
+    began, before = time.monotonic(), 0
     while True:
         finished, _ = await asyncio.wait({task}, timeout=min(_LOOK_EVERY, stall_timeout))
         if finished:
             await task
             return
-        if time.monotonic() - writer.moved > stall_timeout:
+        now, came, said = time.monotonic(), writer.done - before, ""
+        if now - writer.moved > stall_timeout:
+            said = f"no byte for {stall_timeout:g} s after {size_text(writer.done)}"
+        elif not writer.done:  # a server may take its time for the first byte
+            began = now
+        elif now - began > stall_timeout:
+            if came < writer.least_rate * stall_timeout:
+                said = f"{size_text(came)} in {stall_timeout:g} s after {size_text(before)}"
+            began, before = now, writer.done
+        if said:
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
-            raise Fault("stalled", f"no byte for {stall_timeout:g} s after {size_text(writer.done)}", again=True)
+            raise Fault("stalled", said, again=True)

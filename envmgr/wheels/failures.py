@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from envmgr.downloads.client import Failure
 from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 
@@ -26,6 +27,17 @@ _DOWNLOADS = {
     ),
     "refused": ("download-refused", f"the server wants a login, or forbids it: {_MIRROR}"),
 }
+
+
+def failure_for(entry: str) -> Failure:
+    """`failure`, whose hints name this entry."""
+
+    def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+        error = failure(event, request)
+        error.hint = error.hint.replace("ENTRY", entry)
+        return error
+
+    return explain
 
 
 def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:

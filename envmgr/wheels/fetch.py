@@ -17,7 +17,7 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.failures import failure
+from envmgr.wheels.failures import failure_for
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import LockedFile, LockedSdist, LockedWheel, WheelSet
 from envmgr.wheels.resolve import places_of
@@ -45,7 +45,15 @@ def fetch_wheels(
     def fetch(wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool) -> Fetched:
         downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
         return bring(
-            downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
+            downloads,
+            cache,
+            site.policies,
+            runner,
+            reporter,
+            label=label,
+            failure=failure_for(label),
+            given=given,
+            dry_run=dry,
         )
 
     looked = fetch(files, {}, dry=True)
@@ -62,7 +70,7 @@ def fetch_wheels(
             urls = (
                 {}
                 if given.keys() >= {w.sha256 for w in waiting}
-                else _locate([w for w in waiting if w.index], lock, now, runner)
+                else _locate([w for w in waiting if w.index], lock, label, now, runner)
             )
             fetched = fetch(waiting, own | urls, dry=False)
         except Interrupted:
@@ -87,7 +95,7 @@ def _with_places(file: FetchedFile, lock: WheelSet, places: Mapping[str, Sequenc
 
 
 def _locate(
-    wheels: Sequence[LockedFile], lock: WheelSet, places: Mapping[str, Place], runner: Runner
+    wheels: Sequence[LockedFile], lock: WheelSet, label: str, places: Mapping[str, Place], runner: Runner
 ) -> dict[str, str]:
     """sha256 -> URL of each wheel at the place of its index.
 
@@ -116,7 +124,8 @@ def _locate(
         raise EnvmgrError(
             "not-found", f"{lacking[0].file} is not at {where}",
             context=[f"{w.file}  sha256 {w.sha256}" for w in lacking[:10]],
-            hint="add a mirror that has it (backends.wheels.indexes in site.yaml), give the file (`envmgr fetch ENTRY --file`), or lock again",
+            hint=f"add a mirror that has it (backends.wheels.indexes in site.yaml), give the file (`envmgr fetch {label} --file FILE`), or "
+            "lock again",
         )  # fmt: skip
     return found
 

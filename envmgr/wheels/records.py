@@ -72,7 +72,7 @@ def _read(wheel: Path, minor: str) -> Iterator[Promise]:
             rows = [*csv.reader(io.StringIO(archive.read(records[0]).decode()))]
             scripts = records[0].replace("RECORD", "entry_points.txt")
             points = archive.read(scripts).decode() if scripts in archive.namelist() else ""
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BadWheel(f"{wheel.name} cannot be read: {error}") from None
     for row in rows:
         if len(row) != 3 or row[0] == records[0] or row[0].endswith((".pyc", "/RECORD.jws", "/RECORD.p7s")):

@@ -37,11 +37,14 @@ class Place:
         """A folder of files; a `file://` URL of an index that lies in files is asked as others are."""
         parts = urlsplit(self.url)
         path = Path(unquote(parts.path))
-        return path if parts.scheme == "file" and (not path.is_dir() or _has_files(path)) else None
+        return path if parts.scheme == "file" and not _is_index(path) else None
 
 
-def _has_files(folder: Path) -> bool:
-    return any(path.name.endswith((".whl", ".tar.gz", ".zip")) for path in folder.iterdir())
+def _is_index(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and not any(p.name.endswith((".whl", ".tar.gz", ".zip")) for p in folder.iterdir())
+    except PermissionError:  # as one that lacks the files
+        return False
 
 
 class UnreachedError(EnvmgrError):

@@ -8,7 +8,8 @@ from typing import Any
 
 from envmgr.backends.conda.failures import failure
 from envmgr.downloads import client
-from envmgr.downloads.client import Event, Failure
+from envmgr.downloads.bars import Event
+from envmgr.downloads.client import Failure
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 

@@ -16,8 +16,9 @@ from envmgr.backends.conda.meta import promised_files
 from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.client import DownloadBar, Event, bring, call_worker
-from envmgr.report import Reporter, Stage
+from envmgr.downloads.bars import DownloadBar, Event, WorkerBars
+from envmgr.downloads.client import bring, call_worker
+from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Prefix
@@ -49,7 +50,7 @@ def install_lock(
             _run_worker(lock, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
             if lock.added is not None:
-                expected |= _add_wheels(lock.added, install, site, runner, reporter, jobs=jobs)
+                expected |= _add_wheels(lock.added, install, runner, reporter, jobs=jobs)
             if PYTHON in lock.versions and (install.layout or 0) >= MARKED:
                 for mark in mark_pythons(install.staging):
                     expected.pop(mark, None)  # a package's own
@@ -119,13 +120,13 @@ def _run_worker(
     }
     with ExitStack() as stack:
         downloads = DownloadBar({p.name: p.size for p in lock.packages}, str(install.entry), reporter, stack)
-        bars = _Bars("link", "packages", len(lock.packages), str(install.entry), reporter, stack, downloads)
+        bars = WorkerBars("link", "packages", len(lock.packages), str(install.entry), reporter, stack, downloads)
         explain = failure_for(str(install.entry), site)
         call_rattler(request, runner, reporter, failure=explain, on_event=bars.on_event)
 
 
 def _add_wheels(
-    added: AddedWheels, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    added: AddedWheels, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> dict[str, str]:
     """Into the staging folder, in which conda's packages are. Returns path -> sha256 as the wheels promise it."""
     cache = wheel_cache(install.prefix)
@@ -137,71 +138,27 @@ def _add_wheels(
         "platform": added.platform,
         "assumed": dict(added.assumed),
         "cache": str(cache),
-        "min_free": site.policies.min_free,
         "jobs": jobs,
     }
     expected: dict[str, str] = {}
     with ExitStack() as stack:
-        bars = _Bars("unpack", "wheels", len(added.wheels), str(install.entry), reporter, stack)
+        bars = WorkerBars("unpack", "wheels", len(added.wheels), str(install.entry), reporter, stack)
 
         def on_event(event: Event) -> None:
             if event["event"] == "promised":
                 expected.update(event["files"])
             bars.on_event(event)
 
-        call_worker("envmgr.backends.conda.add", request, runner, reporter, failure=failure_of_added, on_event=on_event)
+        call_worker(
+            "envmgr.backends.conda.add",
+            request,
+            runner,
+            reporter,
+            failure=failure_of_added,
+            on_event=on_event,
+            name="wheels",
+        )
     return expected
-
-
-class _Bars:
-    """The events of a worker as bars: download (bytes), link (packages) or unpack (wheels), compile (files). Each closes when its
-    work is done.
-
-    Downloads and links run side by side in the worker.
-    """
-
-    def __init__(
-        self, what: str, unit: str, count: int, label: str, reporter: Reporter, stack: ExitStack, downloads: DownloadBar | None = None
-    ) -> None:  # fmt: skip
-        self._downloads = downloads
-        self._what, self._unit, self._count = what, unit, count
-        self._label = label
-        self._reporter = reporter
-        self._stack = stack
-        self._linked: set[str] = set()
-        self._files = 0
-        self._stages: dict[str, tuple[Stage, ExitStack]] = {}
-
-    def on_event(self, event: Event) -> None:
-        name = str(event.get("name", ""))
-        if self._downloads is not None:
-            self._downloads.on_event(event)
-        match event["event"]:
-            case "total":
-                self._stage(self._what, self._unit)
-            case "linked":
-                self._linked.add(name)
-                self._stage(self._what, self._unit).update(len(self._linked), total=self._count, detail=name)
-                if len(self._linked) == self._count:
-                    self._end(self._what)
-            case "compiling":
-                self._files = int(event["files"])
-                self._stage("compile", "files").update(0, total=self._files)
-            case "compile":
-                self._stage("compile", "files").update(int(event["done"]), total=self._files)
-            case "compiled":
-                self._stage("compile", "files").update(self._files)
-                self._end("compile")
-
-    def _stage(self, what: str, unit: str) -> Stage:
-        if what not in self._stages:
-            own = self._stack.enter_context(ExitStack())  # what is open when the worker fails ends with its error
-            self._stages[what] = own.enter_context(self._reporter.stage(f"{self._label} {what}", unit=unit)), own
-        return self._stages[what][0]
-
-    def _end(self, what: str) -> None:
-        if what in self._stages:
-            self._stages.pop(what)[1].close()
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

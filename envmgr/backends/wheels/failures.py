@@ -10,7 +10,7 @@ from envmgr.wheels import failures
 
 
 def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    if event["kind"] == "FileNotFoundError":
+    if event["kind"] == "NoPython":
         return EnvmgrError(
             "base-without-python",
             str(event["message"]),

@@ -11,8 +11,9 @@ from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.failures import failure
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
-from envmgr.downloads.client import Event, call_worker
-from envmgr.report import Reporter, Stage
+from envmgr.downloads.bars import Event, WorkerBars
+from envmgr.downloads.client import call_worker
+from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Item
@@ -47,7 +48,7 @@ def install_lock(
         with explain_os_error(install.staging), _made(lock, base, recipe, item, site, runner, reporter, jobs) as made:
             install.staging.mkdir(parents=True)
             wheels = [*(cache / wheel.sha256 / wheel.file for wheel in lock.wheels), *(each.path for each in made)]
-            expected = _run_worker(wheels, base, below, install, site, runner, reporter, jobs=jobs)
+            expected = _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
             for mark in mark_pythons(install.staging):
                 expected.pop(mark, None)
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
@@ -70,7 +71,6 @@ def _run_worker(
     base: Base,
     below: Install | None,
     install: Install,
-    site: Site,
     runner: Runner,
     reporter: Reporter,
     *,
@@ -84,19 +84,26 @@ def _run_worker(
         "base": None if below is None else str(below.path),
         "programs": str(SYSTEM_PYTHONS),
         "cache": str(wheel_cache(install.prefix)),
-        "min_free": site.policies.min_free,
         "jobs": jobs,
     }
     expected: dict[str, str] = {}
     with ExitStack() as stack:
-        bars = _Bars(str(install.entry), len(wheels), reporter, stack)
+        bars = WorkerBars("unpack", "wheels", len(wheels), str(install.entry), reporter, stack)
 
         def on_event(event: Event) -> None:
             if event["event"] == "promised":
                 expected.update(event["files"])
             bars.on_event(event)
 
-        call_worker("envmgr.backends.wheels.worker", request, runner, reporter, failure=failure, on_event=on_event)
+        call_worker(
+            "envmgr.backends.wheels.worker",
+            request,
+            runner,
+            reporter,
+            failure=failure,
+            on_event=on_event,
+            name="wheels",
+        )
     return expected
 
 
@@ -108,34 +115,3 @@ def _made(
     from envmgr.backends.wheels.source.making import made_wheels
 
     return made_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs)
-
-
-class _Bars:
-    """The worker's events as bars: unpack (wheels), compile (files)."""
-
-    def __init__(self, label: str, count: int, reporter: Reporter, stack: ExitStack) -> None:
-        self._label, self._count, self._reporter, self._stack = label, count, reporter, stack
-        self._unpacked = self._files = 0
-        self._open: tuple[Stage, ExitStack] | None = None
-
-    def on_event(self, event: Event) -> None:
-        match event["event"]:
-            case "total":
-                self._begin("unpack", "wheels").update(0, total=self._count)
-            case "linked" if self._open:
-                self._unpacked += 1
-                self._open[0].update(self._unpacked, total=self._count, detail=str(event["name"]))
-            case "compiling":
-                self._files = int(event["files"])
-                self._begin("compile", "files").update(0, total=self._files)
-            case "compile" if self._open:
-                self._open[0].update(int(event["done"]), total=self._files)
-            case "compiled" if self._open:
-                self._open[0].update(self._files, total=self._files)
-
-    def _begin(self, what: str, unit: str) -> Stage:
-        if self._open:
-            self._open[1].close()
-        own = self._stack.enter_context(ExitStack())
-        self._open = own.enter_context(self._reporter.stage(f"{self._label} {what}", unit=unit)), own
-        return self._open[0]

@@ -9,15 +9,19 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-_OWN = frozenset({"site-packages", "sitecustomize.py", "usercustomize.py", "EXTERNALLY-MANAGED"})
+_OWN = frozenset({"site-packages", "EXTERNALLY-MANAGED"})
+
+
+class NoPython(Exception):  # noqa: N818 - what is the matter
+    """There is no Python of that version to stand on."""
 
 
 def make_interpreter(staging: Path, base: Path, minor: str) -> None:
-    """Into `staging`, over the Python `minor` (3.11) of the install at `base`. Raises OSError; FileNotFoundError: it has none."""
+    """Into `staging`, over the Python `minor` (3.11) of the install at `base`. Raises NoPython; OSError."""
     program = next((p for p in (base / "bin" / f"python{minor}", base / "bin" / "python3") if p.is_file()), None)
     library = base / "lib" / f"python{minor}"
     if program is None or not (library / "os.py").is_file():
-        raise FileNotFoundError(f"{base} has no Python {minor}: neither bin/python{minor} nor lib/python{minor}/os.py")
+        raise NoPython(f"{base} has no Python {minor}: neither bin/python{minor} nor lib/python{minor}/os.py")
     _programs(staging, minor)
     own = staging / "bin" / f"python{minor}"
     shutil.copyfile(program, own)
@@ -33,10 +37,10 @@ def make_interpreter(staging: Path, base: Path, minor: str) -> None:
 
 
 def make_environment(staging: Path, minor: str, programs: Path) -> None:
-    """Into `staging`, a virtual environment over `programs/python<minor>`. Raises OSError; FileNotFoundError: it is not there."""
+    """Into `staging`, a virtual environment over `programs/python<minor>`. Raises NoPython; OSError."""
     program = programs / f"python{minor}"
     if not program.is_file():
-        raise FileNotFoundError(f"this host has no {program}")
+        raise NoPython(f"this host has no {program}")
     _programs(staging, minor)
     (staging / "bin" / f"python{minor}").symlink_to(program)
     (staging / "lib" / f"python{minor}" / "site-packages").mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import pytest
 
 from envmgr.system.files import remove_tree
 from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.small_disk import small_in
+from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE, wait_for
 from tests.helpers.wheel_scene import BASE, WheelBox, make_wheel_box
 
 ENTRY = "some/1.0"
@@ -228,6 +231,55 @@ def test_wheel_that_cannot_be_had(scene: WheelBox, fault: Fault, reference: str)
         scene.box.policies["stall_timeout"] = 60.0
         scene.box.write_site()
         scene.box.ok("build", ENTRY)
+
+
+def test_wheel_that_drips_is_given_up(scene: WheelBox) -> None:
+    """Bytes come all the time, and the transfer would go on for hours."""
+    scene.house.wheel("one", files={"large.py": "# " + "x" * 700_000})
+    scene.entry(ENTRY, "one")
+    scene.lock(ENTRY)
+    with scene.served() as server:
+        scene.box.policies |= {"stall_timeout": 2.0, "download_retries": 0}
+        scene.box.write_site()
+        server.faults["files/one-*"] = Fault("slow", rate=100)
+        told = scene.refused("build", ENTRY).stderr
+    assert "error[download-stalled]: " in told, told
+    assert " in 2 s after " in told
+    assert f"`envmgr fetch {ENTRY}` there" in told  # a hint that can be typed
+    assert _nothing_left(scene)
+
+
+def test_disk_full_then_a_rerun(tmp_path: Path, channel: Channel) -> None:
+    with small_in(tmp_path, channel) as small:
+        scene = make_wheel_box(small)
+        small.mount("300m")
+        scene.house.wheel("one", files={"large.py": "# " + "x" * (60 << 20) + "\n"})
+        scene.entry(ENTRY, "one")
+        small.ok("lock", ENTRY)
+        small.ok("fetch", ENTRY)
+        small.resize(str(shutil.disk_usage(small.prefix).used + (30 << 20)))
+        told = scene.refused("build", ENTRY).stderr
+        assert "error[disk-full]: no space left under " in told, told
+        assert small.leftovers() == []
+        small.resize("300m")
+        small.ok("build", ENTRY)
+        assert small.current() == 1
+
+
+def test_worker_that_is_killed_alone_is_told(scene: WheelBox) -> None:
+    for name in ("one", "two"):
+        scene.house.wheel(name, files={f"{name}_{n}.py": f"x = {n}\n" * 50 for n in range(2000)})
+    scene.entry(ENTRY, "one", "two")
+    scene.lock(ENTRY)
+    process = scene.box.start("build", ENTRY)
+    wait_for(lambda: list(scene.box.prefix.glob("store/some/.staging-*/**/one_1.py")), what="the first files")
+    for pid, words in scene.box.processes().items():
+        if "envmgr.backends.wheels.worker" in words:
+            os.kill(pid, signal.SIGKILL)
+    told = process.communicate(timeout=DEADLINE)[1]
+    assert process.returncode == 3, told
+    assert "error[worker-died]: the wheels worker was ended by SIGKILL" in told
+    assert _nothing_left(scene)
 
 
 def test_server_that_is_unavailable_twice_and_one_that_tells_no_sizes(scene: WheelBox) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.interpreter import make_environment, make_interpreter
+from envmgr.backends.wheels.interpreter import NoPython, make_environment, make_interpreter
 from envmgr.system.files import remove_tree
 from envmgr.wheels.records import BadWheel, promised
 from envmgr.wheels.unpack import unpack
@@ -204,7 +204,7 @@ def main() -> None:
         answer = _WORK[request["ask"]](Workshop(request))
     except Refused as error:
         answer = {"kind": error.kind, "message": str(error), "lines": list(error.lines)}
-    except (BadWheel, BuildBackendException, BuildException, subprocess.SubprocessError) as error:
+    except (BadWheel, NoPython, BuildBackendException, BuildException, subprocess.SubprocessError) as error:
         answer = {"kind": "build", "message": str(error), "lines": []}
     except OSError as error:
         answer = {

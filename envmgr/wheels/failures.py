@@ -29,6 +29,11 @@ _DOWNLOADS = {
 }
 
 
+def other_ways(entry: str) -> str:
+    """How wheels come to a host that does not reach their index."""
+    return _MIRROR.replace("ENTRY", entry)
+
+
 def failure_for(entry: str) -> Failure:
     """`failure`, whose hints name this entry."""
 

@@ -17,11 +17,11 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.failures import failure_for
+from envmgr.wheels.failures import failure_for, other_ways
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import LockedFile, LockedSdist, LockedWheel, WheelSet
 from envmgr.wheels.resolve import places_of
-from envmgr.wheels.uv import Place, compile_requirements
+from envmgr.wheels.uv import Place, UnreachedError, compile_requirements
 
 _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 
@@ -112,11 +112,15 @@ def _locate(
             found[wheel.sha256] = (folder / wheel.file).as_uri()
     for (name, _), group in asked.items():
         sources = [word for each in group if isinstance(each, LockedSdist) for word in ("--no-binary", each.name)]
-        with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
-            text = compile_requirements(
-                [f"{w.name}=={w.version}" for w in group], [places[name]], runner, Path(scratch), python=lock.python,
-                platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
-            )  # fmt: skip
+        try:
+            with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
+                text = compile_requirements(
+                    [f"{w.name}=={w.version}" for w in group], [places[name]], runner, Path(scratch), python=lock.python,
+                    platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
+                )  # fmt: skip
+        except UnreachedError as error:
+            error.hint = other_ways(label)
+            raise
         urls = dict(_urls(tomllib.loads(text)))
         found |= {w.sha256: urls[w.sha256] for w in group if w.sha256 in urls}
     if lacking := [wheel for wheel in wheels if wheel.sha256 not in found]:

@@ -16,8 +16,8 @@ import yaml
 
 from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster
-from tests.helpers.cluster.needs import reason_to_skip
-from tests.helpers.eb_scene import Workshop, make_workshop, real_sources
+from tests.helpers.eb_scene import make_workshop, real_sources
+from tests.helpers.lasting import Lasting, two_nodes
 from tests.helpers.places import TESTS
 from tests.helpers.waiting import DEADLINE
 
@@ -51,13 +51,7 @@ MPICH, OPEN_MPI = "mpich/4.3", "openmpi/4.1"
 SECOND = pytest.mark.soak  # what takes the second MPI
 
 
-class Lasting(Workshop):
-    """A site whose prefix outlives it."""
-
-    @property
-    def prefix(self) -> Path:
-        return PREFIX
-
+class Built(Lasting):
     def need(self, *entries: str) -> None:
         """Build what of them is not there."""
         self.ok("lock", *entries)
@@ -66,14 +60,14 @@ class Lasting(Workshop):
 
 
 @pytest.fixture(scope="module")
-def slow() -> Iterator[Lasting]:
+def slow() -> Iterator[Built]:
     """Python and MPICH, built (or found), tested and published."""
     if PREFIX.exists() and PREFIX.is_symlink():
         pytest.fail(f"{PREFIX} is a link")
     real_sources("Python", "MPICH")
     made = make_workshop()
-    box = Lasting(
-        made.root, "", settings={"build_dir": "/tmp"}
+    box = Built(
+        made.root, "", settings={"build_dir": "/tmp"}, lasting=PREFIX
     )  # paths of a build get into what is built: the same ones
     box.write_site()
     shutil.copytree(TWINS, box.root / "easyconfigs", dirs_exist_ok=True)
@@ -92,7 +86,7 @@ def slow() -> Iterator[Lasting]:
 
 
 @pytest.fixture(params=[MPICH, pytest.param(OPEN_MPI, marks=SECOND)])
-def mpi(request: pytest.FixtureRequest, slow: Lasting) -> str:
+def mpi(request: pytest.FixtureRequest, slow: Built) -> str:
     """The entry of an MPI, published; a test that asks for it runs with each."""
     entry: str = request.param
     if entry == OPEN_MPI:
@@ -101,15 +95,15 @@ def mpi(request: pytest.FixtureRequest, slow: Lasting) -> str:
     return entry
 
 
-def test_a_second_run_does_nothing(slow: Lasting, mpi: str) -> None:
+def test_a_second_run_does_nothing(slow: Built, mpi: str) -> None:
     assert "nothing to do" in slow.ok("build", "python/3.11", mpi).stdout
 
 
-def test_every_install_is_what_its_manifest_says(slow: Lasting, mpi: str) -> None:
+def test_every_install_is_what_its_manifest_says(slow: Built, mpi: str) -> None:
     assert slow.ok("verify", "python/3.11", mpi, "--format", "json").data["findings"] == []
 
 
-def test_python_has_its_libraries(slow: Lasting) -> None:
+def test_python_has_its_libraries(slow: Built) -> None:
     done = slow.shell(
         """
         module load python/3.11
@@ -121,7 +115,7 @@ def test_python_has_its_libraries(slow: Lasting) -> None:
     assert done.stdout.splitlines() == [f"(3, 11, 2) {install} 3"], done.stderr
 
 
-def test_a_new_login_shell_compiles_and_runs_mpi(slow: Lasting, mpi: str) -> None:
+def test_a_new_login_shell_compiles_and_runs_mpi(slow: Built, mpi: str) -> None:
     options = "--oversubscribe" if mpi == OPEN_MPI else ""
     done = slow.shell(
         f"""
@@ -138,25 +132,20 @@ def test_a_new_login_shell_compiles_and_runs_mpi(slow: Lasting, mpi: str) -> Non
 
 @SECOND
 @pytest.mark.parametrize("mpi", [OPEN_MPI], indirect=True)
-def test_two_of_a_family_are_not_loaded_together(slow: Lasting, mpi: str) -> None:
+def test_two_of_a_family_are_not_loaded_together(slow: Built, mpi: str) -> None:
     done = slow.shell(f"module load {MPICH}; module load {mpi}; module -t list 2>&1; type -P mpicc")
     assert "mpich" not in done.stdout
     assert "/store/OpenMPI/4.1.4-" in done.stdout
 
 
 @pytest.fixture(scope="module")
-def nodes(slow: Lasting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def nodes(slow: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two compute nodes that see the prefix at its own path."""
-    if reason := reason_to_skip():
-        pytest.skip(reason)
-    cluster = Cluster(tmp_path_factory.mktemp("slow") / "lab", nodes=2)
-    cluster.up()
-    cluster.wait_idle()
-    yield cluster
-    cluster.down()
+    with two_nodes(tmp_path_factory.mktemp("slow")) as cluster:
+        yield cluster
 
 
-def test_mpi_under_srun_on_two_nodes(slow: Lasting, nodes: Cluster, mpi: str) -> None:
+def test_mpi_under_srun_on_two_nodes(slow: Built, nodes: Cluster, mpi: str) -> None:
     way = "pmix" if mpi == OPEN_MPI else "pmi2"
     init = slow.ok("shell-init", "bash").stdout
     folder = f"/home/alice/{mpi.replace('/', '-')}"
@@ -177,7 +166,7 @@ def test_two_node_test_of_the_recipe_passes_in_one_job(nodes: Cluster, mpi: str)
     assert done.data["count"] == 2
 
 
-def test_mpi_under_mpirun_in_a_job(slow: Lasting, nodes: Cluster, mpi: str) -> None:
+def test_mpi_under_mpirun_in_a_job(slow: Built, nodes: Cluster, mpi: str) -> None:
     init = slow.ok("shell-init", "bash").stdout
     folder = f"/home/alice/job-{mpi.replace('/', '-')}"
     job = f"#!/bin/bash\n{init}\nmodule load {mpi}\ncd {folder}\nmpicc -o sum sum.c && mpirun -n 2 ./sum\n"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.cluster import Cluster
-from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.done import Done
-from tests.helpers.eb_scene import Workshop, make_workshop, real_sources
+from tests.helpers.eb_scene import make_workshop, real_sources
+from tests.helpers.lasting import Lasting, two_nodes
 from tests.helpers.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
@@ -27,12 +27,8 @@ ENTRY = "pytorch/2.1-cuda12.1"
 WAY = {key: value for key, value in os.environ.items() if re.fullmatch(r"(?i:\w+_proxy)|SSL_CERT_(FILE|DIR)", key)}
 
 
-class Lasting(Workshop):
-    """A site whose prefix outlives it; its envmgr reaches the index as this process does."""
-
-    @property
-    def prefix(self) -> Path:
-        return PREFIX
+class Online(Lasting):
+    """Whose envmgr reaches the index as this process does."""
 
     def environ(self, **extra: str) -> dict[str, str]:
         return super().environ(**WAY, **extra)
@@ -42,13 +38,13 @@ class Lasting(Workshop):
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Lasting]:
+def box() -> Iterator[Online]:
     """The shipped entry, built (or found), tested and published, on a Python built from Debian's source."""
     if PREFIX.is_symlink():
         pytest.fail(f"{PREFIX} is a link")
     real_sources("Python")
     made = make_workshop()
-    box = Lasting(made.root, "", settings={"build_dir": "/tmp"})
+    box = Online(made.root, "", settings={"build_dir": "/tmp"}, lasting=PREFIX)
     box.write_site()
     done = box.build()
     assert done.code == 0, done.stdout + done.stderr
@@ -56,12 +52,12 @@ def box() -> Iterator[Lasting]:
     shutil.rmtree(box.root)
 
 
-def test_a_second_run_does_nothing_and_the_install_is_what_its_manifest_says(box: Lasting) -> None:
+def test_a_second_run_does_nothing_and_the_install_is_what_its_manifest_says(box: Online) -> None:
     assert "nothing to do" in box.build().stdout
     assert box.run("verify", ENTRY, "--format", "json", timeout=3000).data["findings"] == []
 
 
-def test_a_new_login_shell_computes(box: Lasting) -> None:
+def test_a_new_login_shell_computes(box: Online) -> None:
     done = box.shell(
         f"""
         module load {ENTRY}
@@ -73,7 +69,7 @@ def test_a_new_login_shell_computes(box: Lasting) -> None:
     assert done.stdout.splitlines() == ["2.1.2+cu121 6 True", "12.1"], done.stderr
 
 
-def test_its_tests_pass_and_those_for_gpus_and_nodes_are_told_as_not_run(box: Lasting) -> None:
+def test_its_tests_pass_and_those_for_gpus_and_nodes_are_told_as_not_run(box: Online) -> None:
     done = box.run("test", ENTRY, "--format", "json", timeout=3000)
     ends = {test["test"]: test["status"] for test in done.data["tests"]}
     assert ends.pop("gpu") in ("skipped", "passed")
@@ -82,15 +78,10 @@ def test_its_tests_pass_and_those_for_gpus_and_nodes_are_told_as_not_run(box: La
 
 
 @pytest.fixture(scope="module")
-def nodes(box: Lasting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def nodes(box: Online, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two compute nodes that see the prefix at its own path."""
-    if reason := reason_to_skip():
-        pytest.skip(reason)
-    cluster = Cluster(tmp_path_factory.mktemp("torch") / "lab", nodes=2)
-    cluster.up()
-    cluster.wait_idle()
-    yield cluster
-    cluster.down()
+    with two_nodes(tmp_path_factory.mktemp("torch")) as cluster:
+        yield cluster
 
 
 def test_trains_over_two_nodes(nodes: Cluster) -> None:

@@ -313,6 +313,9 @@ def test_files_that_were_carried_need_no_index(scene: WheelBox) -> None:
     scene.entry(ENTRY, "one")
     scene.lock(ENTRY)
     scene.index(house="http://127.0.0.1:9/simple")
+    told = scene.refused("build", ENTRY).stderr
+    assert "error[no-network]: an index of house does not answer" in told
+    assert f"`envmgr fetch {ENTRY} --file FOLDER` here" in told  # as is done next
     assert "http://127.0.0.1:9/simple/one/" in scene.box.ok("fetch", "--dry-run", ENTRY, "--format", "json").stdout
     scene.box.ok("fetch", ENTRY, "--file", str(scene.house.files))
     scene.box.ok("build", ENTRY)

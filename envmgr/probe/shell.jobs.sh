@@ -11,12 +11,16 @@ stage() {
   } >"$tmp/$1.sh"
 }
 
-# start NAME COMMAND…: what it writes is bounded; `start_input` is its stdin. `as` ends in exec, hence the subshells.
+# start NAME COMMAND…: what it writes is bounded; `start_input` is its stdin. `as` ends in exec, hence the subshells. Scripts of ours
+# may take the bound (the soft limit) off for what they run; a user's start-up files may not.
 start() {
   job=$1
   shift
   (
-    ulimit -f 16384
+    case $job in
+      node | prefix) ulimit -S -f 16384 ;;
+      *) ulimit -f 16384 ;;
+    esac
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
     echo $? >"$tmp/$job.rc~"
     mv "$tmp/$job.rc~" "$tmp/$job.rc"

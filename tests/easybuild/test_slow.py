@@ -1,4 +1,4 @@
-"""Python, MPICH and Open MPI from real source, to jobs of two ranks. Minutes: `make test-slow`; Open MPI in `make soak`.
+"""Python, MPICH and Open MPI from real source, and mpi4py on them, to jobs of two ranks. Minutes: `make test-slow`; Open MPI in `make soak`.
 
 The prefix is always the same folder, and stays: an install whose digest has not changed is not built again on this machine.
 """
@@ -48,20 +48,22 @@ int main(int argc, char **argv) {
 
 
 MPICH, OPEN_MPI = "mpich/4.3", "openmpi/4.1"
+MPI4PY = {MPICH: "mpi4py/4.1-mpich4.3", OPEN_MPI: "mpi4py/4.1-openmpi4.1"}
 SECOND = pytest.mark.soak  # what takes the second MPI
 
 
 class Built(Lasting):
     def need(self, *entries: str) -> None:
-        """Build what of them is not there."""
+        """Build what of them is not there, and mpi4py on the MPI: before a cluster has seen the prefix, whose nodes are overlays."""
         self.ok("lock", *entries)
-        done = self.run("build", *entries, timeout=3000)
+        shipped = [MPI4PY[entry] for entry in entries if entry in MPI4PY]
+        done = self.run("build", *entries, *shipped, timeout=3000)
         assert done.code == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Built]:
-    """Python and MPICH, built (or found), tested and published."""
+    """Python, MPICH and mpi4py, built (or found), tested and published."""
     if PREFIX.exists() and PREFIX.is_symlink():
         pytest.fail(f"{PREFIX} is a link")
     real_sources("Python", "MPICH")
@@ -163,7 +165,20 @@ def test_two_node_test_of_the_recipe_passes_in_one_job(nodes: Cluster, mpi: str)
     done = nodes.envmgr(["test", mpi, "--via", "slurm", "-N", "2", "--format", "json"], timeout=20 * DEADLINE)
     ends = {test["test"]: (test["status"], test["nodes"], test["detail"]) for test in done.data["tests"]}
     assert ends["two-nodes"] == ("passed", "c[1-2]", ""), done.stdout + done.stderr
-    assert done.data["count"] == 2
+    assert (done.data["count"], done.code) == (2, 0), done.stdout + done.stderr
+
+
+def test_mpi4py_is_one_world_on_one_node_and_on_two(slow: Built, nodes: Cluster, mpi: str) -> None:
+    """The shipped entry, from the public index, on the MPI that was built here."""
+    entry = MPI4PY[mpi]
+    here = slow.ok("test", entry, "--format", "json").data["tests"]
+    assert {test["test"]: test["status"] for test in here} == {"mpirun": "passed", "two-nodes": "not-run"}
+
+    nodes.write_site(prefix=str(PREFIX), catalogs=[])
+    done = nodes.envmgr(["test", entry, "--via", "slurm", "-N", "2", "--format", "json"], timeout=20 * DEADLINE)
+    assert done.code == 0, done.stdout + done.stderr
+    ends = {test["test"]: (test["status"], test["nodes"], test["detail"]) for test in done.data["tests"]}
+    assert ends["two-nodes"] == ("passed", "c[1-2]", ""), done.stdout + done.stderr
 
 
 def test_mpi_under_mpirun_in_a_job(slow: Built, nodes: Cluster, mpi: str) -> None:

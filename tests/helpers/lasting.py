@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,16 +15,21 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.eb_scene import Workshop
 
+_WAY = {key: value for key, value in os.environ.items() if re.fullmatch(r"(?i:\w+_proxy)|SSL_CERT_(FILE|DIR)", key)}
+
 
 @dataclass
 class Lasting(Workshop):
-    """A site whose prefix, `lasting`, outlives it."""
+    """A site whose prefix, `lasting`, outlives it. Its envmgr reaches the public index as this process does."""
 
     lasting: Path = Path("/nonexistent")
 
     @property
     def prefix(self) -> Path:
         return self.lasting
+
+    def environ(self, **extra: str) -> dict[str, str]:
+        return super().environ(**_WAY, **extra)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,27 +23,21 @@ pytestmark = pytest.mark.slow
 
 PREFIX = Path(f"/var/tmp/envmgr-test-torch-{os.geteuid()}")
 ENTRY = "pytorch/2.1-cuda12.1"
-WAY = {key: value for key, value in os.environ.items() if re.fullmatch(r"(?i:\w+_proxy)|SSL_CERT_(FILE|DIR)", key)}
 
 
-class Online(Lasting):
-    """Whose envmgr reaches the index as this process does."""
-
-    def environ(self, **extra: str) -> dict[str, str]:
-        return super().environ(**WAY, **extra)
-
+class Torch(Lasting):
     def build(self, *words: str) -> Done:
         return self.run("build", ENTRY, *words, timeout=3000)
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Online]:
+def box() -> Iterator[Torch]:
     """The shipped entry, built (or found), tested and published, on a Python built from Debian's source."""
     if PREFIX.is_symlink():
         pytest.fail(f"{PREFIX} is a link")
     real_sources("Python")
     made = make_workshop()
-    box = Online(made.root, "", settings={"build_dir": "/tmp"}, lasting=PREFIX)
+    box = Torch(made.root, "", settings={"build_dir": "/tmp"}, lasting=PREFIX)
     box.write_site()
     done = box.build()
     assert done.code == 0, done.stdout + done.stderr
@@ -52,12 +45,12 @@ def box() -> Iterator[Online]:
     shutil.rmtree(box.root)
 
 
-def test_a_second_run_does_nothing_and_the_install_is_what_its_manifest_says(box: Online) -> None:
+def test_a_second_run_does_nothing_and_the_install_is_what_its_manifest_says(box: Torch) -> None:
     assert "nothing to do" in box.build().stdout
     assert box.run("verify", ENTRY, "--format", "json", timeout=3000).data["findings"] == []
 
 
-def test_a_new_login_shell_computes(box: Online) -> None:
+def test_a_new_login_shell_computes(box: Torch) -> None:
     done = box.shell(
         f"""
         module load {ENTRY}
@@ -69,7 +62,7 @@ def test_a_new_login_shell_computes(box: Online) -> None:
     assert done.stdout.splitlines() == ["2.1.2+cu121 6 True", "12.1"], done.stderr
 
 
-def test_its_tests_pass_and_those_for_gpus_and_nodes_are_told_as_not_run(box: Online) -> None:
+def test_its_tests_pass_and_those_for_gpus_and_nodes_are_told_as_not_run(box: Torch) -> None:
     done = box.run("test", ENTRY, "--format", "json", timeout=3000)
     ends = {test["test"]: test["status"] for test in done.data["tests"]}
     assert ends.pop("gpu") in ("skipped", "passed")
@@ -78,7 +71,7 @@ def test_its_tests_pass_and_those_for_gpus_and_nodes_are_told_as_not_run(box: On
 
 
 @pytest.fixture(scope="module")
-def nodes(box: Online, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def nodes(box: Torch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two compute nodes that see the prefix at its own path."""
     with two_nodes(tmp_path_factory.mktemp("torch")) as cluster:
         yield cluster

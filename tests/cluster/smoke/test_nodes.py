@@ -22,7 +22,7 @@ NAP = 30
 TESTS = [
     {
         "name": "clean",
-        "run": "echo $(id -un) in $PWD, $TMPDIR, ${SECRET-nothing}, $LOADEDMODULES; touch $HOME/f; [ ! -e /run/t-tell ]",
+        "run": "truncate -s 64M $TMPDIR/large || exit; echo $(id -un) in $PWD, $TMPDIR, ${SECRET-nothing}, $LOADEDMODULES; touch $HOME/f; [ ! -e /run/t-tell ]",
     },
     {"name": "file", "run": "echo looking; [ ! -e /run/t-broken ] || cat /run/nosuch"},
     {"name": "gpu", "run": "cat /sys/module/nvidia/version; false", "needs": ["gpu"]},

@@ -71,7 +71,7 @@ test-easybuild: venv lmod  ## real EasyBuild, on toys and small software
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
 	@$(PYTEST) tests/easybuild
 
-test-slow: venv lmod  ## Python and MPICH from real source, run under mpirun and srun
+test-slow: venv lmod  ## Python and MPICH from real source, with mpi4py, run under mpirun and srun
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
 	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
 

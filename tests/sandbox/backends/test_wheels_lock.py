@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -244,6 +245,22 @@ def test_index_that_is_unavailable_twice_is_asked_again(scene: WheelBox) -> None
     with scene.served() as server:
         server.faults["simple/one/"] = Fault("503-then-ok")
         assert scene.lock("some/1.0") == {"one": "1.0"}
+
+
+@pytest.mark.parametrize("kind", ["cut", "stall", "404"])
+def test_page_of_an_index_that_does_not_come_whole_is_told_and_nothing_is_written(
+    scene: WheelBox, kind: Literal["cut", "stall", "404"]
+) -> None:
+    scene.house.wheel("one")
+    folder = scene.entry("some/1.0", "one")
+    with scene.served() as server:
+        server.faults["simple/one/"] = Fault(kind, at=20)
+        done = scene.box.run("lock", "some/1.0", UV_HTTP_TIMEOUT="2", UV_HTTP_RETRIES="0")
+    assert done.code != 0
+    told = "unsolvable" if kind == "404" else "no-network"
+    assert done.stderr.startswith(f"error[{told}]: "), done.stderr
+    assert "entry some/1.0" in done.stderr
+    assert not (folder / "wheels.lock").exists()
 
 
 def test_unsolvable_says_uvs_conclusion(scene: WheelBox) -> None:

@@ -5,6 +5,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # One process a core; a node with very many does not get faster beyond eight. A file of cluster tests stays in one.
 PYTEST_ARGS ?= -n auto --maxprocesses 8 --dist loadgroup
+# Tests on clusters wait for Slurm, ssh and time limits: one process more. Not where PYTEST_ARGS is given.
+ONE_MORE = $(if $(filter file,$(origin PYTEST_ARGS)),-n $$(($$(nproc) + 1)))
 # cluster-up: compute nodes, how the prefix reaches them (bind, sshfs, nfs); cluster-shell: the node and the user of the shell.
 N ?= 3
 SHARE ?= bind
@@ -60,7 +62,7 @@ test-sandbox: venv lmod  ## the first half of test-cluster: the command line on 
 
 test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
-	@$(PYTEST) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
+	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
 
 $(REFRAME)/.installed: Makefile $(VENV)/.installed
 	@PYTHON=$(BIN)/python tools/make-venv $(REFRAME)

@@ -18,6 +18,7 @@ start() {
   shift
   (
     case $job in
+      # shellcheck disable=SC3045 # dash, bash and busybox have -S
       node | prefix) ulimit -S -f 16384 ;;
       *) ulimit -f 16384 ;;
     esac

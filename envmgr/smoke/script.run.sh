@@ -21,6 +21,7 @@ case $needs in
     ;;
 esac
 cd "$job/home" || exit
+# shellcheck disable=SC3045 # dash, bash and busybox have -S and -H
 ulimit -S -f "$(ulimit -H -f)" # what a probe writes is bounded; memory that processes of MPI share is a file, too
 before=$(date +%s%N)
 # shellcheck disable=SC2086 # each variable is a word

@@ -11,7 +11,7 @@ from mpi4py import MPI
 wanted, nodes = (int(word) for word in sys.argv[1:])
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()
-assert size == wanted, f"rank {rank} of {size}, not of {wanted}"  # processes that do not find each other are rank 0 of 1
+assert size == wanted, f"rank {rank} of {size}, not of {wanted}"  # alone, each is rank 0 of 1
 hosts = set(world.allgather(MPI.Get_processor_name()))
 assert len(hosts) == nodes, f"on {sorted(hosts)}, not on {nodes} nodes"
 ranks = size * (size - 1) // 2

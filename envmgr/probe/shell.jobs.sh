@@ -17,11 +17,10 @@ start() {
   job=$1
   shift
   (
-    case $job in
-      # shellcheck disable=SC3045 # dash, bash and busybox have -S
-      node | prefix) ulimit -S -f 16384 ;;
-      *) ulimit -f 16384 ;;
-    esac
+    soft=
+    case $job in node | prefix) soft=-S ;; esac
+    # shellcheck disable=SC2086 # no word, or one
+    ulimit $soft -f 16384
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
     echo $? >"$tmp/$job.rc~"
     mv "$tmp/$job.rc~" "$tmp/$job.rc"

@@ -12,13 +12,18 @@ stage() {
 }
 
 # start NAME COMMAND…: what it writes is bounded; `start_input` is its stdin. `as` ends in exec, hence the subshells. Scripts of ours
-# may take the bound (the soft limit) off for what they run; a user's start-up files may not.
+# may take the bound (the soft limit) off for what they run, and `fsize` says what there was; a user's start-up files may not.
 start() {
   job=$1
   shift
   (
     soft=
-    case $job in node | prefix) soft=-S ;; esac
+    case $job in
+      node | prefix)
+        soft=-S
+        ulimit -f >"$tmp/fsize"
+        ;;
+    esac
     # shellcheck disable=SC2086 # no word, or one
     ulimit $soft -f 16384
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"

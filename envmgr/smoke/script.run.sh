@@ -21,8 +21,9 @@ case $needs in
     ;;
 esac
 cd "$job/home" || exit
-# shellcheck disable=SC3045 # dash, bash and busybox have -S and -H
-ulimit -S -f "$(ulimit -H -f)" # what a probe writes is bounded; memory that processes of MPI share is a file, too
+# What a probe writes is bounded, by `start`, and what a test writes is not: memory that processes of MPI share is a file, too.
+# shellcheck disable=SC3045 # dash, bash and busybox have -S
+read -r fsize <"${0%/*}/fsize" && ulimit -S -f "$fsize"
 before=$(date +%s%N)
 # shellcheck disable=SC2086 # each variable is a word
 env -i HOME="$job/home" TMPDIR="$job/home" USER="$user" LOGNAME="$user" $clean \

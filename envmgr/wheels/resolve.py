@@ -18,6 +18,7 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.wheels.lock import LockedWheel, WheelSet, cuda_majors
 from envmgr.wheels.metadata import requires_of
+from envmgr.wheels.pages import Listed, sha256_told
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.settings import indexes_of, locked_url
 from envmgr.wheels.stubs import write_stubs
@@ -67,6 +68,7 @@ def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple
     stage.update(len(found), total=len(found))
     _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
     origins = asking.origins()
+    asking.refuse_unhashed({wheel.name: (wheel.file, origins(wheel.name)) for wheel, _ in found})
     urls = {wheel.name: url for wheel, url in found}
     requires = requires_of(urls, asking.runner)
     wheels = tuple(
@@ -143,6 +145,24 @@ class Asking:
             elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
                 found[name] = by_url[match[1].rstrip("/")]
         return Origins(found, next(iter(self._places)))
+
+    def refuse_unhashed(self, files: Mapping[str, tuple[str, str]]) -> None:
+        """`files`: package -> file and index. EnvmgrError `wheel-unhashed`: uv would compute it from what it is sent today."""
+        now = {name: Place(name, urls[0]) for name, urls in self._places.items()}
+        asked = [
+            Listed(index, now[index].url, name, file)
+            for name, (file, index) in files.items()
+            if now[index].folder is None
+        ]
+        told = sha256_told(asked, self.runner)
+        if lacking := [each for each in asked if told[each] is False]:
+            raise EnvmgrError(
+                "wheel-unhashed", f"the index tells no sha256 of {lacking[0].file}",
+                context=[f"{each.file} on {each.page}" for each in lacking[:10]],
+                hint="ask an index that has hashes, or put files that you trust into a folder (`lock --index NAME=FOLDER` asks it once)",
+            )  # fmt: skip
+        for each in (each for each in asked if told[each] is not True):
+            self._reporter.say(f"whether the index tells a sha256 of {each.file} was not seen: {told[each]}")
 
 
 class Origins:

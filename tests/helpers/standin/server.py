@@ -71,6 +71,7 @@ class Server(ThreadingHTTPServer):
         self.folder = folder.resolve()
         self.faults = dict(faults)
         self.requests: list[Request] = []
+        self.login: str | None = None  # the Authorization that pages ask for
         self.stalled = threading.Event()
         self._released = threading.Event()
         self._closing = threading.Event()
@@ -144,7 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
         file = self.server.folder / path
         if file.is_dir():  # an index: rich where it is
             file = next((f for f in (file / "index.json", file / "index.html") if f.is_file()), file)
-        if fault and fault.kind == "503-then-ok":
+        if path.startswith("simple/") and self.server.login not in (None, self.headers["Authorization"]):
+            self._start(row, 401, 0)
+        elif fault and fault.kind == "503-then-ok":
             self._start(row, 503, 0)
         elif (fault and fault.kind == "404") or ".." in PurePosixPath(path).parts or not file.is_file():
             self._start(row, 404, 0)

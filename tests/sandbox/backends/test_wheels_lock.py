@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -164,9 +166,7 @@ def test_driver_floor_and_glibc_follow_from_the_wheels(scene: WheelBox) -> None:
         assert scene.box.run("lock", "--check", "some/1.0").code == code
 
 
-def test_index_without_hashes_is_locked_by_what_it_sends(scene: WheelBox) -> None:
-    """uv reads the file then; one that is replaced later is refused."""
-    scene.house.hashes = False
+def test_file_that_the_index_replaced_is_refused(scene: WheelBox) -> None:
     wheel = scene.house.wheel("one")
     folder = scene.entry("some/1.0", "one")
     with scene.served():
@@ -288,3 +288,44 @@ def test_lock_that_was_edited_is_refused(scene: WheelBox) -> None:
     lock.write_text(text)
     (folder / "wheels.lock.json").unlink()
     assert scene.refused("build", "some/1.0").stderr.startswith("error[lock-invalid]: ")
+
+
+@pytest.mark.parametrize("rich", [True, False])
+@pytest.mark.parametrize("file", ["dep-1.0-py3-none-any.whl", "sourced-1.0.tar.gz", "maker-1.0-py3-none-any.whl"])
+def test_index_without_hashes_is_refused(scene: WheelBox, rich: bool, file: str) -> None:
+    """A wheel, a source, what builds it: uv would download the file, and lock what it was sent."""
+    scene.house.rich = rich
+    scene.house.wheel("dep")
+    scene.house.wheel("top", requires=["dep"])
+    scene.house.wheel("maker")
+    system = '[build-system]\nrequires = ["maker"]\nbuild-backend = "own"\nbackend-path = ["."]\n'
+    scene.house.sdist("sourced", "1.0", {"pyproject.toml": system, "own.py": ""})
+    for page in (scene.house.simple / file.partition("-")[0]).iterdir():
+        page.write_text(re.sub(r'"sha256": "[^"]*"|#sha256=[0-9a-f]*', "", page.read_text()))
+    more = {"build": ["sourced"]} if file.startswith(("sourced", "maker")) else {}
+    scene.entry("some/1.0", *(["sourced"] if more else ["top"]), **more)
+    with scene.served():
+        done = scene.refused("lock", "some/1.0")
+    assert f"error[wheel-unhashed]: the index tells no sha256 of {file}\n" in done.stderr
+    assert not (scene.box.root / "recipes/some/1.0/wheels.lock").exists()
+    if not more:
+        scene.box.ok("lock", "some/1.0", "--index", f"house={scene.house.files}")  # the hint
+
+
+def test_index_in_files_without_hashes_is_refused(scene: WheelBox) -> None:
+    scene.house.hashes = False
+    scene.house.wheel("top")
+    scene.entry("some/1.0", "top")
+    assert "error[wheel-unhashed]" in scene.refused("lock", "some/1.0").stderr
+
+
+def test_credentials_of_an_index_are_for_its_hashes_too(scene: WheelBox) -> None:
+    """Else the page that was read by uv could not be read, which is said, and no more than that."""
+    scene.house.wheel("top")
+    scene.entry("some/1.0", "top")
+    with scene.served() as server:
+        server.login = "Basic " + base64.b64encode(b"me:it's").decode()
+        assert (
+            "was not seen"
+            not in scene.box.ok("lock", "some/1.0", UV_INDEX_HOUSE_USERNAME="me", UV_INDEX_HOUSE_PASSWORD="it's").stderr
+        )

@@ -128,6 +128,7 @@ class _Locker:
             )  # fmt: skip
         except ValidationError:
             raise EnvmgrError("sdist-invalid", f"{sdist.filename} is no archive that is unpacked here") from None
+        self.asking.refuse_unhashed({name: (locked.file, locked.index)})
         return locked, str(sdist.url or Path(str(sdist.path)).absolute().as_uri())
 
     def _wheels(self, rows: Sequence[str]) -> list[tuple[LockedWheel, str]]:
@@ -137,7 +138,8 @@ class _Locker:
         words = ["--only-binary", ":all:"]
         text = self.asking.compile([*words, "--format", "pylock.toml"], rows)
         origins = self.asking.origins(rows, words)
-        found = choose(text, self.asking.python, self.wanted.platform)
+        found = list(choose(text, self.asking.python, self.wanted.platform))
+        self.asking.refuse_unhashed({wheel.name: (wheel.file, origins(wheel.name)) for wheel, _ in found})
         return [(wheel.model_copy(update={"index": origins(wheel.name)}), url) for wheel, url in found]
 
     def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:

@@ -31,7 +31,8 @@ PYTHONS = {
 }  # fmt: skip
 # Wheels, which stand on python/3.11: its digest is in theirs.
 ON_PYTHON = {
-    "accelerate/1.15", "fairscale/0.4", "ipyparallel/9.2", "jupyter/4.6", "mpi4py/4.1-mpich4.3", "mpi4py/4.1-openmpi4.1", "pytensor/3.0",
+    "accelerate/1.15", "deepspeed/0.19", "fairscale/0.4", "ipyparallel/9.2", "jupyter/4.6", "mpi4py/4.1-mpich4.3",
+    "mpi4py/4.1-openmpi4.1", "pytensor/3.0",
     "pytorch/2.1-cuda12.1", "pytorch/2.10-cuda12.8", "pytorch/2.15-cuda13.2", "tensorflow/2.21-cuda12.9",
 }  # fmt: skip
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.conda_shim import install_shim
+from tests.helpers.wheel_scene import make_wheel_box
 
 
 def test_conda_lock_comes_to_the_same_lock_as_rattler(sandbox: Sandbox, channel: Channel) -> None:
@@ -46,6 +47,21 @@ def test_conda_lock_comes_to_the_same_lock_as_rattler(sandbox: Sandbox, channel:
     one, other = json.loads(by_rattler[SIDECAR_NAME]), json.loads((folder / SIDECAR_NAME).read_bytes())
     assert (one.pop("solver").split()[0], other.pop("solver")) == ("rattler", "conda-lock")
     assert one == other
+
+
+def test_conda_lock_comes_to_the_same_lock_with_wheels_beside(sandbox: Sandbox) -> None:
+    scene = make_wheel_box(sandbox)
+    scene.house.wheel("one", requires=["dep"])
+    scene.house.wheel("dep")
+    sandbox.settings = {**sandbox.settings, "conda": str(install_shim(sandbox.root))}
+    sandbox.write_site()
+    folder = scene.conda("both/1.0", [f"python {PYTHON}.*"], "one")
+    sandbox.ok("lock", "both/1.0")
+    by_rattler = (folder / LOCK_NAME).read_bytes()
+    assert b"index:house/one-1.0-py3-none-any.whl" in by_rattler
+    sandbox.ok("lock", "both/1.0", "--solver", "conda-lock")
+    assert (folder / LOCK_NAME).read_bytes() == by_rattler
+    sandbox.ok("build", "both/1.0")
 
 
 def test_conda_lock_tells_what_conda_said_when_it_cannot_solve(sandbox: Sandbox) -> None:

@@ -196,6 +196,61 @@ look_at_slurm() { # TASK_PROLOG: what this node's own slurm.conf says of it; slu
     if command -v slurmd >/dev/null 2>&1 || command -v srun >/dev/null 2>&1; then slurm_state=unknown; fi
 }
 
+link() { # PATH TARGET: a link that is wholly envmgr's
+    case $action in
+    apply | check)
+        if [ "$(readlink -- "$1")" = "$2" ]; then
+            say same "$1"
+        elif [ "$action" = check ]; then
+            say would-write "$1"
+        else
+            fault=$(mkdir -p -- "${1%/*}" && ln -sfn -- "$2" "$1" 2>&1)
+            changed "$1" $? written
+        fi
+        ;;
+    *)
+        if [ ! -h "$1" ]; then
+            say same "$1" "not there"
+        elif [ "$action" = undo-check ]; then
+            say would-remove "$1"
+        else
+            fault=$(rm -f -- "$1" 2>&1)
+            changed "$1" $? removed
+            rmdir -- "${1%/*}" 2>/dev/null # if it was made for the link
+        fi
+        ;;
+    esac
+}
+
+service() { # UNIT LINK PROGRAM, the unit's text on stdin: what runs PROGRAM at boot, where there is systemd
+    if [ -d /etc/systemd/system ]; then
+        file "$1" 644
+        link "$2" "../${1##*/}"
+    else
+        say skipped "$1" "no systemd here: let what starts services run $3 at boot"
+        say skipped "$2" "no systemd here"
+    fi
+}
+
+gpus() { # PROGRAM RESULT: looks now, too; on a node with a driver in the background, for nvidia-smi may take its time
+    case $action in
+    apply)
+        if [ -d /run/systemd/system ]; then
+            systemctl daemon-reload && systemctl --no-block restart envmgr-gpus.service
+        elif command -v nvidia-smi >/dev/null; then
+            "$1" &
+        else
+            "$1"
+        fi </dev/null >/dev/null 2>&1
+        ;;
+    undo)
+        rm -f -- "$2"
+        rmdir -- "${2%/*}" 2>/dev/null
+        [ ! -d /run/systemd/system ] || systemctl daemon-reload >/dev/null 2>&1
+        ;;
+    esac
+}
+
 folders() { # FOLDER…: removed when they are empty and everything else was
     [ "$action" != undo ] || rmdir -- "$@" 2>/dev/null
 }

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from envmgr.audit.missing import missing_libraries
 from envmgr.audit.model import Evidence
 from envmgr.audit.software import bad_installs, is_seen, start_fault
-from envmgr.catalog.fitness import NodeFacts, cpu_level, unfit, without_gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
+from envmgr.catalog.gpu.facts import Gpu
+from envmgr.catalog.gpu.verdict import Verdict
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key
@@ -36,16 +37,13 @@ def node_facts(facts: Facts) -> NodeFacts | None:
     """What a node's answer says; None when it was not asked, or did not come so far."""
     if "fitness.arch" not in facts:
         return None
-    pairs = (
-        line.rpartition(",") if "," in line else (line, "", "") for line in facts.get("fitness.gpus", "").splitlines()
-    )
-    devices = facts.get("fitness.devices", "0")
     os_id, _, os_version = facts.get("fitness.os", "").partition(" ")
     arch = facts["fitness.arch"]
     return NodeFacts(
-        driver=facts.get("fitness.driver", ""),
-        gpus=tuple(sorted((name.strip(), _capability(capability)) for name, _, capability in pairs)),
-        devices=int(devices) if devices.isdecimal() else 0,
+        driver=_told(facts.get("fitness.driver", "")) or "",
+        gpus=read_gpus(facts.get("fitness.gpus", "")),
+        library=_told(facts.get("fitness.library", "?")),
+        cuda=_told(facts.get("fitness.cuda", "")) or "",
         glibc=facts.get("fitness.glibc", ""),
         arch=arch,
         cpu_level=cpu_level(arch, facts.get("fitness.flags", "").split()),
@@ -54,12 +52,23 @@ def node_facts(facts: Facts) -> NodeFacts | None:
     )
 
 
-def _capability(text: str) -> str:
-    return text.strip() if text.strip().replace(".", "").isdecimal() else ""
+def _told(text: str) -> str | None:
+    """`-`: there is none; `?`: it was not told."""
+    return {"-": "", "?": None}.get(text, text)
+
+
+def read_gpus(text: str) -> tuple[Gpu, ...]:
+    """As nodesetup/gpus.sh tells them: a line `VENDOR ARCH DRIVER NAME` each."""
+    rows = (line.split(" ", 3) for line in text.splitlines())
+    found = [
+        Gpu(vendor=vendor, arch=_told(arch) or "", driver=_told(driver), name=name)
+        for vendor, arch, driver, name in rows
+    ]
+    return tuple(sorted(found, key=lambda gpu: (gpu.vendor, gpu.name, gpu.arch, gpu.driver or "")))
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Answer:
     """What some nodes said: `facts` read from it are None where it holds none."""
 
     raw: Facts
@@ -67,14 +76,14 @@ class _Told:
     nodes: tuple[str, ...]
 
 
-def _told(evidence: Evidence) -> list[_Told]:
-    return [_Told(group.facts, node_facts(group.facts), group.nodes) for group in evidence.fleet.groups]
+def _answers(evidence: Evidence) -> list[_Answer]:
+    return [_Answer(group.facts, node_facts(group.facts), group.nodes) for group in evidence.fleet.groups]
 
 
 def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
     """facts -> the nodes that have them, for `save_node_facts`."""
     found: dict[NodeFacts, tuple[str, ...]] = {}
-    for told in _told(evidence):
+    for told in _answers(evidence):
         if told.facts is not None:
             found[told.facts] = (*found.get(told.facts, ()), *told.nodes)
     return found
@@ -85,16 +94,16 @@ _Outcome = tuple[bool | None, tuple[str, ...]]
 
 def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
     """Every published entry on every node that was asked; nodes with the same outcome together, the most first."""
-    told = _told(evidence)
+    told = _answers(evidence)
     bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
     missing = [reply.node for reply in evidence.fleet.missing]
     shells = _without_modules(evidence)
     places = {install.entry: number for number, install in enumerate(evidence.plan.installs) if install.file}
     rows = []
-    for entry, requires in required(evidence):
+    for entry, needs in required(evidence):
         found: dict[_Outcome, list[str]] = {}
         for each in told:
-            outcome = _outcome(entry, requires, each, places.get(entry))
+            outcome = _outcome(entry, needs, each, places.get(entry))
             for node in each.nodes:
                 found.setdefault(_NO_PREFIX if node in bare else _in_shells(outcome, shells.get(node)), []).append(node)
         for node in missing:  # a node without the prefix gets no job
@@ -108,16 +117,16 @@ _UNKNOWN: _Outcome = (False, ("no answer",))
 _NO_PREFIX: _Outcome = (False, ("the prefix is not there",))
 
 
-def required(evidence: Evidence) -> list[tuple[str, Requires]]:
-    """Every published entry, and what it requires of a node."""
+def required(evidence: Evidence) -> list[tuple[str, NodeNeeds]]:
+    """Every published entry, and what it needs of a node."""
     published = evidence.published
-    return [(entry, published.specs[entry].requires) for entry in sorted(published.specs)] if published else []
+    return [(entry, published.specs[entry].needs) for entry in sorted(published.specs)] if published else []
 
 
-def _outcome(entry: str, requires: Requires, told: _Told, place: int | None) -> _Outcome:
+def _outcome(entry: str, needs: NodeNeeds, told: _Answer, place: int | None) -> _Outcome:
     if told.facts is None:
         return _UNKNOWN
-    reasons = unfit(requires, told.facts)
+    reasons = unfit(needs, told.facts)
     if libraries := missing_libraries(entry, told.raw):
         reasons = (*reasons, f"no {', '.join(sorted(libraries))}")
     if bad := bad_installs(told.raw).get(entry):
@@ -128,7 +137,12 @@ def _outcome(entry: str, requires: Requires, told: _Told, place: int | None) -> 
         return False, reasons
     if place is None or not is_seen(place, told.raw):
         return None, (f"not looked at: {'its install' if place is not None else 'installs'}",)
-    return True, (("without GPU",) if without_gpu(requires, told.facts) else ())
+    judged = judge_gpu(needs, told.facts)
+    if judged is None or judged.verdict == Verdict.FULL:
+        return True, ()
+    if judged.verdict == Verdict.UNKNOWN:
+        return None, (f"not known: {judged.reason}",)
+    return True, ("without GPU" if judged.verdict == Verdict.NO_GPU else f"{judged.verdict}: {judged.reason}",)
 
 
 def _in_shells(outcome: _Outcome, lack: str | None) -> _Outcome:

@@ -127,6 +127,14 @@ class LoadedLock(ABC):
         """What a careful reader would find wrong with it: recipe and lock that contradict each other, an edited text."""
         return []
 
+    def cuda(self) -> str | None:
+        """The CUDA version that it brings, such as `12.1`; None without CUDA."""
+        return None
+
+    def cuda_compat(self) -> str:
+        """The CUDA version of its `cuda-compat` (forward compatibility); empty without."""
+        return ""
+
     def may_build(self) -> None:  # noqa: B027 - most need nothing
         """Raises EnvmgrError where this user can build nothing at all; before anything is written."""
 

@@ -6,12 +6,12 @@ M runs on any driver that is at least M's first supported one.
 
 from __future__ import annotations
 
-MINIMUM_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
+from envmgr.catalog.gpu.tables import FLOORS
 
 
 def minimum_driver(cuda_version: str) -> str | None:
     """The oldest driver for a CUDA version such as `11.8`; None where the table has no row."""
-    return MINIMUM_DRIVER.get(cuda_version.partition(".")[0])
+    return FLOORS.get(cuda_version.partition(".")[0])
 
 
 def driver_faults(cuda: str, required: str | None) -> list[str]:

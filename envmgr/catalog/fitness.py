@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import zip_longest
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from envmgr.catalog.gpu.facts import Gpu, GpuFacts
+from envmgr.catalog.gpu.needs import GpuNeeds
+from envmgr.catalog.gpu.verdict import Judgement, Verdict, judge
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.target import CPU_ORDER
+from envmgr.catalog.versions import older
 
 
 class _Model(BaseModel):
@@ -18,81 +23,71 @@ class _Model(BaseModel):
 class NodeFacts(_Model):
     """What decides which entries run on a node; empty for what is not known, or not there.
 
-    `gpus` are (name, compute capability), one pair a GPU, sorted; `devices` counts NVIDIA GPUs on the PCI bus, with or
-    without a driver. `cpu_level` is x86-64 to x86-64-v4, or aarch64.
+    `driver` is the version of the loaded kernel module of NVIDIA's; `gpus` are sorted, those without a driver among them; `library`
+    and `cuda` are as in `GpuFacts`. `cpu_level` is x86-64 to x86-64-v4, or aarch64.
     """
 
     driver: str = ""
-    gpus: tuple[tuple[str, str], ...] = ()
-    devices: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    library: str | None = None
+    cuda: str = ""
     glibc: str = ""
     arch: str = ""
     cpu_level: str = ""
     os_id: str = ""
     os_version: str = ""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _old_form(cls, data: Any) -> Any:
+        """Facts of an earlier envmgr have pairs (name, capability), and count the GPUs on the bus."""
+        if not isinstance(data, dict) or "devices" not in data:
+            return data
+        rest = {key: value for key, value in data.items() if key != "devices"}
+        driver = rest.get("driver", "")
+        gpus = [
+            {"vendor": "nvidia", "arch": arch, "name": name, "driver": driver} for name, arch in rest.get("gpus", ())
+        ]
+        if not driver:
+            gpus = [{"vendor": "nvidia", "driver": ""}] * data["devices"]
+        return rest | {"gpus": gpus}
 
-def unfit(requires: Requires, facts: NodeFacts) -> tuple[str, ...]:
-    """Why a node cannot run what requires this; empty when it can. What is not known of a node is not held against it.
+    @property
+    def for_gpus(self) -> GpuFacts:
+        return GpuFacts(gpus=self.gpus, library=self.library, cuda=self.cuda)
 
-    A node without driver and without GPU is fit: what needs a GPU runs there as far as it runs without one, and the
-    module loads there without a word (modulefiles/driver_gate.lua). `without_gpu` tells it apart.
+
+@dataclass(frozen=True, slots=True)
+class NodeNeeds:
+    """What an entry needs of a node: by its recipe, and of GPUs by its lock and its install, too; `gpu` is None where it needs none."""
+
+    requires: Requires
+    gpu: GpuNeeds | None
+
+
+def unfit(needs: NodeNeeds, facts: NodeFacts) -> tuple[str, ...]:
+    """Why a node cannot run what needs this; empty when it can. What is not known of a node is not held against it.
+
+    A node without a GPU is fit: what needs one runs there as far as it runs without one, and the module loads there without a word
+    (modulefiles/gpu_gate.lua). `judge_gpu` tells it apart, and what is not known.
     """
-    reasons = [_driver(requires, facts), _capability(requires, facts)]
+    requires, judged = needs.requires, judge_gpu(needs, facts)
+    reasons = [judged.reason if judged is not None and judged.refused else ""]
     if requires.glibc and facts.glibc and older(facts.glibc, requires.glibc):
         reasons.append(f"glibc {facts.glibc} is older than {requires.glibc}")
     reasons.append(_cpu(requires, facts))
     return tuple(reason for reason in reasons if reason)
 
 
-def without_gpu(requires: Requires, facts: NodeFacts) -> bool:
-    """Whether the entry needs a GPU, and the node has none to speak of."""
-    return bool(requires.nvidia_driver or requires.compute_capability) and not facts.driver
+def judge_gpu(needs: NodeNeeds, facts: NodeFacts) -> Judgement | None:
+    """None for an entry that needs no GPU."""
+    return None if needs.gpu is None else judge(needs.gpu, facts.for_gpus)
 
 
-def older(a: str, b: str) -> bool:
-    """Whether version `a` is older than `b`: by number, component by component; a missing one counts as 0."""
-    pairs = zip_longest(numbers(a), numbers(b), fillvalue=0)
-    return next((x < y for x, y in pairs if x != y), False)
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def _driver(requires: Requires, facts: NodeFacts) -> str:
-    """`nvidia_driver` is a minimum by NVIDIA's minor-version rule already: see cuda.py."""
-    if requires.nvidia_driver is None:
-        return ""
-    if not facts.driver:
-        return "no NVIDIA driver is loaded for its GPU" if facts.devices else ""
-    if older(facts.driver, requires.nvidia_driver):
-        return f"driver {facts.driver} is older than {requires.nvidia_driver}"
-    return ""
-
-
-def _capability(requires: Requires, facts: NodeFacts) -> str:
-    """One GPU that can run it is enough.
-
-    Code for capability X.y runs on X.z with z >= y, and on no other X. Code that the driver compiles (PTX) counts where the
-    recipe lists the capability that it is compiled for. Source: NVIDIA, CUDA C++ Programming Guide, "Binary Compatibility".
-    """
-    wanted = [_capability_pair(value) for value in requires.compute_capability]
-    known = sorted({capability for _, capability in facts.gpus}, key=_capability_pair)
-    if not wanted or not known or not all(known):
-        return ""
-    if any(_runs(code, _capability_pair(gpu)) for code in wanted for gpu in known):
-        return ""
-    return f"compute capability {' and '.join(known)}: it has code for {', '.join(requires.compute_capability)}"
-
-
-def _runs(code: tuple[int, int], gpu: tuple[int, int]) -> bool:
-    return code[0] == gpu[0] and code[1] <= gpu[1]
-
-
-def _capability_pair(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return (int(major) if major.isdecimal() else 0, int(minor) if minor.isdecimal() else 0)
+def without_gpu(needs: NodeNeeds, facts: NodeFacts) -> bool:
+    """Whether the entry needs a GPU, and the node has none."""
+    judged = judge_gpu(needs, facts)
+    return judged is not None and judged.verdict == Verdict.NO_GPU
 
 
 def _cpu(requires: Requires, facts: NodeFacts) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from envmgr.catalog.gpu.codes import parse_code
 from envmgr.catalog.names import fault_in_part, parse_entry
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
@@ -144,8 +145,7 @@ class Requires(_Model):
     @classmethod
     def _capabilities(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
-            if not re.fullmatch(r"[0-9]{1,2}\.[0-9]", value):
-                raise ValueError(f"`{value}` is not a compute capability such as 7.5")
+            parse_code(value)
         return values
 
 

@@ -145,7 +145,7 @@ def _facts(ctx: Context) -> dict[str, NodeFacts]:
 def _fitting(ctx: Context, group: str, specs: Mapping[str, ModuleSpec], seen: Mapping[str, NodeFacts]) -> Iterator[str]:
     """Without the entries that a node of the group cannot run, as far as is known: that is told."""
     for name, spec in specs.items():
-        reasons = {node: why for node, facts in seen.items() if (why := unfit(spec.requires, facts))}
+        reasons = {node: why for node, facts in seen.items() if (why := unfit(spec.needs, facts))}
         if reasons:
             ctx.reporter.say(f"{group}: without {name}: {next(iter(reasons.values()))[0]} ({fold(reasons)})")
         else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from envmgr.catalog.fitness import NodeFacts, numbers, unfit, without_gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, unfit, without_gpu
+from envmgr.catalog.gpu.verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
+from envmgr.catalog.versions import numbers
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
 from envmgr.nodes import fold
@@ -41,7 +42,7 @@ def choose_mode(asked: bool | None, policy: Mode) -> Mode:
     return "off" if not asked else "refuse" if policy == "off" else policy
 
 
-def pass_gate(ctx: Context, requirements: Mapping[str, Requires], mode: Mode) -> tuple[str, ...]:
+def pass_gate(ctx: Context, requirements: Mapping[str, NodeNeeds], mode: Mode) -> tuple[str, ...]:
     """Say what speaks against building the entries; returns it, a line each.
 
     Raises EnvmgrError `gate-no-facts`, `gate-unfit` and `node-facts-damaged` where the mode is to refuse.
@@ -51,7 +52,7 @@ def pass_gate(ctx: Context, requirements: Mapping[str, Requires], mode: Mode) ->
     warnings: tuple[str, ...] = ()
     try:
         fleet = _known_facts(ctx)
-        warnings = (*_old(fleet), *_nowhere(requirements, fleet))
+        warnings = (*_old(fleet), *_nowhere(requirements, fleet), *_said(requirements, fleet))
         _require_fit(requirements, fleet)
     except EnvmgrError as error:
         if mode == "refuse":
@@ -72,7 +73,7 @@ def _known_facts(ctx: Context) -> FleetFacts:
     return fleet
 
 
-def _require_fit(requirements: Mapping[str, Requires], fleet: FleetFacts) -> None:
+def _require_fit(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> None:
     found = unfit_nodes(requirements, fleet)
     if found:
         entries = ", ".join(dict.fromkeys(item.entry for item in found))
@@ -84,22 +85,51 @@ def _require_fit(requirements: Mapping[str, Requires], fleet: FleetFacts) -> Non
         )  # fmt: skip
 
 
-def unfit_nodes(requirements: Mapping[str, Requires], fleet: FleetFacts) -> tuple[Unfit, ...]:
+def unfit_nodes(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[Unfit, ...]:
     """By entry, group of the site and reason."""
     known = fleet.by_node()
     groups = {name: [n for n in nodes if n in known] for name, nodes in fleet.groups.items()}
     grouped = {node for nodes in groups.values() for node in nodes}
     groups[_NO_GROUP] = [node for node in known if node not in grouped]
-    found = []
+    found: list[Unfit] = []
     for entry, requires in requirements.items():
         reasons = {node: unfit(requires, facts) for node, facts in known.items()}
-        for group, nodes in groups.items():
-            by_reason: dict[str, list[str]] = {}
-            for node in nodes:
-                for reason in reasons[node]:
-                    by_reason.setdefault(reason, []).append(node)
-            found += [Unfit(entry, group, fold(bad), reason) for reason, bad in by_reason.items()]
+        found += _by_group(entry, groups, reasons)
     return tuple(found)
+
+
+def _by_group(
+    entry: str, groups: Mapping[str, Sequence[str]], reasons: Mapping[str, tuple[str, ...]]
+) -> Iterator[Unfit]:
+    for group, nodes in groups.items():
+        by_reason: dict[str, list[str]] = {}
+        for node in nodes:
+            for reason in reasons[node]:
+                by_reason.setdefault(reason, []).append(node)
+        yield from (Unfit(entry, group, fold(bad), reason) for reason, bad in by_reason.items())
+
+
+_SAID = {
+    Verdict.NO_JIT: "runs without what is compiled at run time",
+    Verdict.FORWARD: "runs",
+    Verdict.UNKNOWN: "whether it runs is not known",
+}
+
+
+def _said(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[str, ...]:
+    """What does not speak against a build, and is no full support: on which nodes, of which group."""
+    known = fleet.by_node()
+    lines = []
+    for entry, needs in requirements.items():
+        judged = {node: judge_gpu(needs, facts) for node, facts in known.items()}
+        reasons = {
+            node: (f"{_SAID[each.verdict]}: {each.reason}",)
+            if each and each.verdict in _SAID and not each.refused
+            else ()
+            for node, each in judged.items()
+        }
+        lines += [f"{each.entry} {each.reason} ({each.nodes})" for each in _by_group(entry, {"": list(known)}, reasons)]
+    return tuple(lines)
 
 
 def common_denominator(fleet: FleetFacts) -> str:
@@ -115,7 +145,7 @@ def common_denominator(fleet: FleetFacts) -> str:
 
 
 def _least_capability(facts: NodeFacts) -> str:
-    return min((capability for _, capability in facts.gpus if capability), key=numbers, default="")
+    return min((gpu.arch for gpu in facts.gpus if gpu.vendor == "nvidia" and gpu.arch), key=numbers, default="")
 
 
 _ASPECTS: tuple[tuple[str, Callable[[NodeFacts], str], Callable[[str], tuple[int, ...]]], ...] = (
@@ -126,11 +156,11 @@ _ASPECTS: tuple[tuple[str, Callable[[NodeFacts], str], Callable[[str], tuple[int
 )
 
 
-def _nowhere(requirements: Mapping[str, Requires], fleet: FleetFacts) -> tuple[str, ...]:
+def _nowhere(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[str, ...]:
     """Where no node has a GPU nothing is refused: modules load there, too. But it is said."""
     known = fleet.by_node().values()
     return tuple(
-        f"{entry} needs a GPU, and no node that the last audit saw has an NVIDIA driver"
+        f"{entry} needs a GPU, and no node that the last audit saw has one"
         for entry, requires in requirements.items()
         if known and all(without_gpu(requires, facts) for facts in known)
     )

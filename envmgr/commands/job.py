@@ -130,7 +130,7 @@ def _excluded(ctx: Context, specs: Mapping[str, ModuleSpec]) -> str:
     reasons = {
         node: why
         for node, facts in (seen.by_node() if seen is not None else {}).items()
-        if (why := [reason for spec in specs.values() for reason in unfit(spec.requires, facts)])
+        if (why := [reason for spec in specs.values() for reason in unfit(spec.needs, facts)])
     }
     if not reasons:
         return ""

@@ -25,7 +25,7 @@ _STATUSES = ("same", "written", "removed", "would-write", "would-remove", "skipp
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """What is put where. `mode` is None for lines in a file of the system."""
+    """What is put where. `mode` is None for lines in a file of the system, `link` for a link to `text`."""
 
     path: str
     mode: str | None
@@ -185,7 +185,7 @@ def _judge(
             continue
         said = [line for line in lines if len(line) == 3 and line[0] in _STATUSES and line[1] in files.paths]
         states = [line for line in lines if len(line) == 3 and line[0] == "slurm"]
-        if len(said) != len(files.files) + len(files.blocks) or len(states) != 1 or len(said) + 1 != len(lines):
+        if len(said) != files.count or len(states) != 1 or len(said) + 1 != len(lines):
             failures.append(_Failure(node, "garbled", f"an answer that makes no sense: {text[:200]!r}"))
             continue
         for status, path, reason in said:
@@ -265,6 +265,11 @@ def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...
 
 def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:
     whole = [PlannedFile(f.path, f.mode, f.text, f.why) for f in files.files]
+    for service in files.services:
+        unit = service.unit
+        whole.append(PlannedFile(unit.path, unit.mode, unit.text, unit.why))
+        target = f"../{unit.path.rpartition('/')[2]}"
+        whole.append(PlannedFile(service.link, "link", f"{target}\n", f"enables it: a link to {target}"))
     return (*whole, *(PlannedFile(" or ".join(b.paths), None, f"{b.text}\n", b.why) for b in files.blocks))
 
 

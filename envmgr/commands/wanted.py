@@ -9,6 +9,8 @@ from typing import Protocol
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
+from envmgr.catalog.fitness import NodeNeeds
+from envmgr.catalog.gpu.needs import gpu_needs
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
@@ -96,8 +98,16 @@ class Wanted:
             extensions=self.lock.extensions,
             facts=facts,
             own_python=self.install.has_python(),
+            cuda=self.lock.cuda(),
+            compat=self.lock.cuda_compat(),
         )
         return NewModule(spec, facts, self.lock.sha256)
+
+    def needs(self) -> NodeNeeds:
+        """What it needs of a node: what was measured counts once its install is there."""
+        measured = read_manifest(self.install.manifest).facts.gpu_codes if self.install.exists() else None
+        requires = self.recipe.requires
+        return NodeNeeds(requires, gpu_needs(requires, self.lock.cuda(), self.lock.cuda_compat(), measured))
 
     def member(self) -> Member:
         """What decides its families, as far as that is known before its install is there."""

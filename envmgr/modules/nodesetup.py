@@ -18,6 +18,10 @@ PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
 CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
 TASK_PROLOG = f"{HOME}/task-prolog"
 PROGRAM = f"{HOOK}/bin"  # its name: EasyBuild looks for `lmod` in what `type module` says, and takes other programs for a fault
+GPUS = f"{HOME}/gpus"
+GPU_FACTS = "/run/envmgr/gpus"
+GPU_UNIT = "/etc/systemd/system/envmgr-gpus.service"
+GPU_LINK = "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service"
 SLURM_LINE = f"TaskProlog={TASK_PROLOG}"
 BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in a file of the system, after "# "
 
@@ -60,16 +64,37 @@ class NodeBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeService:
+    """A unit of systemd's that runs `program` at boot, and the link by which it is enabled; skipped where there is no systemd."""
+
+    unit: NodeFile
+    link: str
+    program: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFiles:
     """All that a node gets."""
 
     files: tuple[NodeFile, ...]
     blocks: tuple[NodeBlock, ...]
+    services: tuple[NodeService, ...]
+
+    @property
+    def count(self) -> int:
+        """How many lines a node answers; of blocks one each, of services one for the unit and one for the link."""
+        return len(self.files) + len(self.blocks) + 2 * len(self.services)
 
     @property
     def paths(self) -> frozenset[str]:
         """Every path that a node may answer about."""
-        return frozenset([*(f.path for f in self.files), *(p for b in self.blocks for p in b.paths)])
+        return frozenset(
+            [
+                *(f.path for f in self.files),
+                *(p for b in self.blocks for p in b.paths),
+                *(p for s in self.services for p in (s.unit.path, s.link)),
+            ]
+        )
 
 
 def node_files(site: Site) -> NodeFiles:
@@ -80,6 +105,10 @@ def node_files(site: Site) -> NodeFiles:
             NodeFile(f"{HOME}/pin", "755", _text("pin"), "finds the generation of a shell or job, in bounded time"),
             *(NodeFile(f"{HOOK}/{name}", "644", _text(f"lmod/{name}"), why) for name, why in _HOOK_FILES.items()),
             NodeFile(f"{PROGRAM}/module", "755", _text("module"), "says what to write in a shell without `module`"),
+            NodeFile(f"{GPUS}.sh", "644", _text("gpus.sh"), "looks at the node's GPUs"),
+            NodeFile(
+                GPUS, "755", _text("gpus"), f"writes what it has of GPUs to {GPU_FACTS}, for modules; runs at boot"
+            ),
             NodeFile(TASK_PROLOG, "755", _text("task-prolog"), f"for Slurm jobs, with `{SLURM_LINE}` in slurm.conf"),
             NodeFile(PROFILE, "644", _text("profile.sh"), "login shells: sh, bash, ksh, zsh"),
             NodeFile(CSH_PROFILE, "644", _text("profile.csh"), "login shells: csh, tcsh"),
@@ -99,6 +128,11 @@ def node_files(site: Site) -> NodeFiles:
                 ("/etc/csh.cshrc",), "end", _CSH_SOURCE, "csh and tcsh where they do not read profile.d", "block_csh"
             ),
         ),
+        services=(
+            NodeService(
+                NodeFile(GPU_UNIT, "644", _text("envmgr-gpus.service"), f"runs {GPUS} at boot"), GPU_LINK, GPUS
+            ),
+        ),
     )
 
 
@@ -110,6 +144,11 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     calls = [f"look_at_slurm {TASK_PROLOG}"]
     calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
+    calls += [
+        f"service {s.unit.path} {s.link} {s.program} <<'{_END_OF_FILE}'\n{s.unit.text}{_END_OF_FILE}"
+        for s in files.services
+    ]
+    calls += [f"gpus {GPUS} {GPU_FACTS}"]
     calls += [f"folders {PROGRAM} {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
@@ -118,6 +157,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
 def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
     """For Ansible and the like: relative path -> text and mode. The tree `files/` is as on the node."""
     tree = {f"files{f.path}": (f.text, int(f.mode, 8)) for f in files.files}
+    tree |= {f"files{s.unit.path}": (s.unit.text, int(s.unit.mode, 8)) for s in files.services}
     tree["node-setup.sh"] = (install_script(files), 0o755)
     tree["node-setup.yml"] = (_ansible(files), 0o644)
     tree["README"] = (_readme(files, site), 0o644)
@@ -161,6 +201,18 @@ def _ansible(files: NodeFiles) -> str:
             "  ansible.builtin.copy:",
             f"    {{src: 'files{file.path}', dest: {file.path}, owner: root, group: root, mode: '0{file.mode}'}}",
         ]
+    for service in files.services:
+        path = service.unit.path
+        tasks += [
+            "- {name: is there systemd, ansible.builtin.stat: {path: /etc/systemd/system}, register: envmgr_systemd}",
+            f"- name: {path}",
+            "  ansible.builtin.copy:",
+            f"    {{src: 'files{path}', dest: {path}, owner: root, group: root, mode: '0{service.unit.mode}'}}",
+            "  when: envmgr_systemd.stat.exists",
+            f"- name: {service.link}",
+            f"  ansible.builtin.file: {{path: {service.link}, src: '../{path.rpartition('/')[2]}', state: link, force: true}}",
+            "  when: envmgr_systemd.stat.exists",
+        ]
     for block in files.blocks:
         for path in block.paths:
             at = "insertbefore: BOF" if path == "/etc/bash.bashrc" else "insertafter: EOF"
@@ -183,6 +235,7 @@ def _readme(files: NodeFiles, site: Site) -> str:
         "node-setup.yml   the same as Ansible tasks: import_tasks it in a play with `become: true`",
         "",
         *(f"{f.path}  {f.mode}  {f.why}" for f in files.files),
+        *(f"{s.unit.path}  {s.unit.mode}  {s.unit.why}; linked from {s.link}" for s in files.services),
         *(f"{' or '.join(b.paths)}  lines at the {b.place}: {b.why}" for b in files.blocks),
         "",
         "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",

@@ -14,7 +14,7 @@ from envmgr.modules.statements import AtLoad, ModulePolicies, operations
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 
 MODULE, MODULERC = "module.lua.j2", "modulerc.lua.j2"
-DRIVER_GATE, SRUN_NOTE = "driver_gate.lua", "srun_note.lua"
+GPU_RULES, GPU_GATE, SRUN_NOTE = "gpu_rules.lua", "gpu_gate.lua", "srun_note.lua"
 
 # Raised whenever the meaning of the hashed form changes.
 _FINGERPRINT_SCHEMA = 1
@@ -22,7 +22,7 @@ _FINGERPRINT_SCHEMA = 1
 
 def templates_digest(templates: Path) -> str:
     """sha256 over the files that shape a modulefile; OSError when one is missing."""
-    files = {name: sha256_file(templates / name) for name in (MODULE, MODULERC, DRIVER_GATE, SRUN_NOTE)}
+    files = {name: sha256_file(templates / name) for name in (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE)}
     return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
 
 
@@ -67,13 +67,13 @@ def render_tree(
         if path in tree:
             raise EnvmgrError("two-modules", f"there are two modules for {spec.entry}")
         statements = operations(spec, policies, families[spec.entry])
-        gated = any(s.kind == "driver-gate" for s in statements)
+        gated = any(s.kind == "gpu-gate" for s in statements)
         tree[path] = templating.render(
             MODULE,
             spec=spec,
             statements=statements,
             generation=str(generation),
-            driver_gate=templating.lua(DRIVER_GATE) if gated else "",
+            gpu_gate=f"{templating.lua(GPU_RULES)}\n{templating.lua(GPU_GATE)}" if gated else "",
             srun_note=templating.lua(SRUN_NOTE),
         )
     hidden: dict[str, list[str]] = {}

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from envmgr.catalog.fitness import NodeNeeds
+from envmgr.catalog.gpu.needs import GpuNeeds, gpu_needs
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 
 
@@ -75,6 +77,7 @@ class ModuleSpec(_Model):
     python: bool = False
     own_python: bool | None = None
     requires: Requires = Requires()
+    gpu: GpuNeeds | None = None
     tests: tuple[SmokeTest, ...] = ()
     default: bool = False
     hidden: bool = False
@@ -92,3 +95,12 @@ class ModuleSpec(_Model):
     @property
     def entry(self) -> str:
         return f"{self.name}/{self.version}"
+
+    @property
+    def needs(self) -> NodeNeeds:
+        return NodeNeeds(self.requires, self.gpu_needs)
+
+    @property
+    def gpu_needs(self) -> GpuNeeds | None:
+        """Generations of an earlier envmgr have what the recipe requires, and no CUDA version."""
+        return self.gpu or gpu_needs(self.requires)

@@ -17,6 +17,7 @@ from envmgr.catalog.names import variable_name
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
+from envmgr.modules.gpu import needs_table
 from envmgr.modules.spec import EnvOp, ModuleSpec
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
@@ -55,7 +56,7 @@ class Statement:
         at-unload   arguments = (shell type, text): that shell runs it, after everything else
         generation  `name(arguments…, generation)`
         deprecated  arguments = (message,): told at load
-        driver-gate arguments = (required version, entry, `warn` or `refuse`)
+        gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see modules/gpu.py)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
         wrap        arguments = (alone, before, after): text around what `name` holds, `alone` where it holds nothing
         keep-system an empty element for list `name`, where it was empty; printed before its first element
@@ -63,7 +64,7 @@ class Statement:
     """
 
     kind: Literal[
-        "call", "generation", "deprecated", "driver-gate", "set-default", "wrap", "keep-system", "drop-system",
+        "call", "generation", "deprecated", "gpu-gate", "set-default", "wrap", "keep-system", "drop-system",
         "function", "at-unload",
     ]  # fmt: skip
     name: str
@@ -122,9 +123,8 @@ def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
 
 
 def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
-    if spec.requires.nvidia_driver:
-        arguments = (spec.requires.nvidia_driver, spec.entry, policies.driver_gate)
-        yield Statement("driver-gate", "driver_gate", arguments)
+    if (needs := spec.gpu_needs) is not None:
+        yield Statement("gpu-gate", "gpu_gate", (spec.entry, policies.driver_gate, needs_table(needs)))
     if spec.deprecated:
         yield Statement("deprecated", "LmodMessage", (_deprecation(spec),))
 

@@ -6,6 +6,7 @@ import string
 from collections.abc import Mapping
 from typing import Literal
 
+from envmgr.catalog.gpu.needs import gpu_needs
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
 from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
@@ -25,8 +26,10 @@ def compose_module(
     extensions: tuple[str, ...],
     facts: InstallFacts,
     own_python: bool = False,
+    cuda: str | None = None,
+    compat: str = "",
 ) -> ModuleSpec:
-    """`root` is the install's final path; `own_python` is whether it has a `bin/python`. The recipe's own variables come last, so that they win over captured ones."""
+    """`root` is the install's final path; `own_python` is whether it has a `bin/python`; `cuda` and `compat` are the lock's. The recipe's own variables come last, so that they win over captured ones."""
     return ModuleSpec(
         name=entry.name,
         version=entry.version,
@@ -50,6 +53,7 @@ def compose_module(
         python=facts.python is not None,
         own_python=own_python,
         requires=recipe.requires,
+        gpu=gpu_needs(recipe.requires, cuda, compat, facts.gpu_codes),
         tests=recipe.tests,
         default=recipe.default,
         hidden=recipe.hidden,

@@ -22,7 +22,8 @@ from envmgr.system.files import atomic_write, remove_tree
 class InstallFacts(BaseModel):
     """What a module needs to know of an install: `environment` is its PATH-like variables and captured activation.
 
-    `needs` are the other installs that it does not work without, by their paths relative to the prefix.
+    `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are the
+    capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as they were measured; None where nothing was found.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,6 +31,7 @@ class InstallFacts(BaseModel):
     environment: tuple[EnvOp, ...] = ()
     python: str | None = None
     needs: tuple[str, ...] = ()
+    gpu_codes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from packaging.utils import parse_wheel_filename
 from pydantic import BaseModel, ConfigDict, Field
 
-from envmgr.catalog.fitness import older
+from envmgr.catalog.versions import older
 
 # Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
 # have no number.

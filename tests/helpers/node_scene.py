@@ -39,6 +39,7 @@ class Scene:
             ["cp", "-a", "/etc", self.folder / "etc"], check=False, capture_output=True
         )  # all that may be read
         (self.folder / "home").mkdir()
+        (self.folder / "run").mkdir()
         (self.folder / "site.yaml").write_text(f"schema: 1\nprefix: {self.prefix}\n{self.settings}")
 
     @property
@@ -75,7 +76,8 @@ class Scene:
 
     def run(self, *argv: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a program on the node, in an environment that is empty but for `env`."""
-        steps = [f"mount --bind {self.etc} /etc", *self.before, f"exec {shlex.join(argv)}"]
+        mounts = [f"mount --bind {self.etc} /etc", f"mount --bind {self.folder}/run /run"]
+        steps = [*mounts, *self.before, f"exec {shlex.join(argv)}"]
         return subprocess.run(
             ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"} | (env or {}),

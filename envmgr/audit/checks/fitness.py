@@ -14,6 +14,7 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -23,13 +24,15 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.folding import joined, short
 from envmgr.audit.matrix import observed, required
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.catalog.cuda import MINIMUM_DRIVER
-from envmgr.catalog.fitness import NodeFacts, level_flags, unfit, without_gpu
-from envmgr.catalog.recipe import Requires
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
+from envmgr.catalog.gpu.needs import toolkit_driver
+from envmgr.catalog.gpu.tables import FLOORS
+from envmgr.catalog.gpu.verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, Group, ProbeStage
+from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, script_text
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
@@ -38,7 +41,9 @@ SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to w
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
     return {
-        "node": assign(fitness_seconds=SMI_SECONDS, fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")
+        "node": assign(fitness_seconds=SMI_SECONDS, fitness_flags="|".join(flags))
+        + (shipped("nodesetup") / "gpus.sh").read_text("utf-8")
+        + script_text(__file__, "node.sh")
     }
 
 
@@ -61,13 +66,13 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
     """Without missing libraries: those are told by the check of them."""
     facts = observed(evidence)
     places = _places(evidence)
-    for entry, requires in required(evidence):
+    for entry, needs in required(evidence):
         wrong: dict[str, list[str]] = {}
         right: list[str] = []
         for of_nodes, nodes in facts.items():
-            for reason in (reasons := unfit(requires, of_nodes)):
+            for reason in (reasons := unfit(needs, of_nodes)):
                 wrong.setdefault(reason, []).extend(nodes)
-            if not reasons and not without_gpu(requires, of_nodes):
+            if not reasons and not without_gpu(needs, of_nodes):
                 right += nodes
         with_right = {place for node in right for place in places[node]}
         for reason, unable in wrong.items():
@@ -75,9 +80,32 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
             by_design = [n for n in unable if right and not places[n] & with_right]
             if at_fault:
                 expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
-                yield Finding("fitness", "error", entry, reason, expected, _hint(reason, requires), fold(at_fault))
+                yield Finding("fitness", "error", entry, reason, expected, _hint(reason, needs), fold(at_fault))
             if by_design:
                 yield Finding("fitness", "note", entry, reason, f"it runs on {fold(right)}", "", fold(by_design))
+        yield from _not_full(entry, needs, facts)
+
+
+def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]]) -> Iterator[Finding]:
+    """What runs, or may run, and not with all of it."""
+    found: dict[tuple[Verdict, str], list[str]] = {}
+    for of_nodes, nodes in facts.items():
+        judged = judge_gpu(needs, of_nodes)
+        if judged is not None and not judged.refused:
+            found.setdefault((judged.verdict, judged.reason), []).extend(nodes)
+    for (verdict, reason), judged_so in found.items():
+        where = fold(judged_so)
+        if verdict == Verdict.NO_JIT and needs.gpu is not None:
+            branch = toolkit_driver(needs.gpu.cuda or "").partition(".")[0]
+            newer = f"of branch {branch} or newer" if branch else "that knows it"
+            hint = f"a driver {newer} mends it; until then no Triton, no NVRTC, no `torch.compile` for GPUs there"
+            yield Finding("fitness", "warning", entry, reason, "a driver that compiles for its CUDA", hint, where)
+        elif verdict == Verdict.FORWARD:
+            yield Finding("fitness", "note", entry, reason, "a driver that knows its CUDA by itself", "", where)
+        elif verdict == Verdict.UNKNOWN:
+            yield Finding(
+                "fitness", "note", entry, f"not known whether it runs: {reason}", "facts for or against it", "", where
+            )
 
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
@@ -89,15 +117,18 @@ def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
     return {node: frozenset(names or {""}) for node, names in found.items()}
 
 
-def _hint(reason: str, requires: Requires) -> str:
-    driver = requires.nvidia_driver
-    if driver and reason.startswith("driver "):
-        cuda = next((f" (CUDA {major})" for major, minimum in MINIMUM_DRIVER.items() if minimum == driver), "")
-        return f"install NVIDIA driver {driver}{cuda} or newer there, and reboot"
-    if reason.startswith("no NVIDIA driver"):
+def _hint(reason: str, needs: NodeNeeds) -> str:
+    if "not rebooted" in reason:
+        return "reboot it: the driver was updated while it ran"
+    if match := re.search(r"driver .* is older than ([0-9.]+[0-9])", reason):
+        cuda = next((f" (CUDA {major})" for major, floor in FLOORS.items() if floor == match[1]), "")
+        return f"install NVIDIA driver {match[1]}{cuda} or newer there, and reboot"
+    if reason.startswith("no driver is loaded"):
         return "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again"
     if reason.startswith("glibc "):
         return "glibc comes with the operating system: update it there, or take an entry built for an older one"
+    if "cuda-compat" in reason and needs.gpu is not None:
+        return "on GeForce only a newer driver mends it; or take an entry without cuda-compat"
     if reason.startswith("CPU "):
         return f"take an entry built for {reason.split()[2].rstrip(',')}"
     return "take an entry with code for these GPUs"
@@ -105,7 +136,6 @@ def _hint(reason: str, requires: Requires) -> str:
 
 def _drivers(evidence: Evidence) -> Iterator[Finding]:
     """GPUs and drivers that do not work, whatever is published."""
-    over_ssh = next(iter(evidence.ways)) == "ssh"  # jobs may be shown only the GPUs that they asked for
     fleet = evidence.fleet
     for said, nodes in fleet.by_value("fitness.smi").items():
         if said == "hung":
@@ -113,21 +143,35 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
                 "fitness", "error", "nvidia-smi", "does not answer", f"an answer in {SMI_SECONDS} s",
                 "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot", fold(nodes),
             )  # fmt: skip
-        elif over_ssh or not said.startswith("No devices"):
+        elif said.startswith("No devices"):
+            hidden = (
+                "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks"
+            )
+            yield Finding("fitness", "note", "GPUs", hidden, "a job with `--gres=gpu:1` is shown one", "", fold(nodes))
+        else:
             yield Finding(
                 "fitness", "error", "nvidia-smi", short(f"fails: {said}"), "the GPUs that the driver sees",
                 "driver and library of different versions? reboot after a driver update", fold(nodes),
             )  # fmt: skip
-    without = fleet.only(lambda f: f.get("fitness.driver") == "" and f.get("fitness.devices", "0") != "0")
-    for count, nodes in without.by_value("fitness.devices").items():
+    without: dict[int, list[str]] = {}
+    for facts, nodes in observed(evidence).items():
+        if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
+            without.setdefault(count, []).extend(nodes)
+    for count, idle in without.items():
         yield Finding(
             "fitness", "error", "NVIDIA driver", "none is loaded", f"one, for {_gpus(count)}",
-            "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again", fold(nodes),
+            "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again", fold(idle),
         )  # fmt: skip
+    for facts, nodes in observed(evidence).items():
+        if facts.driver and facts.library and facts.library != facts.driver:
+            yield Finding(
+                "fitness", "error", "NVIDIA driver", f"{facts.driver} is loaded, libcuda.so.1 is of {facts.library}", "one version",
+                "reboot it: the driver was updated while it ran", fold(nodes),
+            )  # fmt: skip
 
 
-def _gpus(count: str) -> str:
-    return "the node's GPU" if count == "1" else f"the node's {count} GPUs"
+def _gpus(count: int) -> str:
+    return "the node's GPU" if count == 1 else f"the node's {count} GPUs"
 
 
 def _site_level(evidence: Evidence) -> Iterator[Finding]:
@@ -181,7 +225,7 @@ def _comparable(facts: NodeFacts) -> dict[str, str]:
         "CPU level": facts.cpu_level or facts.arch,
         "operating system": f"{facts.os_id} {facts.os_version}".strip(),
     }
-    count = Counter(name for name, _ in facts.gpus)
+    count = Counter(gpu.name for gpu in facts.gpus if gpu.driver != "")
     gpus = ", ".join(f"{number} x {name}" for name, number in sorted(count.items()))
     return compared | ({"GPUs": gpus} if gpus else {})
 

@@ -16,6 +16,7 @@ from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
 from envmgr.catalog.cuda import driver_faults
+from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -47,10 +48,16 @@ class LoadedCondaLock(LoadedLock):
         newest = None if PYTHON in self.content.versions else 1
         return (Item(self.backend.install(self.entry, self.content.identity(), site, target, newest=newest)),)
 
+    def cuda(self) -> str | None:
+        return short_cuda(self.content.cuda())
+
+    def cuda_compat(self) -> str:
+        return short_cuda(self.content.versions.get("cuda-compat")) or ""
+
     def faults(self, recipe: Recipe) -> list[str]:
         if edited := edited_by_hand(self.folder):
             return [edited]
-        cuda = self.content.cuda()
+        cuda = self.cuda()
         found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
         return found + (
             [] if self.content.added is None else glibc_faults(self.content.added.wheels, recipe.requires.glibc)

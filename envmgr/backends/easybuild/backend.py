@@ -24,6 +24,7 @@ from envmgr.backends.easybuild.settings import (
     own_easyconfigs,
 )
 from envmgr.catalog.cuda import driver_faults
+from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -76,9 +77,18 @@ class LoadedEasyBuildLock(LoadedLock):
         there = next((items for items in chains if items[-1].install.exists()), None)
         return there or min(reversed(chains), key=missing)
 
+    def cuda(self) -> str | None:
+        return short_cuda(self._version_of("CUDA"))
+
+    def cuda_compat(self) -> str:
+        return short_cuda((self._version_of("CUDAcompat") or "").partition("-")[0]) or ""
+
+    def _version_of(self, name: str) -> str | None:
+        return next((item.version for item in self.content.items if item.name == name), None)
+
     def faults(self, recipe: Recipe) -> list[str]:
-        cuda = next((item.version for item in self.content.items if item.name == "CUDA"), None)
-        return [] if cuda is None else driver_faults(".".join(cuda.split(".")[:2]), recipe.requires.nvidia_driver)
+        cuda = self.cuda()
+        return [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
 
     def may_build(self) -> None:
         """Not as root: EasyBuild refuses that."""

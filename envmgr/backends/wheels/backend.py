@@ -49,8 +49,11 @@ class LoadedWheelsLock(LoadedLock):
             identity["sdists"] = {"made_as": MADE_AS, "of": [sdist.identity() for sdist in self.content.sdists]}
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
+    def cuda(self) -> str | None:
+        return cuda_of(self.content.versions)
+
     def faults(self, recipe: Recipe) -> list[str]:
-        cuda = cuda_of(self.content.versions)
+        cuda = self.cuda()
         found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
         return found + glibc_faults(self.content.wheels, recipe.requires.glibc)
 

@@ -6,6 +6,7 @@ Everything is covered by a mount and nothing overwritten, so that undoing cannot
 from __future__ import annotations
 
 import itertools
+import platform
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,20 +78,27 @@ def other_lmod(cluster: Cluster, node: str, version: str = "8.7.19") -> Iterator
         do(cluster, node, f"umount -l /usr/share/lmod; rm -rf {copy}")
 
 
+_LIBCUDA = f"/usr/lib/{platform.machine()}-linux-gnu/libcuda.so"
+
+
 @contextmanager
 def fake_driver(cluster: Cluster, node: str, version: str, *, compute_capability: str | None = None) -> Iterator[None]:
-    """The kernel has an NVIDIA driver of this version loaded; with a compute capability there is `nvidia-smi`, too."""
+    """The kernel has an NVIDIA driver of this version loaded, with its library and one GPU; with a compute capability there is
+    `nvidia-smi`, too."""
     says = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu Jan  1 00:00:00 UTC 1970"
     do(cluster, node, f"""
         for folder in /sys/module /proc/driver; do mount -t tmpfs -o mode=755 tmpfs $folder; mkdir $folder/nvidia; done
         echo '{version}' >/sys/module/nvidia/version
-        echo '{says}' >/proc/driver/nvidia/version""")  # fmt: skip
+        echo '{says}' >/proc/driver/nvidia/version
+        mkdir -p /proc/driver/nvidia/gpus/0000:01:00.0
+        printf 'Model: \\t\\t NVIDIA GeForce GTX 1650\\nIRQ: 1\\n' >/proc/driver/nvidia/gpus/0000:01:00.0/information
+        touch {_LIBCUDA}.{version}; ln -s {_LIBCUDA}.{version} {_LIBCUDA}.1""")  # fmt: skip
     if compute_capability:
         cluster.write(node, "/usr/local/bin/nvidia-smi", _SMI % (version, compute_capability), 0o755)
     try:
         yield
     finally:
-        do(cluster, node, "umount -l /sys/module /proc/driver; rm -f /usr/local/bin/nvidia-smi")
+        do(cluster, node, f"umount -l /sys/module /proc/driver; rm -f /usr/local/bin/nvidia-smi {_LIBCUDA}.*")
 
 
 # Answers `nvidia-smi --query-gpu=FIELD,… --format=csv,noheader`, for one GPU.
@@ -100,7 +108,7 @@ version=%s capability=%s
 for word; do
     case $word in --query-gpu=*) fields=${word#*=} ;; esac
 done
-[ -n "${fields-}" ] || { echo "NVIDIA-SMI $version    Driver Version: $version"; exit 0; }
+[ -n "${fields-}" ] || { echo "NVIDIA-SMI $version    Driver Version: $version    CUDA Version: N/A"; exit 0; }
 line=
 for field in $(echo "$fields" | tr , ' '); do
     case $field in

@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from envmgr.catalog.fitness import NodeFacts
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds
+from envmgr.catalog.gpu.facts import Gpu
+from envmgr.catalog.gpu.needs import gpu_needs
 from envmgr.catalog.recipe import Requires
 from envmgr.commands.gate import Unfit, choose_mode, common_denominator, unfit_nodes
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file
@@ -15,16 +17,13 @@ from envmgr.store.prefix import Prefix
 from tests.helpers.sandbox import Sandbox
 
 NEW = NodeFacts(
-    driver="535.54.03", gpus=(("NVIDIA A100", "8.0"),), devices=1, glibc="2.34", arch="x86_64", cpu_level="x86-64-v4"
-)
+    driver="535.54.03", gpus=(Gpu(vendor="nvidia", arch="8.0", name="NVIDIA A100", driver="535.54.03"),), library="535.54.03",
+    glibc="2.34", arch="x86_64", cpu_level="x86-64-v4",
+)  # fmt: skip
 OLD = NodeFacts(
-    driver="470.57.02",
-    gpus=(("NVIDIA GeForce GTX 1650", "7.5"),),
-    devices=1,
-    glibc="2.28",
-    arch="x86_64",
-    cpu_level="x86-64-v3",
-)
+    driver="470.57.02", gpus=(Gpu(vendor="nvidia", arch="7.5", name="NVIDIA GeForce GTX 1650", driver="470.57.02"),),
+    library="470.57.02", glibc="2.28", arch="x86_64", cpu_level="x86-64-v3",
+)  # fmt: skip
 LOGIN = NodeFacts(glibc="2.34", arch="x86_64", cpu_level="x86-64-v3")
 FLEET = FleetFacts(
     groups={"compute": ("c1", "c2", "c3"), "login": ("login",)},
@@ -72,8 +71,8 @@ def test_mode_is_the_sites_unless_asked_otherwise(asked: bool | None, policy: st
 
 
 def test_unfit_nodes_are_told_by_entry_group_and_reason() -> None:
-    requirements = {"t/1": Requires(nvidia_driver="525.60.13", glibc="2.34"), "plain/1": Requires()}
-    assert unfit_nodes(requirements, FLEET) == (
+    asked = {"t/1": Requires(nvidia_driver="525.60.13", glibc="2.34"), "plain/1": Requires()}
+    assert unfit_nodes({name: NodeNeeds(each, gpu_needs(each)) for name, each in asked.items()}, FLEET) == (
         Unfit("t/1", "compute", "c2", "driver 470.57.02 is older than 525.60.13"),
         Unfit("t/1", "compute", "c2", "glibc 2.28 is older than 2.34"),
         Unfit("t/1", "in no group", "x1", "driver 470.57.02 is older than 525.60.13"),
@@ -149,18 +148,33 @@ def test_gate_lets_pass_what_all_nodes_can_run(sandbox: Sandbox) -> None:
         nvidia_driver="450.80.02",
         glibc="2.28",
         cpu_level="x86-64-v2",
-        compute_capability=["7.5", "8.0"],
     )
     saw(sandbox, MIXED, **COMPUTE)
     done = sandbox.ok("build", "app/1.0", "--dry-run", "--format", "json")
     assert (done.data["gate"], done.stderr) == ([], "")
 
 
+def test_gate_says_what_is_not_known_and_lets_it_pass(sandbox: Sandbox) -> None:
+    locked(sandbox, "refuse", nvidia_driver="450.80.02", compute_capability=["7.5", "8.0"])
+    saw(sandbox, MIXED, **COMPUTE)
+    done = sandbox.ok("build", "app/1.0", "--dry-run", "--format", "json")
+    said = "app/1.0 whether it runs is not known: the CUDA version of its lock is not known (c[1-3])"
+    assert done.data["gate"] == [said]
+
+
+def test_gate_refuses_nodes_whose_gpus_it_has_no_code_for(sandbox: Sandbox) -> None:
+    locked(sandbox, "refuse", nvidia_driver="450.80.02", compute_capability=["8.0"])
+    saw(sandbox, MIXED, **COMPUTE)
+    done = sandbox.run("build", "app/1.0", "--dry-run")
+    assert done.code == 3
+    assert "  app/1.0, compute: compute capability 7.5: it has code for 8.0 (c2)\n" in done.stderr
+
+
 def test_gate_says_that_no_node_has_a_gpu(sandbox: Sandbox) -> None:
     locked(sandbox, "refuse", nvidia_driver="450.80.02")
     saw(sandbox, {LOGIN: ("c1",)})
     done = sandbox.ok("build", "app/1.0", "--dry-run")
-    assert "warning: app/1.0 needs a GPU, and no node that the last audit saw has an NVIDIA driver\n" in done.stderr
+    assert "warning: app/1.0 needs a GPU, and no node that the last audit saw has one\n" in done.stderr
 
 
 def test_gate_says_that_facts_are_old(sandbox: Sandbox) -> None:

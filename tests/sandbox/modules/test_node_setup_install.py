@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pytest
 
 from envmgr.modules.nodesetup import BEGIN, END, install_script
 from tests.helpers.node_scene import Scene
+from tests.helpers.waiting import wait_for
 
 OURS = {"/etc/envmgr/node/settings", "/etc/envmgr/node/pin", "/etc/envmgr/node/lmod/bin/module", "/etc/envmgr/node/task-prolog",
-        "/etc/profile.d/zz-envmgr.sh", "/etc/profile.d/zz-envmgr.csh",
+        "/etc/profile.d/zz-envmgr.sh", "/etc/profile.d/zz-envmgr.csh", "/etc/envmgr/node/gpus", "/etc/envmgr/node/gpus.sh",
+        "/etc/systemd/system/envmgr-gpus.service", "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
         *(f"/etc/envmgr/node/lmod/{part}.lua" for part in ("SitePackage", "prepend", "collections", "restore", "closure"))}  # fmt: skip
 LINE = "[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh"
 BLOCK = f"# {BEGIN}\n{LINE}\n# {END}\n"
@@ -27,6 +31,8 @@ def scene(tmp_path: Path) -> Scene:
     (made.etc / "zsh").mkdir(exist_ok=True)
     for name in ("bash.bashrc", "zsh/zshenv", "csh.cshrc"):
         (made.etc / name).write_text(f"# {name}\n")
+    (made.etc / "systemd/system/multi-user.target.wants").mkdir(parents=True, exist_ok=True)
+    (made.etc / "systemd/system/multi-user.target.wants/other.service").touch()
     return made
 
 
@@ -57,6 +63,43 @@ def test_apply_writes_everything_once_and_undo_leaves_what_was_there(scene: Scen
     assert scene.do("undo") == dict.fromkeys(OURS | blocks, "removed")
     assert tree(scene.etc) == before
     assert scene.do("undo") == dict.fromkeys(OURS | blocks, "same")
+
+
+SMI = """\
+#!/bin/sh
+case $* in
+*compute_cap*) printf 'NVIDIA A100, SXM4, 8.0\\nTesla T4, [N/A]\\n' ;;
+*) echo '| NVIDIA-SMI 535.183.01   Driver Version: 535.183.01   CUDA Version: 12.2  |' ;;
+esac
+"""
+
+
+def test_what_the_node_has_of_gpus_is_written_and_taken_away(scene: Scene) -> None:
+    scene.before = [
+        "mount -t tmpfs none /sys/module; mkdir /sys/module/nvidia; echo 535.183.01 >/sys/module/nvidia/version",
+        "mount -t tmpfs none /usr/local/bin",
+        f"printf '%s' {shlex.quote(SMI)} >/usr/local/bin/nvidia-smi; chmod 755 /usr/local/bin/nvidia-smi",
+    ]
+    scene.do("apply")
+    written = scene.folder / "run/envmgr/gpus"
+    wait_for(written.exists, what="the facts of the GPUs")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    lines = written.read_text().splitlines()
+    assert lines[:3] == ["schema 1", f"boot {boot.strip()}", "driver 535.183.01"]
+    assert [line for line in lines if line.startswith(("gpu", "cuda"))] == [
+        "gpu nvidia 8.0 535.183.01 NVIDIA A100, SXM4", "gpu nvidia ? 535.183.01 Tesla T4", "cuda 12.2",
+    ]  # fmt: skip
+    assert lines[-1] == "end yes"
+    scene.do("undo")
+    assert not written.parent.exists()
+
+
+def test_node_without_systemd_is_told_what_to_run_at_boot(scene: Scene) -> None:
+    shutil.rmtree(scene.etc / "systemd")
+    done = scene.do("apply")
+    assert done["/etc/systemd/system/envmgr-gpus.service"] == "skipped"
+    assert done["/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service"] == "skipped"
+    assert (scene.folder / "run/envmgr/gpus").read_text().splitlines()[2:3] == ["driver -"]
 
 
 def test_lines_stand_at_the_top_of_debians_bashrc_which_ends_early(scene: Scene) -> None:

@@ -8,29 +8,40 @@ from envmgr.audit.checks import fitness, libraries
 from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.audit.missing import missing_libraries
 from envmgr.catalog.fitness import NodeFacts, level_flags
+from envmgr.catalog.gpu.facts import Gpu
 from envmgr.catalog.recipe import Requires
 from tests.helpers.evidence import audit_plan, evidence, site, told
 
 V2, V3, V4 = (
     " ".join(sorted((flags - {"sse3"}) | {"pni"})) for level, flags in level_flags().items() if level != "x86-64"
 )
-NODE = {"fitness.driver": "", "fitness.devices": "0", "fitness.glibc": "2.34", "fitness.arch": "x86_64", "fitness.flags": V3,
+NODE = {"fitness.driver": "-", "fitness.library": "-", "fitness.glibc": "2.34", "fitness.arch": "x86_64", "fitness.flags": V3,
         "fitness.os": "rocky 9.4"}  # fmt: skip
-GPU = NODE | {"fitness.driver": "535.54.03", "fitness.devices": "1", "fitness.gpus": "NVIDIA GeForce GTX 1650, 7.5"}
-OLD = GPU | {"fitness.driver": "470.57.02"}
+GTX = "nvidia 7.5 {} NVIDIA GeForce GTX 1650"
+
+
+def driven(version: str, gpus: str = GTX) -> dict[str, str]:
+    return NODE | {"fitness.driver": version, "fitness.library": version, "fitness.gpus": gpus.replace("{}", version)}
+
+
+GPU, OLD = driven("535.54.03"), driven("470.57.02")
 CUDA12 = Requires(nvidia_driver="525.60.13")
 GROUPS = {"compute": ("c1", "c2", "c3"), "login": ("login",)}
 
 
 def test_node_facts_are_read_from_what_the_probe_told() -> None:
-    raw = GPU | {"fitness.gpus": "NVIDIA A100, SXM4, 8.0\nNVIDIA A100, SXM4, [N/A]"}
-    assert node_facts(raw) == NodeFacts(
-        driver="535.54.03", gpus=(("NVIDIA A100, SXM4", ""), ("NVIDIA A100, SXM4", "8.0")), devices=1, glibc="2.34",
-        arch="x86_64", cpu_level="x86-64-v3", os_id="rocky", os_version="9.4",
+    raw = driven(
+        "535.54.03", "nvidia 8.0 {} NVIDIA A100, SXM4\nnvidia ? {} NVIDIA A100, SXM4\namd gfx90a ? AMD Instinct"
+    )
+    a100 = Gpu(vendor="nvidia", arch="8.0", name="NVIDIA A100, SXM4", driver="535.54.03")
+    assert node_facts(raw | {"fitness.cuda": "12.2"}) == NodeFacts(
+        driver="535.54.03", library="535.54.03", cuda="12.2", glibc="2.34", arch="x86_64", cpu_level="x86-64-v3", os_id="rocky",
+        os_version="9.4",
+        gpus=(Gpu(vendor="amd", arch="gfx90a", name="AMD Instinct"), a100.model_copy(update={"arch": ""}), a100),
     )  # fmt: skip
-    assert node_facts(GPU | {"fitness.gpus": "NVIDIA T4"}) == node_facts(GPU).model_copy(
-        update={"gpus": (("NVIDIA T4", ""),)}
-    )  # type: ignore[union-attr]
+    found = node_facts(NODE | {"fitness.library": "?", "fitness.gpus": "nvidia ? - NVIDIA GPU"})
+    assert found is not None
+    assert (found.driver, found.library, found.gpus[0].driver) == ("", None, "")
     assert node_facts({"gate": "ok"}) is None
 
 
@@ -111,12 +122,12 @@ def test_compute_capability_and_cpu_level_that_do_not_do() -> None:
 
 
 def test_gpu_whose_driver_is_gone() -> None:
-    broken = NODE | {"fitness.devices": "2"}
+    broken = NODE | {"fitness.gpus": "nvidia ? - NVIDIA GPU\nnvidia ? - NVIDIA GPU"}
     given = evidence({"c1": GPU, "c2": GPU, "c3": broken}, entries={"t/1": CUDA12}, groups=GROUPS)
     mend = "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again"
     assert told(fitness, given) == [
         f"error c3: NVIDIA driver: none is loaded | one, for the node's 2 GPUs | {mend}",
-        f"error c3: t/1: no NVIDIA driver is loaded for its GPU | as on c[1-2] | {mend}",
+        f"error c3: t/1: no driver is loaded for NVIDIA GPU | as on c[1-2] | {mend}",
         (
             "warning c3: group compute: no NVIDIA driver | driver 535.54.03, as on c[1-2] | "
             "the same driver on all nodes of a group, or two groups in site.yaml"
@@ -140,15 +151,18 @@ def test_nvidia_smi_that_fails_or_hangs() -> None:
 
 
 def test_job_that_is_shown_no_gpu_is_no_fault() -> None:
-    hidden = GPU | {"fitness.smi": "No devices were found", "fitness.gpus": ""}
-    assert told(fitness, evidence({"c1": hidden}, way="slurm")) == []
-    assert len(told(fitness, evidence({"c1": hidden}))) == 1
+    hidden = driven("535.54.03", "nvidia ? {} NVIDIA A100") | {"fitness.smi": "No devices were found"}
+    note = (
+        "note c1: GPUs: `nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks | "
+        "a job with `--gres=gpu:1` is shown one"
+    )
+    for way in ("ssh", "slurm"):
+        assert told(fitness, evidence({"c1": hidden}, way=way)) == [note]
 
 
 def test_nodes_of_a_group_that_differ() -> None:
-    one = GPU | {"fitness.gpus": "NVIDIA A100, 8.0\nNVIDIA A100, 8.0", "fitness.devices": "2"}
-    two = one | {
-        "fitness.gpus": "NVIDIA A100, 8.0",
+    one = driven("535.54.03", "nvidia 8.0 {} NVIDIA A100\nnvidia 8.0 {} NVIDIA A100")
+    two = driven("535.54.03", "nvidia 8.0 {} NVIDIA A100") | {
         "fitness.flags": V2,
         "fitness.glibc": "2.31",
         "fitness.os": "rocky 8.9",

@@ -13,10 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.catalog.fitness import NodeFacts, cpu_level, level_flags, older, unfit, without_gpu
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, level_flags, without_gpu
+from envmgr.catalog.fitness import unfit as unfit_for
+from envmgr.catalog.gpu.facts import Gpu
+from envmgr.catalog.gpu.needs import gpu_needs
+from envmgr.catalog.gpu.verdict import Verdict
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import CPU_ORDER
+from envmgr.catalog.versions import older
 from envmgr.errors import EnvmgrError
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file, merge_facts, read_node_facts, save_node_facts
 from envmgr.store.prefix import Prefix
@@ -24,15 +29,28 @@ from tests.helpers.evidence import site
 
 V3 = level_flags()["x86-64-v3"]
 GPU = NodeFacts(
-    driver="535.183.01", gpus=(("NVIDIA GeForce GTX 1650", "7.5"),), devices=1, glibc="2.34", arch="x86_64",
-    cpu_level="x86-64-v3", os_id="rocky", os_version="9.4",
+    driver="535.183.01", gpus=(Gpu(vendor="nvidia", arch="7.5", name="NVIDIA GeForce GTX 1650", driver="535.183.01"),),
+    library="535.183.01", glibc="2.34", arch="x86_64", cpu_level="x86-64-v3", os_id="rocky", os_version="9.4",
 )  # fmt: skip
 LOGIN = NodeFacts(glibc="2.34", arch="x86_64", cpu_level="x86-64-v3", os_id="rocky", os_version="9.4")
 VERSIONS = st.lists(st.integers(0, 700), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 
 
+def needs(requires: Requires) -> NodeNeeds:
+    return NodeNeeds(requires, gpu_needs(requires))
+
+
+def unfit(requires: Requires, node: NodeFacts) -> tuple[str, ...]:
+    return unfit_for(needs(requires), node)
+
+
 def facts(**changes: object) -> NodeFacts:
     return GPU.model_copy(update=changes)
+
+
+def driven(driver: str) -> NodeFacts:
+    """The same node with another driver."""
+    return facts(driver=driver, library=driver, gpus=(GPU.gpus[0].model_copy(update={"driver": driver}),))
 
 
 @pytest.mark.parametrize(
@@ -47,20 +65,20 @@ def facts(**changes: object) -> NodeFacts:
     ],
 )
 def test_driver_must_be_the_required_one_or_newer(driver: str, reason: tuple[str, ...]) -> None:
-    assert unfit(Requires(nvidia_driver="450.80.02"), facts(driver=driver)) == reason
+    assert unfit(Requires(nvidia_driver="450.80.02"), driven(driver)) == reason
 
 
 def test_node_without_driver_and_gpu_is_fit_as_far_as_it_goes() -> None:
     requires = Requires(nvidia_driver="525.60.13", compute_capability=("8.0",))
     assert unfit(requires, LOGIN) == ()
-    assert without_gpu(requires, LOGIN)
-    assert not without_gpu(requires, GPU)
-    assert not without_gpu(Requires(glibc="2.17"), LOGIN)
+    assert without_gpu(needs(requires), LOGIN)
+    assert not without_gpu(needs(requires), GPU)
+    assert not without_gpu(needs(Requires(glibc="2.17")), LOGIN)
 
 
 def test_gpu_without_its_driver_is_unfit() -> None:
-    node = facts(driver="", gpus=())
-    assert unfit(Requires(nvidia_driver="525.60.13"), node) == ("no NVIDIA driver is loaded for its GPU",)
+    node = facts(driver="", gpus=(Gpu(vendor="nvidia", name="NVIDIA GPU", driver=""),))
+    assert unfit(Requires(nvidia_driver="525.60.13"), node) == ("no driver is loaded for NVIDIA GPU",)
     assert unfit(Requires(), node) == ()
 
 
@@ -81,7 +99,8 @@ def test_gpu_without_its_driver_is_unfit() -> None:
     ],
 )
 def test_compute_capability_follows_nvidias_binary_compatibility(code: tuple, gpus: tuple, runs: bool) -> None:
-    node = facts(gpus=tuple((f"GPU {n}", capability) for n, capability in enumerate(gpus)))
+    own = [Gpu(vendor="nvidia", arch=arch, name=f"GPU {n}", driver=GPU.driver) for n, arch in enumerate(gpus)]
+    node = facts(gpus=tuple(own))
     assert (unfit(Requires(compute_capability=code), node) == ()) is runs
 
 
@@ -90,8 +109,7 @@ def test_every_reason_is_told() -> None:
         nvidia_driver="580.65.06", compute_capability=("8.0", "9.0"), glibc="2.39", cpu_level="x86-64-v4"
     )
     assert unfit(requires, GPU) == (
-        "driver 535.183.01 is older than 580.65.06",
-        "compute capability 7.5: it has code for 8.0, 9.0",
+        "driver 535.183.01 is older than 580.65.06",  # of GPUs the first reason: a newer driver is looked at again
         "glibc 2.34 is older than 2.39",
         "CPU level x86-64-v3 is below x86-64-v4",
     )
@@ -115,9 +133,9 @@ def test_older_orders_versions_as_numbers(a: str, b: str) -> None:
     assert not older(a, f"{a}.0")
     assert not older(f"{a}.0", a)
     if older(a, b):
-        assert unfit(Requires(nvidia_driver=b), facts(driver=a)) == (f"driver {a} is older than {b}",)
+        assert unfit(Requires(nvidia_driver=b), driven(a)) == (f"driver {a} is older than {b}",)
     else:
-        assert unfit(Requires(nvidia_driver=b), facts(driver=a)) == ()
+        assert unfit(Requires(nvidia_driver=b), driven(a)) == ()
 
 
 @given(st.sampled_from(sorted(CPU_ORDER)), st.sampled_from(sorted(CPU_ORDER)))
@@ -149,6 +167,18 @@ def test_cpu_level_of_this_machine_is_what_the_loader_says() -> None:
     expected = max((n for n in (2, 3, 4) if f"x86-64-v{n} (supported, searched)" in said), default=1)
     flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     assert cpu_level("x86_64", flags.split()) == ("x86-64" if expected == 1 else f"x86-64-v{expected}")
+
+
+def test_facts_of_an_earlier_envmgr_are_read() -> None:
+    old = {"driver": "535.183.01", "gpus": [["NVIDIA GeForce GTX 1650", "7.5"]], "devices": 1, "glibc": "2.34"}
+    found = NodeFacts.model_validate(old)
+    assert found.gpus == GPU.gpus
+    assert found.library is None
+    judged = judge_gpu(needs(Requires(nvidia_driver="525.60.13")), found)
+    assert judged is not None
+    assert judged.verdict == Verdict.UNKNOWN  # nobody looked at the library
+    idle = NodeFacts.model_validate({"driver": "", "gpus": [], "devices": 2})
+    assert [gpu.driver for gpu in idle.gpus] == ["", ""]
 
 
 # -- what audits saw ----------------------------------------------------------------------------------------------------

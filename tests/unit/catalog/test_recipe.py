@@ -181,7 +181,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "glibc-newline": ({"requires": {"glibc": "2.28\n"}}, ["requires.glibc: `2.28\n` is not a version of digits and dots"]),
     "capability": (
         {"requires": {"compute_capability": ["7.5", "sm_75"]}},
-        ["requires.compute_capability: `sm_75` is not a compute capability such as 7.5"],
+        ["requires.compute_capability: `sm_75` is not a compute capability such as 7.5, 9.0+PTX, 9.0a or 10.0f"],
     ),
     "cpu-level": (
         {"requires": {"cpu_level": "native"}},

@@ -12,13 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envmgr.catalog.gpu.needs import GpuNeeds
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Families, find_families, member_of
 from envmgr.modules.lua import lua_quote
 from envmgr.modules.render import (
-    DRIVER_GATE,
+    GPU_GATE,
+    GPU_RULES,
     MODULE,
     MODULERC,
     SRUN_NOTE,
@@ -104,7 +106,7 @@ def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
     )
     assert [s for s in done if s.name not in ("help", "whatis")] == [
         Statement("call", "extensions", ("numpy/1, six/2",)),
-        Statement("driver-gate", "driver_gate", ("450.1", "torch/1", "warn")),
+        Statement("gpu-gate", "gpu_gate", ("torch/1", "warn", '{ driver = "450.1" }')),
         Statement("call", "family", ("ai",)),
         Statement("call", "family", ("py",)),
         Statement("call", "conflict", ("tf",)),
@@ -230,11 +232,11 @@ def test_render_tree_fails_when_a_template_is_wrong(tmp_path, name: str, text: s
     assert str(caught.value) == f"error[template-invalid]: cannot render {folder / name}\n  {context}"
 
 
-def test_driver_gate_is_included_only_where_a_driver_is_required() -> None:
+def test_gate_is_included_only_where_a_gpu_is_needed() -> None:
     tree = render(spec("a/1"), spec("b/1", requires=Requires(nvidia_driver="525.60.13")), driver_gate="refuse")
-    assert "driver_gate" not in tree["a/1.lua"]
-    assert (TEMPLATES / DRIVER_GATE).read_text() in tree["b/1.lua"]
-    assert 'driver_gate("525.60.13", "b/1", "refuse")\n' in tree["b/1.lua"]
+    assert "gpu_" not in tree["a/1.lua"]
+    assert all((TEMPLATES / name).read_text() in tree["b/1.lua"] for name in (GPU_RULES, GPU_GATE))
+    assert 'gpu_gate("b/1", "refuse", { driver = "525.60.13" })\n' in tree["b/1.lua"]
 
 
 @pytest.mark.parametrize("case", cases())
@@ -271,6 +273,7 @@ OTHER = {
     "python": (True, True),
     "own_python": (True, True),
     "requires": (Requires(glibc="2.17"), True),
+    "gpu": (GpuNeeds(cuda="12.1", codes=("7.0",)), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),
     "default": (True, True),
     "hidden": (True, True),
@@ -326,7 +329,7 @@ def test_fingerprint_survives_the_way_through_json() -> None:
     assert fingerprint(back, WARN, "t") == fingerprint(full, WARN, "t")
 
 
-@pytest.mark.parametrize("name", [MODULE, MODULERC, DRIVER_GATE, SRUN_NOTE])
+@pytest.mark.parametrize("name", [MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE])
 def test_templates_digest_changes_with_each_file(tmp_path, name: str) -> None:
     folder = tmp_path / "modulefiles"
     shutil.copytree(TEMPLATES, folder)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from envmgr.catalog.gpu.needs import GpuNeeds
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
 from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
@@ -75,6 +76,7 @@ def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> 
         packages={"zlib": "1.3 0"},
         own_python=False,
         requires=requires,
+        gpu=GpuNeeds(codes=("7.5",), driver="525.60.13"),
         tests=(test,),
         hidden=True,
         deprecated=gone,

@@ -1,0 +1,45 @@
+"""What an entry has machine code for: `8.6`, `9.0+PTX`, `9.0a`, `10.0f`.
+
+Source: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no other X), PTX
+compatibility (compiled by the driver for its capability and every newer one), architecture- and family-specific code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_CODE = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Code:
+    """Machine code for one capability; `only` is `a` (that capability alone) or `f` (its family); `ptx`: with code to be compiled."""
+
+    major: int
+    minor: int
+    only: str = ""
+    ptx: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}{self.only}{'+PTX' if self.ptx else ''}"
+
+
+def parse_code(text: str) -> Code:
+    """Raises ValueError."""
+    match = _CODE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"`{text}` is not a compute capability such as 7.5, 9.0+PTX, 9.0a or 10.0f")
+    return Code(int(match[1]), int(match[2]), match[3], match[4] is not None)
+
+
+def runs(codes: Iterable[Code], capability: str, *, jit: bool | None) -> bool | None:
+    """Whether one of them runs on a GPU of this capability; `jit`: whether its driver compiles PTX of theirs. None: not known."""
+    gpu = parse_code(capability)
+    found: list[bool | None] = [False]
+    for code in codes:
+        same, newer = gpu.major == code.major, (gpu.major, gpu.minor) >= (code.major, code.minor)
+        fits = newer and same and (code.only != "a" or gpu.minor == code.minor)
+        found.append(True if fits else jit if code.ptx and not code.only and newer else False)
+    return True if True in found else None if None in found else False

@@ -16,6 +16,7 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Backend, Built, LoadedLock, OwnFolder, all_backends
+from envmgr.catalog.gpu.codes import same_effect
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -73,11 +74,12 @@ def ensure_install(
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
+            facts = _with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(
                     install.path,
                     install.digest,
-                    built.facts,
+                    facts,
                     provenance(install, recipe, lock, built, site),
                     mask=site.policies.mask,
                     workers=max(2, jobs),
@@ -92,7 +94,26 @@ def ensure_install(
                     path.unlink(missing_ok=True)
             raise
         verified.made(install.relative)
-    return Ensured(install, True, built.facts, manifest.tree, time.monotonic() - start)
+    return Ensured(install, True, facts, manifest.tree, time.monotonic() - start)
+
+
+def _with_gpu_codes(
+    facts: InstallFacts, install: Install, recipe: Recipe, lock: LoadedLock, runner: Runner, reporter: Reporter
+) -> InstallFacts:
+    """What has CUDA is asked for which GPUs its binaries have code."""
+    if lock.cuda() is None:
+        return facts
+    from envmgr.store.gpu_code import measure
+
+    with reporter.stage(f"{install.entry} code for GPUs", unit="files"):
+        codes = measure(install.path, runner.raise_if_cancelled)
+    said = recipe.requires.compute_capability
+    if codes and said and install.entry == lock.entry and not same_effect(codes, said):
+        reporter.say(
+            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its recipe says "
+            f"{', '.join(said)}, and does not count from here on"
+        )
+    return facts.model_copy(update={"gpu_codes": codes})
 
 
 def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built, site: Site) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from envmgr.backends import get_backend
 from envmgr.catalog.entries import CatalogEntry
@@ -19,6 +19,10 @@ from envmgr.report import Result
 
 _MODULE_ALONE = "a publish writes its module anew, on the same install"
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
+
+
+if TYPE_CHECKING:
+    from envmgr.commands.gpus import GpuSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class ListResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class ShowResult(Result):
-    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet."""
+    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet; `gpu` is None for what needs none."""
 
     schema: ClassVar[str] = "envmgr.show/1"
     entry: str
@@ -56,6 +60,7 @@ class ShowResult(Result):
     digest: str | None
     install: str | None
     module: str | None
+    gpu: GpuSummary | None = None
 
 
 def list_entries(ctx: Context) -> ListResult:
@@ -73,9 +78,10 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
     recipe = found.recipe()
     current = read_current(ctx.prefix)
     state = _states(ctx, [found], current)[0]
-    digest = install = module = None
+    digest = install = module = gpu = None
     try:
         item = load_one(ctx, found, read_target(ctx.site.cpu_level))
+        gpu = _gpu(ctx, item)
         digest = item.install.digest
         install = str(item.install.path) if item.install.exists() else None
     except EnvmgrError:
@@ -94,7 +100,18 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
         digest=digest,
         install=install,
         module=module,
+        gpu=gpu,
     )
+
+
+def _gpu(ctx: Context, wanted: Wanted) -> GpuSummary | None:
+    from envmgr.commands.gpus import summarize
+    from envmgr.store.node_facts import read_node_facts
+
+    if wanted.lock.cuda() is None and wanted.needs().gpu is None:
+        return None
+    fleet = read_node_facts(ctx.prefix)
+    return summarize(wanted.needs(), measured=wanted.measured() is not None, seen=fleet.by_node() if fleet else {})
 
 
 def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRecord | None) -> list[EntryState]:

@@ -42,7 +42,7 @@ class Wheelhouse:
         self,
         name: str,
         version: str = "1.0",
-        files: Mapping[str, str] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
         *,
         requires: Sequence[str] = (),
         scripts: Mapping[str, str] | None = None,
@@ -53,7 +53,7 @@ class Wheelhouse:
         """A module `<name>.py` and `files` (path in the wheel -> text), console `scripts` (name -> `module:function`)."""
         module = name.replace("-", "_")
         info = f"{module}-{version}.dist-info"
-        content = {
+        content: dict[str, str | bytes] = {
             f"{module}.py": f"VERSION = {version!r}\n\ndef main():\n    print({name!r}, VERSION)\n",
             **(files or {}),
         }
@@ -65,7 +65,7 @@ class Wheelhouse:
         if scripts:
             points = "".join(f"{key} = {value}\n" for key, value in scripts.items())
             content[f"{info}/entry_points.txt"] = f"[console_scripts]\n{points}"
-        record = "".join(f"{path},{_digest(text)},{len(text.encode())}\n" for path, text in content.items())
+        record = "".join(f"{path},{_digest(text)},{len(_bytes(text))}\n" for path, text in content.items())
         content[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
         place = self.files / f"{module}-{version}{f'-{build}' if build else ''}-{tag}.whl"
         with zipfile.ZipFile(place, "w") as archive:
@@ -127,5 +127,9 @@ class Wheelhouse:
         }  # fmt: skip
 
 
-def _digest(text: str) -> str:
-    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+def _bytes(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _digest(text: str | bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(_bytes(text)).digest()).rstrip(b"=").decode()

@@ -25,6 +25,7 @@ from envmgr.audit.folding import joined, short
 from envmgr.audit.matrix import observed, required
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
+from envmgr.catalog.gpu.codes import same_effect
 from envmgr.catalog.gpu.needs import toolkit_driver
 from envmgr.catalog.gpu.tables import FLOORS
 from envmgr.catalog.gpu.verdict import Verdict
@@ -84,6 +85,17 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
             if by_design:
                 yield Finding("fitness", "note", entry, reason, f"it runs on {fold(right)}", "", fold(by_design))
         yield from _not_full(entry, needs, facts)
+        yield from _other_code(entry, needs)
+
+
+def _other_code(entry: str, needs: NodeNeeds) -> Iterator[Finding]:
+    """What was measured in the install counts; a recipe that says otherwise misleads its readers."""
+    said, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
+    if said and found and not same_effect(said, found):
+        yield Finding(
+            "fitness", "warning", entry, f"its binaries have code for {', '.join(found)}", f"{', '.join(said)}, as its recipe says",
+            "say in its recipe what was measured (`requires.compute_capability`), and publish it again",
+        )  # fmt: skip
 
 
 def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]]) -> Iterator[Finding]:

@@ -34,6 +34,33 @@ def parse_code(text: str) -> Code:
     return Code(int(match[1]), int(match[2]), match[3], match[4] is not None)
 
 
+# Of GPUs that there are, to compare what two lists say. Source: NVIDIA, "CUDA GPUs", compute capabilities.
+_GPUS = (
+    "3.5",
+    "3.7",
+    "5.0",
+    "5.2",
+    "6.0",
+    "6.1",
+    "7.0",
+    "7.5",
+    "8.0",
+    "8.6",
+    "8.9",
+    "9.0",
+    "10.0",
+    "10.3",
+    "12.0",
+    "12.1",
+)
+
+
+def same_effect(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Whether two lists have code for the same GPUs, compiled or not."""
+    here, there = [parse_code(each) for each in one], [parse_code(each) for each in other]
+    return all(runs(here, gpu, jit=jit) == runs(there, gpu, jit=jit) for gpu in _GPUS for jit in (True, False))
+
+
 def runs(codes: Iterable[Code], capability: str, *, jit: bool | None) -> bool | None:
     """Whether one of them runs on a GPU of this capability; `jit`: whether its driver compiles PTX of theirs. None: not known."""
     gpu = parse_code(capability)

@@ -10,6 +10,7 @@ from envmgr.cli.render import out, table
 
 if TYPE_CHECKING:
     from envmgr.commands.catalog import CheckResult, CopyResult
+    from envmgr.commands.gpus import GpuSummary
     from envmgr.commands.list import ListResult, ShowResult
     from envmgr.commands.site import InitResult, SiteCheckResult
 
@@ -47,6 +48,7 @@ def show_one_entry(result: ShowResult) -> None:
             "requires",
             ", ".join(f"{k} >= {v}" if isinstance(v, str) else f"{k} {', '.join(v)}" for k, v in requires.items()),
         ),
+        *_gpu_rows(result.gpu),
         ("tests", ", ".join(t["name"] for t in recipe["tests"])),
         ("digest", result.digest or ""),
         ("install", result.install or ""),
@@ -57,6 +59,26 @@ def show_one_entry(result: ShowResult) -> None:
     if result.packages:
         out()
         table([f"  {name}", *spec.split(" ", 1)] for name, spec in result.packages.items())
+
+
+def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
+    """The driver's part, the code's part, and what the last audits saw."""
+    if gpu is None:
+        return []
+    driver = [f"CUDA {gpu.cuda}" if gpu.cuda else "CUDA not known" if gpu.cuda is not None else "no CUDA in the lock"]
+    driver += [f"runs from driver {gpu.runs_from} on"] if gpu.runs_from else ["which driver it needs is not known"]
+    if gpu.compiles_from:
+        driver.append(f"compiles at run time (Triton, NVRTC) from branch {gpu.compiles_from} on")
+    elif gpu.cuda:
+        driver.append("which driver compiles for it at run time is not known")
+    driver += [f"forward compatibility by cuda-compat {gpu.compat} (data centre GPUs)"] if gpu.compat else []
+    where = "measured in its install" if gpu.measured else "by its recipe; measured when it is built"
+    code = f"{', '.join(gpu.codes)} ({where})" if gpu.codes else "not known" if gpu.cuda is not None else ""
+    seen = [
+        ("gpu on nodes", f"{each.nodes}: {each.verdict}{f': {each.reason}' if each.reason else ''}")
+        for each in gpu.nodes
+    ]
+    return [("gpu driver", "; ".join(driver)), ("gpu code", code), *seen]
 
 
 def show_copy(result: CopyResult) -> None:

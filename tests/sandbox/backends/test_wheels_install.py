@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.system.files import remove_tree
+from tests.helpers.fatbin import elf, fatbin
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.small_disk import small_in
 from tests.helpers.standin.channel import Channel
@@ -357,3 +358,25 @@ def _state(scene: WheelBox) -> tuple[str, list[str]]:
 
 def _nothing_left(scene: WheelBox) -> bool:
     return scene.box.leftovers() == [] and not list(scene.box.prefix.glob("store/some/*"))
+
+
+def test_code_for_gpus_is_measured_in_the_install_and_wins_over_the_recipe(scene: WheelBox) -> None:
+    """It is in the manifest, and in the gate of the module; a recipe that says otherwise is told so."""
+    library = elf(fatbin(["8.0", "9.0", "ptx 9.0"]))
+    scene.house.wheel("cudaprog", files={"cudaprog/libown.so": library}, requires=["nvidia-cuda-runtime-cu12"])
+    scene.house.wheel("nvidia-cuda-runtime-cu12", "12.1.105")
+    requires = {"nvidia_driver": "525.60.13", "compute_capability": ["7.5", "8.0"]}
+    wanted = {"python": "system", "requirements": ["cudaprog"], "indexes": ["house"]}
+    scene.box.recipe("some/1.0", [], backend="wheels", input=wanted, requires=requires)
+    scene.lock("some/1.0")
+    done = scene.box.ok("build", "some/1.0")
+    facts = json.loads(
+        (scene.install("some/1.0").parent / f"{scene.install('some/1.0').name}.manifest.json").read_text()
+    )["facts"]
+    assert facts["gpu_codes"] == ["8.0", "9.0+PTX"]
+    module = (scene.box.prefix / "current/modules/some/1.0.lua").read_text()
+    assert 'codes = { "8.0", "9.0+PTX" }' in module
+    told = "some/1.0: its binaries have code for 8.0, 9.0+PTX; requires.compute_capability of its recipe says 7.5, 8.0, and"
+    assert told in done.stderr
+    shown = scene.box.ok("show", "some/1.0", "--format", "json").data
+    assert shown["gpu"]["codes"] == ["8.0", "9.0+PTX"]

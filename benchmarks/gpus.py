@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from benchmarks.measure import Amount, Claim
@@ -30,7 +29,10 @@ def claims(rounds: int = 60) -> list[Claim]:
     lmod = find_lmod(None, os.environ)
     with tempfile.TemporaryDirectory(prefix="envmgr-bench-") as name:
         root = Path(name)
-        specs = [_spec("bare", None), _spec("gated", GpuNeeds(cuda="12.1", codes=("5.0", "7.0", "7.5"), driver="525.60.13"))]
+        specs = [
+            _spec("bare", None),
+            _spec("gated", GpuNeeds(cuda="12.1", codes=("5.0", "7.0", "7.5"), driver="525.60.13")),
+        ]
         policies = ModulePolicies(driver_gate="warn", user_site=False)
         for path, text in render_tree(specs, generation=1, policies=policies, templates=shipped("modulefiles")).items():
             (root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -56,5 +58,10 @@ def claims(rounds: int = 60) -> list[Claim]:
 
 def _spec(name: str, gpu: GpuNeeds | None) -> ModuleSpec:
     return ModuleSpec(
-        name=name, version="1.0", root=f"/prefix/store/{name}/1.0-01234567", digest="0" * 64, description="A package", gpu=gpu
+        name=name,
+        version="1.0",
+        root=f"/prefix/store/{name}/1.0-01234567",
+        digest="0" * 64,
+        description="A package",
+        gpu=gpu,
     )

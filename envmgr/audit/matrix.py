@@ -10,6 +10,7 @@ from envmgr.audit.missing import missing_libraries
 from envmgr.audit.model import Evidence
 from envmgr.audit.software import bad_installs, is_seen, start_fault
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
+from envmgr.catalog.gpu.codes import is_capability
 from envmgr.catalog.gpu.facts import Gpu
 from envmgr.catalog.gpu.verdict import Verdict
 from envmgr.nodes import fold
@@ -57,11 +58,17 @@ def _told(text: str) -> str | None:
     return {"-": "", "?": None}.get(text, text)
 
 
+def _arch(vendor: str, text: str) -> str:
+    """What is no compute capability was not told."""
+    known = _told(text) or ""
+    return known if vendor != "nvidia" or is_capability(known) else ""
+
+
 def read_gpus(text: str) -> tuple[Gpu, ...]:
     """As nodesetup/gpus.sh tells them: a line `VENDOR ARCH DRIVER NAME` each."""
-    rows = (line.split(" ", 3) for line in text.splitlines())
+    rows = [row for line in text.splitlines() if len(row := line.split(" ", 3)) == 4]
     found = [
-        Gpu(vendor=vendor, arch=_told(arch) or "", driver=_told(driver), name=name)
+        Gpu(vendor=vendor, arch=_arch(vendor, arch), driver=_told(driver), name=name)
         for vendor, arch, driver, name in rows
     ]
     return tuple(sorted(found, key=lambda gpu: (gpu.vendor, gpu.name, gpu.arch, gpu.driver or "")))

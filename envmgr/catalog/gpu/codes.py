@@ -26,6 +26,11 @@ class Code:
         return f"{self.major}.{self.minor}{self.only}{'+PTX' if self.ptx else ''}"
 
 
+def is_capability(text: str) -> bool:
+    """Whether it is a GPU's compute capability, such as `7.5`."""
+    return re.fullmatch(r"\d{1,2}\.\d", text) is not None
+
+
 def parse_code(text: str) -> Code:
     """Raises ValueError."""
     match = _CODE.fullmatch(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from envmgr.catalog.gpu.codes import runs
+from envmgr.catalog.gpu.codes import is_capability, runs
 from envmgr.catalog.gpu.facts import Gpu, GpuFacts
 from envmgr.catalog.gpu.needs import GpuNeeds
 from envmgr.catalog.gpu.tables import CONSUMER, DATA_CENTRE, FLOORS, SHIPPED
@@ -115,7 +115,7 @@ def _code(gpu: Gpu, needs: GpuNeeds, *, jit: bool | None) -> Judgement | None:
     codes = needs.parsed()
     if codes is None:
         return Judgement(Verdict.UNKNOWN, "what it has code for is not known")
-    if not gpu.arch:
+    if not is_capability(gpu.arch):
         return Judgement(Verdict.UNKNOWN, f"the compute capability of {gpu.name or 'its GPU'} was not told")
     has = ", ".join(map(str, codes))
     match runs(codes, gpu.arch, jit=jit):

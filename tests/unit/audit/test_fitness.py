@@ -39,6 +39,9 @@ def test_node_facts_are_read_from_what_the_probe_told() -> None:
         os_version="9.4",
         gpus=(Gpu(vendor="amd", arch="gfx90a", name="AMD Instinct"), a100.model_copy(update={"arch": ""}), a100),
     )  # fmt: skip
+    odd = node_facts(driven("535.54.03", "nvidia 8.10 {} A\nnvidia [N/A] {} B\nnvidia\n\nnvidia 8.0"))
+    assert odd is not None
+    assert [(gpu.name, gpu.arch) for gpu in odd.gpus] == [("A", ""), ("B", "")]
     found = node_facts(NODE | {"fitness.library": "?", "fitness.gpus": "nvidia ? - NVIDIA GPU"})
     assert found is not None
     assert (found.driver, found.library, found.gpus[0].driver) == ("", None, "")

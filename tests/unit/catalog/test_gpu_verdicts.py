@@ -84,6 +84,16 @@ def test_plain_lua_says_of_300_nodes_and_all_entries_what_python_says() -> None:
     assert [(each.verdict.value, each.refused) for each in by_python] == found
 
 
+def test_arch_that_is_no_capability_was_not_told() -> None:
+    odd = [
+        GpuFacts(gpus=(Gpu(vendor="nvidia", arch=arch, driver="580.1"),), library="580.1")
+        for arch in ("8.10", "x", "sm_90")
+    ]
+    needs = GpuNeeds(cuda="12.1", codes=("8.0",))
+    assert [judge(needs, facts).verdict for facts in odd] == [Verdict.UNKNOWN] * 3
+    assert lua_verdicts([(needs, facts) for facts in odd]) == [("unknown", False)] * 3
+
+
 def with_driver(facts: GpuFacts, driver: str | None) -> GpuFacts:
     own = tuple(gpu.model_copy(update={"driver": driver}) for gpu in facts.gpus or ())
     return facts.model_copy(update={"gpus": own, "library": driver})

@@ -125,7 +125,7 @@ local function gpu_verdict(needs, facts)
       runs_there = true
     elseif not needs.codes then
       doubt = "what it has code for is not known"
-    elseif not gpu.arch then
+    elseif not (gpu.arch or ""):match("^%d+%.%d$") then
       doubt = "the compute capability of " .. (gpu.name or "its GPU") .. " was not told"
     else
       local has = "compute capability " .. gpu.arch .. ": it has code for " .. table.concat(needs.codes, ", ")

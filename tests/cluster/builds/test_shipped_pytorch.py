@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +259,28 @@ def test_driver_below_what_the_recipe_requires_is_told_at_load_and_by_the_audit(
         )
         audit = scene.audit("--check", "fitness", "--check", "software", "--via", "ssh", code=1)
     assert loaded.returncode == 0
-    needs = f"{ENTRY} needs NVIDIA driver 450.80.02 or newer; c2 has 440.33.01."
+    needs = f"{ENTRY} on c2: its GPU programs fail here: driver 440.33.01 is older than 450.80.02, the first for its CUDA 11.8."
     assert needs in " ".join(loaded.stderr.split())
     assert [(f["severity"], f["nodes"]) for f in audit["findings"] if f["where"] == ENTRY] == [("error", "c2")]
     assert {row["nodes"]: row["fit"] for row in audit["matrix"]} == {"c[1,3]": True, "c2": False}
+
+
+def test_what_a_load_says_of_gpus_is_no_difference_between_nodes(scene: Audited, published: dict[str, Any]) -> None:
+    """The note names its node, and it is said where users load the module: the audit tells of the driver, and of nothing else."""
+    with ExitStack() as stack:
+        for node, version in (("c1", "515.105.01"), ("c2", "515.105.01"), ("c3", "535.183.01")):
+            stack.enter_context(fake_driver(scene.cluster, node, version, compute_capability="7.5"))
+        scene.set_up("c[1-3]")
+        loaded = scene.cluster.exec("c1", ["bash", "-lc", "module load pytorch"], user="alice")
+        audit = scene.audit("--modules", ENTRY)
+        shown = scene.envmgr("show", ENTRY, "--format", "json").data
+    note = f"Note: {ENTRY} on c1: whether its GPU programs run here is not known: what it has code for is not known."
+    assert note in " ".join(loaded.stderr.split())
+    assert {(f["severity"], f["check"], f["nodes"]) for f in audit["findings"]} == {
+        ("note", "fitness", "c[1-3]"), ("warning", "fitness", "c3"),  # c3 has another driver than most
+    }  # fmt: skip
+    (row,) = audit["matrix"]
+    assert (row["nodes"], row["fit"]) == ("c[1-3]", None)
+    assert row["reasons"] == ["not known: what it has code for is not known"]
+    reason = "what it has code for is not known"
+    assert shown["gpu"]["nodes"] == [{"nodes": "c[1-3]", "verdict": "unknown", "reason": reason}]

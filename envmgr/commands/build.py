@@ -110,5 +110,6 @@ def _pass_gate(ctx: Context, wanted: Sequence[Wanted], plan: BuildPlan, asked: b
         return ()
     from envmgr.commands.gate import choose_mode, pass_gate
 
-    requirements = {str(w.entry): w.needs() for w in wanted if w.entry in fresh}
-    return pass_gate(ctx, requirements, choose_mode(asked, ctx.site.policies.gate))
+    mode = choose_mode(asked, ctx.site.policies.gate)
+    needs = {} if mode == "off" else {str(w.entry): w.needs() for w in wanted if w.entry in fresh}
+    return pass_gate(ctx, needs, mode)

@@ -39,7 +39,7 @@ trace_run() { # ACCOUNT HOW
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c true' "$trace_options"
   fi
 }
-# The last line that sets NAME, or the first that brings PART into it: where it is, or the first caller that is none of Lmod's own.
+# The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is none of Lmod's own.
 trace_place() { # NAME FILE [PART]
   trace_part=${3-} awk -v name="$1" '
     BEGIN { part = ENVIRON["trace_part"] }
@@ -59,9 +59,13 @@ trace_place() { # NAME FILE [PART]
         before = place; at = NR
         place = $0
         sub(/: .*/, "", place)
+      } else if (part == "" && name !~ /^:/ && text ~ "^(export|declare -[a-z]*x|typeset -[a-z]*x)( [^=]*)? " name "( |$)") {
+        exported = $0
+        sub(/: .*/, "", exported)
       }
     }
     END {
+      if (place == "") place = exported # it had its value already
       sub(/^\++/, "", place)
       count = split(place, of, "<")
       for (i = 1; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) { print of[i]; exit }

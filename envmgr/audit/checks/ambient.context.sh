@@ -1,10 +1,26 @@
 # shellcheck shell=sh
 # What this shell brought along. Runs before any module is loaded. `ambient_names` are programs of entries; `ambient_without` is the
 # folder that node-setup puts into PATH: other checks tell where it is missing. It starts few processes: every shell pays for them.
-: "${ambient_names?}" "${ambient_without?}" "${ambient_variables?}" "${ambient_passed?}"
+: "${ambient_names?}" "${ambient_without?}" "${ambient_variables?}" "${ambient_harmful?}" "${ambient_passed?}"
 
 for ambient_name in $ambient_variables; do
   eval "[ -z \"\${$ambient_name:+set}\" ] || put ambient.\$ambient_name \"\$$ambient_name\""
+done
+# These where they are exported, in the words of bash, of zsh and of other shells; an empty one means something to POSIXLY_CORRECT alone.
+ambient_found="
+$(export -p)"
+for ambient_name in $ambient_harmful; do
+  case $ambient_found in
+    *"
+export $ambient_name="* | *"
+declare -x $ambient_name="* | *"
+declare -rx $ambient_name="* | *"
+typeset -x $ambient_name="*)
+      eval "ambient_said=\$$ambient_name"
+      [ "$ambient_name" != POSIXLY_CORRECT ] || ambient_said=${ambient_said:-empty}
+      [ -z "$ambient_said" ] || put "ambient.$ambient_name" "$ambient_said"
+      ;;
+  esac
 done
 ambient_path=:${path_brought-$PATH}:
 case $ambient_path in
@@ -36,6 +52,15 @@ for ambient_name in "${LANG-}" "${LC_ALL-}" "${LC_CTYPE-}" "${LC_NUMERIC-}" "${L
   esac
 done
 [ -z "$ambient_said" ] || put ambient.locale "${ambient_said#locale: } (LANG=${LANG-}, LC_ALL=${LC_ALL-})"
+# A time zone is a file, or a rule such as CET-1CEST.
+case ${TZ-} in
+  '' | UTC | GMT | Etc/UTC | Etc/GMT | Universal | Zulu) ;;
+  *)
+    ambient_said=${TZ#:}
+    case $ambient_said in /*) ;; *) ambient_said=/usr/share/zoneinfo/$ambient_said ;; esac
+    [ -r "$ambient_said" ] || printf '%s\n' "$TZ" | grep -q -E '^(<[^>]+>|[A-Za-z]{3,})[-+]?[0-9]' || put ambient.zone "$TZ"
+    ;;
+esac
 # A function is told by its name alone, a program by its path.
 ambient_found="
 $(for ambient_name in $ambient_names; do command -v "$ambient_name" 2>/dev/null; done)

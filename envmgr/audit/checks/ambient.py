@@ -2,7 +2,8 @@
 
 Told wherever it is, also where all nodes have it: PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from
 there first), LUA_INIT (Lmod's own Lua runs it), an active conda or virtual environment, a job's number where there is no such job,
-functions and aliases that are called as programs of published entries are, a locale that the node does not have. LD_PRELOAD,
+functions and aliases that are called as programs of published entries are, a locale or a time zone that the node does not have; and what
+changes shells and programs for all who have it, where it is exported: CDPATH, POSIXLY_CORRECT, SHELLOPTS, TAR_OPTIONS, PERL5OPT. LD_PRELOAD,
 LD_LIBRARY_PATH, LD_AUDIT, PYTHONSTARTUP, CUDA_VISIBLE_DEVICES and conda's hook are a note where all nodes have the same: sites have
 reasons for them. Node against node: these, BASH_ENV, PATH and its order, the modules that are loaded already; and, as a note, whatever
 else is exported, but for what each session makes anew. Context against context, on one node: the modules that are loaded, and what PATH
@@ -18,9 +19,10 @@ from envmgr.audit.across import Across, across
 from envmgr.audit.comparing import drift
 from envmgr.audit.exported import exported, exported_questions, inherited_by_jobs, options_of_slurm, who_sets
 from envmgr.audit.folding import elements, joined, other_parts, short
+from envmgr.audit.harmful import HARM, HARM_EXPORTED
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion, part_of
-from envmgr.finding import Finding, Severity
+from envmgr.audit.trace import TraceQuestion, is_ours, part_of
+from envmgr.finding import Finding
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
@@ -32,42 +34,11 @@ _PARTS = 8  # of a list, that are traced
 _MOST = 40  # names of programs that are asked for
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
+_LOCALE = ("LC_ALL", "LANG", "LC_CTYPE")
 
 NEEDS_MODULES = True
-# Variable -> how bad it is wherever it is, and why.
-_HARM: Mapping[str, tuple[Severity, str]] = {
-    "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),
-    "PYTHONPATH": ("warning", "each Python of a module imports from there first"),
-    "PYTHONUSERBASE": ("note", "pip of a module installs there"),
-    "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
-    "LD_PRELOAD": ("note", "each program of a module loads it"),
-    "LD_AUDIT": ("note", "each program of a module loads it"),
-    **dict.fromkeys(
-        ("LUA_INIT", "LUA_INIT_5_1", "LUA_INIT_5_2", "LUA_INIT_5_3", "LUA_INIT_5_4"),
-        ("error", "the Lua that runs Lmod runs that first, in each `module`"),
-    ),
-    "SLURM_JOB_ID": ("warning", "it is no job's, or another job's: srun asks for that one, and fails"),
-    "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see these GPUs alone"),
-    "PIP_TARGET": ("note", "pip of a module installs there"),
-    "PIP_PREFIX": ("note", "pip of a module installs there"),
-    "PIP_USER": ("warning", "pip refuses to install into virtual environments"),
-    "LMOD_EXACT_MATCH": ("note", "`module load NAME` without a version does not find its default"),
-    "LMOD_DISABLE_SAME_NAME_AUTOSWAP": (
-        "note",
-        "a second version of a loaded module is refused, and does not replace the first",
-    ),
-    "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
-    "R_LIBS": ("note", "each R takes its libraries from there first"),
-    "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),
-    "LD_LIBRARY_PATH": ("note", "programs of modules look there for libraries before the system's"),
-    "CONDA_PREFIX": (
-        "warning",
-        "a conda environment is active: its programs come before the system's, and mix with a module's",
-    ),
-    "VIRTUAL_ENV": ("warning", "a virtual environment is active: its Python comes first"),
-}
 _SHOWN = {"loaded": "LOADEDMODULES"}
-_COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
+_COMPARED = (*HARM, "BASH_ENV", "PATH", "loaded")
 # Not compared by `exported`: what is above or told by other checks, and what sessions, jobs and Lmod make anew.
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
@@ -89,7 +60,10 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
             ambient_names=" ".join(names[:_MOST]),
             ambient_without=PROGRAM,
             ambient_passed=_passed(),
-            ambient_variables=" ".join(name for name in _COMPARED if name not in ("PATH", "loaded", "SLURM_JOB_ID")),
+            ambient_variables=" ".join(
+                name for name in _COMPARED if name not in ("PATH", "loaded", "SLURM_JOB_ID", *HARM_EXPORTED)
+            ),
+            ambient_harmful=" ".join(HARM_EXPORTED),
         )
         + script_text(__file__, "context.sh")
     }
@@ -116,8 +90,11 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         for name in _COMPARED:
             values = fleet.only(lambda facts, key=key: f"{key}PATH" in facts).by_value(f"{key}{name}", default="")  # type: ignore[misc]
             for value, nodes in values.items():
-                if (value and name in _HARM) or len(values) > 1:
+                if (value and name in HARM) or len(values) > 1:
                     yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
+        for name, asked in (("locale", _LOCALE), ("zone", ("TZ",))):
+            for nodes in fleet.by_value(f"{key}{name}").values():
+                yield TraceQuestion(nodes[0], context, account, asked)
         yield from exported_questions(context, account, fleet)
         for name in fleet.names(f"{key}alias."):
             for nodes in fleet.by_value(f"{key}alias.{name}").values():
@@ -127,13 +104,13 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
 def _all(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
-        where = evidence.shell(context, account)
+        evidence.shell(context, account)
         asked = fleet.only(lambda facts, key=key: f"{key}PATH" in facts)  # type: ignore[misc]
         for name in _COMPARED:
             yield from _variable(name, context, account, asked, evidence)
         yield from _shadows(context, account, asked, evidence)
         yield from options_of_slurm(context, account, asked, evidence)
-        yield from _locale(key, where, asked)
+        yield from _not_there(context, account, asked, evidence)
         yield from exported(context, account, asked, evidence)
 
 
@@ -143,8 +120,8 @@ def _variable(
     key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
     values = fleet.by_value(f"{key}{name}", default="")
     shown = _SHOWN.get(name, name)
-    if name in _HARM:
-        severity, why = _HARM[name]
+    if name in HARM:
+        severity, why = HARM[name]
         for value, nodes in values.items():
             if value:
                 place = evidence.traces.place(nodes, context, account, shown)
@@ -196,11 +173,24 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _locale(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
+def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """A locale, or a time zone, that the node does not have."""
+    key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
+
+    def who(names: tuple[str, ...], nodes: tuple[str, ...]) -> str:
+        places = (evidence.traces.place(nodes, context, account, name) for name in names)
+        place = next((place for place in places if place and not is_ours(place)), "")
+        return f"{place} sets it: " if place else ""
+
     for said, nodes in fleet.by_value(f"{key}locale").items():
         yield Finding(
             "ambient", "warning", where, short(said), "a locale that the node has",
-            "`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8", fold(nodes),
+            f"{who(_LOCALE, nodes)}`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8", fold(nodes),
+        )  # fmt: skip
+    for zone, nodes in fleet.by_value(f"{key}zone").items():
+        yield Finding(
+            "ambient", "warning", where, f"TZ is {short(zone)}, which the node does not know: programs take UTC", "a time zone of /usr/share/zoneinfo",
+            f"{who(('TZ',), nodes)}take it away there, or install tzdata where that lacks", fold(nodes),
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from envmgr.audit.checks import all_checks, ambient
 from envmgr.audit.model import ReadsInstalls
+from envmgr.audit.trace import Traces
 from envmgr.probe.contexts import CONTEXTS
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import evidence
@@ -94,3 +95,46 @@ def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
         "site-modules",
         "software",
     }
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "zsh"])
+def test_what_changes_shells_and_programs_is_told_where_it_is_exported(shell: str) -> None:
+    where = "emulate sh 2>/dev/null; " if shell == "zsh" else ""
+    assert told(shell, f"{where}CDPATH=/opt; TAR_OPTIONS=-v")[1:] == []
+    before = f"{where}export CDPATH=/opt:/srv TAR_OPTIONS=-v POSIXLY_CORRECT= GZIP="
+    assert sorted(told(shell, before)) == [
+        "ambient.CDPATH=/opt:/srv", "ambient.PATH=/usr/bin:/bin", "ambient.POSIXLY_CORRECT=empty", "ambient.TAR_OPTIONS=-v",
+    ]  # fmt: skip
+
+
+def test_options_of_bash_are_told_where_they_are_exported() -> None:
+    assert told("bash", "set -o pipefail; shopt -s nullglob")[1:] == []
+    (line,) = [line for line in told("bash", "set -o pipefail; export SHELLOPTS") if "OPTS" in line]
+    assert line.startswith("ambient.SHELLOPTS=")
+    assert "pipefail" in line
+    assert any(line.startswith("ambient.BASHOPTS=") for line in told("bash", "export BASHOPTS"))
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [("Europe/Berln", "Europe/Berln"), (":/nowhere/x", ":/nowhere/x"), ("UTC", None), ("CET-1CEST", None), ("<+03>-3", None), ("", None)],
+)  # fmt: skip
+def test_time_zone_that_the_node_does_not_know_is_told(zone: str, said: str | None) -> None:
+    assert context_facts(ambient, "bash", TZ=zone).get("ambient.zone") == said
+
+
+def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_their_line() -> None:
+    answers = {f"c{n}": shell(CDPATH="/opt", POSIXLY_CORRECT="1", zone="Mars", locale="Cannot set LC_ALL (LANG=x)") for n in (1, 2, 3)}  # fmt: skip
+    traces = Traces({("c1", "bash-login", "user", name): f"/etc/{name}.sh:2" for name in ("CDPATH", "TZ", "LANG")})
+    found = judged(ambient, evidence(answers, asked=LOGIN, traces=traces))
+    assert [line.split(" | ")[0] for line in found] == [
+        "warning c[1-3]: bash-login (alice): CDPATH is /opt",
+        "warning c[1-3]: bash-login (alice): POSIXLY_CORRECT is 1",
+        "warning c[1-3]: bash-login (alice): Cannot set LC_ALL (LANG=x)",
+        "warning c[1-3]: bash-login (alice): TZ is Mars, which the node does not know: programs take UTC",
+    ]
+    assert found[0].endswith(" | /etc/CDPATH.sh:2 sets it: take it away there")
+    assert found[2].split(" | ")[2].startswith("/etc/LANG.sh:2 sets it: ")
+    assert found[3].split(" | ")[2].startswith("/etc/TZ.sh:2 sets it: ")
+    asked = [name for question in ambient.trace_questions(evidence(answers, asked=LOGIN)) for name in question.names]
+    assert {"CDPATH", "POSIXLY_CORRECT", "TZ", "LANG"} <= set(asked)

@@ -37,6 +37,8 @@ def place(tmp_path: Path, name: str, *lines: str) -> str:
         (["+/usr/share/lmod/lmod/init/bash:84</etc/zzz.sh:2<bash:0: X=/opt"], "/etc/zzz.sh:2"),
         (["+/usr/share/lmod/lmod/init/bash:84<bash:0<:: X=/opt"], "/usr/share/lmod/lmod/init/bash:84"),
         (["+/etc/zsh/zshenv:7<: export X=1"], "/etc/zsh/zshenv:7"),
+        (["+/a:1<:: export X", "+/b:2<:: export XX"], "/a:1"),
+        (["+/a:1<:: declare -rx Y X"], "/a:1"),
         (["+:1<:: X=1"], ""),
         (["a line of a value: X=1", "+/a:1<:: Y=1"], ""),
     ],

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import joined, short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion, is_ours
 from envmgr.finding import Finding
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
@@ -25,10 +26,23 @@ NEEDS_MODULES = True
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
 _BROKEN = "broken"  # a file that the hook reads when it restores
 _NOT_THERE = "\n"  # no path
+_OF_SITE, _PACKAGE = "LMOD_SYSTEM_DEFAULT_MODULES", "LMOD_PACKAGE_PATH"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"context": assign(hook=HOOK, hook_files=" ".join(hook_names())) + script_text(__file__, "context.sh")}
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who names modules that do not load, or hides the hook."""
+    for context, account, fleet in evidence.contexts():
+        key = context_key(context, account)
+        for found, nodes in fleet.by_value(f"{key}collection").items():
+            if found.startswith(f"{_OF_SITE}="):
+                yield TraceQuestion(nodes[0], context, account, (_OF_SITE,))
+        for named, nodes in fleet.by(lambda facts, key=key: _named(facts, key)).items():  # type: ignore[misc]
+            if named != _NOT_THERE:
+                yield TraceQuestion(nodes[0], context, account, (_PACKAGE,))
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -40,8 +54,8 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
         where = evidence.shell(context, account)
-        yield from _missing(key, where, fleet)
-        yield from _default(key, where, fleet, evidence.account(account))
+        yield from _missing(context, account, fleet, evidence)
+        yield from _default(context, account, fleet, evidence)
         others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != digest for n in nodes}
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
@@ -64,28 +78,31 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def _default(key: str, where: str, fleet: Fleet, user: str) -> Iterator[Finding]:
+def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What a login shell cannot restore."""
+    key, where = context_key(context, account), evidence.shell(context, account)
     for found, nodes in fleet.by_value(f"{key}collection").items():
         said = next((text for text, of in fleet.by_value(f"{key}collection.said").items() if set(of) & set(nodes)), "")
-        of_site = found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=")
-        hint = (
-            "name modules that are there in LMOD_SYSTEM_DEFAULT_MODULES, in the start-up file that sets it" if of_site
-            else f"as {user}: load what is wanted, then `module save`; or `rm {found}`"
-        )  # fmt: skip
+        hint = f"as {evidence.account(account)}: load what is wanted, then `module save`; or `rm {found}`"
+        if found.startswith(f"{_OF_SITE}="):
+            place = evidence.traces.place(nodes, context, account, _OF_SITE)
+            hint = f"{place or 'a start-up file'} sets it: name modules that are there, or take that line away"
         yield Finding(
             "saved-collections", "warning", where, f"{short(found)} cannot be loaded: {short(' '.join(said.split())) or 'and Lmod says nothing'}",
             "a default collection that restores", hint, fold(nodes),
         )  # fmt: skip
 
 
-def _missing(key: str, where: str, fleet: Fleet) -> Iterator[Finding]:
+def _missing(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    key, where = context_key(context, account), evidence.shell(context, account)
     for named, nodes in fleet.by(lambda facts: _named(facts, key)).items():
         if named == _NOT_THERE:
             found, hint = "envmgr's hook is not installed", f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
         else:
-            found = f"Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is {short(named) or 'not set'}"
-            hint = f"a start-up file sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
+            found = f"Lmod does not load envmgr's hook: {_PACKAGE} is {short(named) or 'not set'}"
+            place = evidence.traces.place(nodes, context, account, _PACKAGE)
+            who = place if place and not is_ours(place) else "a start-up file"
+            hint = f"{who} sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
         yield Finding("saved-collections", "warning", where, found, f"Lmod loads {HOOK}", hint, fold(nodes))
 
 

@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 from envmgr.audit.checks import get_check
+from envmgr.audit.model import AsksWho
+from envmgr.audit.trace import Traces
 from envmgr.catalog.site import load_site
 from envmgr.modules.nodesetup import hook_digest, hook_names, node_files
 from envmgr.probe.contexts import CONTEXTS
@@ -15,6 +17,7 @@ from tests.helpers.evidence import told
 CHECK = get_check("saved-collections")
 HOOK = "/etc/envmgr/node/lmod"
 LOADS = f"Lmod loads {HOOK}"
+LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
 ASKED = tuple(
     (context, account, context.way)
     for context in CONTEXTS
@@ -97,3 +100,27 @@ def test_digest_of_the_hook_is_that_of_its_files_as_a_node_adds_them_up(tmp_path
     ).stdout
     assert said.split()[0] == hook_digest()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(hook_names())
+
+
+def test_default_modules_of_the_site_that_do_not_load_are_told_with_their_line() -> None:
+    said = facts(collection="LMOD_SYSTEM_DEFAULT_MODULES=StdEnv", collection_said="unknown")
+    line = "/etc/profile.d/site.sh:2"
+    traces = Traces({("c1", "bash-login", "user", "LMOD_SYSTEM_DEFAULT_MODULES"): line})
+    given = hand_made({"c1": said, "c2": said}, asked=((LOGIN, "user", "ssh"),), traces=traces)
+    assert told(CHECK, given) == [
+        (
+            "warning c[1-2]: bash-login (alice): LMOD_SYSTEM_DEFAULT_MODULES=StdEnv cannot be loaded: unknown | a default collection that restores | "
+            f"{line} sets it: name modules that are there, or take that line away"
+        )
+    ]
+    assert isinstance(CHECK, AsksWho)
+    assert [question.names for question in CHECK.trace_questions(given)] == [("LMOD_SYSTEM_DEFAULT_MODULES",)]
+
+
+def test_line_that_hides_the_hook_is_named() -> None:
+    hidden = facts(hook="not loaded", hook_named="/site/lmod", hook_there="yes")
+    traces = Traces({("c1", "bash-login", "user", "LMOD_PACKAGE_PATH"): "/etc/profile.d/zzz.sh:4"})
+    (line,) = told(CHECK, hand_made({"c1": hidden}, asked=((LOGIN, "user", "ssh"),), traces=traces))
+    assert line.endswith(
+        f"/etc/profile.d/zzz.sh:4 sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
+    )

@@ -72,7 +72,7 @@ step() { SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none "$@"; }
 at_pty() {
   command -v script >/dev/null || step /bin/bash -i "$2"
   exec script -qefc \
-    "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/bash -i $2 >>$1'" /dev/null >/dev/null 2>&1
+    "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/bash -i $2 >>$1'" /dev/null >/dev/null
 }
 
 # join SECONDS NAME…: wait for some.
@@ -102,7 +102,8 @@ tell() {
   if [ "$rc" = 153 ]; then
     put "$end" "its start-up files print more than 8 MB"
   elif [ "$rc" != 0 ]; then
-    put "$end" "exit status $rc: $(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)"
+    said=$(tail -n 1 "$tmp/$2.err" 2>/dev/null | cut -c1-200)
+    put "$end" "exit status $rc${said:+: $said}"
   elif ! grep -q "^@$3done=yes" "$tmp/$2.out"; then
     put "$end" "the shell ended before the probe in it: \`exit\` or \`exec\` in a start-up file?"
   fi

@@ -97,9 +97,10 @@ def _name(account: ShellAccount, plan: ProbePlan) -> str:
 
 
 # Its stdin is a terminal, where the node has script(1); what it prints goes past that, which would change its line ends.
+# On stderr script(1) itself says why it has no terminal.
 _AT_A_TERMINAL = (
     'exec 9>&1; command -v script >/dev/null || exec /bin/bash -i "$0"; '
-    'exec script -qefc "/bin/bash -i $0 >&9 9>&-" /dev/null >/dev/null 2>&1'
+    'exec script -qefc "/bin/bash -i $0 >&9 9>&-" /dev/null >/dev/null'
 )
 
 

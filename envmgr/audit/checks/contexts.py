@@ -6,7 +6,7 @@ which must load an entry there, and exactly one generation of the prefix in MODU
 an older one that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared
 between nodes, and each context with login bash there, without empty parts, repetitions and trailing slashes. Where `module
 avail` lists the packages of the entries besides the entries, and neither user nor site asked for it, that is a note. A context
-that cannot be probed is a finding. A start-up file that prints something into every ssh command is one too: it breaks scp,
+that cannot be probed is a finding; where users can open no pseudo-terminal, that is told alone. A start-up file that prints something into every ssh command is one too: it breaks scp,
 rsync and programs that read the command's output. Notes: a job that was submitted with --export=NONE keeps SLURM_EXPORT_ENV, by
 which its srun passes nothing on (`slurm: heal_export` in site.yaml decides); a `#!/bin/sh` job has no function `module`, and no
 program says what to write instead.
@@ -17,17 +17,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.by_hand import by_hand, posix_hint
 from envmgr.audit.comparing import as_on, compare
 from envmgr.audit.folding import joined, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts, modulepath_questions
+from envmgr.audit.terminal import terminal, terminal_findings, without_terminal
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
-from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
+from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
 LOADS_MODULES = True
@@ -40,11 +42,13 @@ _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "n
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     first = plan.samples[0] if plan.samples else ""
-    return {"context": assign(first=first) + lmod_config() + script_text(__file__, "context.sh")}
+    text = assign(first=first) + lmod_config() + script_text(__file__, "context.sh")
+    return {"context": text, "node": terminal()}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from joined(_all(evidence))
+    yield from terminal_findings(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
         yield _finding(
             "note", "root", f"not looked at: the audit logs in as {evidence.plan.user}", "root's shells, too",
@@ -61,16 +65,11 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
         where = evidence.shell(context, account)
-        for end, nodes in fleet.by_value(f"{key}end").items():
-            if end != "absent":
-                yield _finding(
-                    "error",
-                    where,
-                    f"cannot be probed: {end}",
-                    "a shell that starts",
-                    _by_hand(context, end, evidence.traces.place(nodes, context, account, ":end")),
-                    nodes,
-                )
+        follows = without_terminal(evidence) if context.shell == "bash-interactive" else frozenset()
+        for end, ended in fleet.by_value(f"{key}end").items():
+            if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
+                hint = by_hand(context, end, evidence.traces.place(nodes, context, account, ":end"))
+                yield _finding("error", where, f"cannot be probed: {end}", "a shell that starts", hint, nodes)
         yield from _absent(context, account, where, fleet, evidence)
         silent = fleet.only(lambda facts, key=key: not {f"{key}end", f"{key}modulepath"} & facts.keys())  # type: ignore[misc]
         if silent.nodes:
@@ -114,6 +113,8 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         for end, nodes in fleet.by_value(f"{key}end").items():
             if end != "absent":
                 yield TraceQuestion(nodes[0], context, account, (":end",))
+        for nodes in probed.by_value(f"{key}posix").values():
+            yield TraceQuestion(nodes[0], context, account, ("POSIXLY_CORRECT",))
         for said, nodes in probed.by_value(f"{key}loads").items():
             if _LINKER.search(said):
                 yield TraceQuestion(nodes[0], context, account, _LINKED)
@@ -140,9 +141,13 @@ def _module_command(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
 ) -> Iterator[Finding]:
     key = context_key(context, account)
-    nodes = fleet.by_value(f"{key}module").get("no")
-    if nodes and context.shell != "wrap":  # which reads nothing that could define it: see `bare`
+    without = fleet.only(lambda facts: facts.get(f"{key}module") == "no")
+    for mode, nodes in without.by_value(f"{key}posix", default="").items():
+        if context.shell == "wrap":  # which reads nothing that could define it: see `bare`
+            continue
         hint = f"{_mend(nodes, context, account, 'module', evidence)}; is Lmod installed there?"
+        if mode:
+            hint = posix_hint(evidence.traces.place(nodes, context, account, "POSIXLY_CORRECT"))
         yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
     other = fleet.by_value(f"{key}module").get("another program's")
     if other:
@@ -286,26 +291,6 @@ def _noise(evidence: Evidence) -> Iterator[Finding]:
         )
         where = evidence.shell(context, account)
         yield _finding(severity, where, f'a start-up file prints "{text}"', "nothing on stdout", hint, nodes)
-
-
-def _by_hand(context: ShellContext, end: str, place: str) -> str:
-    if end.startswith(NO_USER):
-        return NO_USER_HINT
-    if place:
-        return f"{place} ends the shell, or puts another program in its place: let it do that at a terminal alone, by `case $- in *i*)`"
-    commands = {
-        "bash-login": "bash -l",
-        "bash": "bash -c true",
-        "csh": "csh -c true",
-        "sh": "sh -c true",
-        "wrap": "sh -c true",
-        "zsh": "zsh -lc true",
-        "bash-interactive": "bash -i",
-    }
-    if context.step:
-        command = "srun --pty bash -i" if context.shell == "bash-interactive" else "srun bash -c true"
-        return f"try `{command}` in a job of that user on the node"
-    return f"try `{commands[context.shell]}` as that user on the node"
 
 
 def _finding(severity: Severity, where: str, found: str, expected: str, hint: str, nodes: tuple[str, ...]) -> Finding:

@@ -36,6 +36,10 @@ case $- in *i*) ;; *) [ "$PWD" = / ] || put shell_state.folder "$PWD" ;; esac
     for shell_option in nullglob failglob nocaseglob nocasematch; do
       case :${BASHOPTS-}: in *":$shell_option:"*) shell_left="$shell_left $shell_option" ;; esac
     done
+    # Posix mode, where it is no sh and none that inherited it: that is told with the variable.
+    case ${BASH##*/}:$SHELLOPTS: in
+      bash:*:posix:*) env | grep -q '^POSIXLY_CORRECT=' || shell_left="$shell_left posix" ;;
+    esac
     put shell_state.options "${shell_left# }"
     # shellcheck disable=SC3045 # bash's
     shell_left=$(readonly -p | sed -n -E 's/^declare -[a-z]+ (PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)=.*/\1/p' | tr '\n' ' ')

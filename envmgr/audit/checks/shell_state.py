@@ -1,7 +1,7 @@
 """Each shell is the one that was asked for, and start-up files leave it as scripts expect it.
 
 A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`,
-`nullglob` or the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run
+posix mode, `nullglob` or the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run
 once, a command that fails ends the shell. One that goes to another folder takes relative paths from jobs;
 one that waits for a dead server makes every login wait; a ~/.bash_logout with `exit` hides that a job failed; a `trap ''` makes all that is
 started there deaf to signals. Looked at in bash, in every context that is one; PATH, variables and functions are
@@ -31,7 +31,7 @@ _WRONG = re.compile(
 )
 SLOW_MS, _TIMES = 4000, 3  # start-up files wait longer than on the other nodes by so much, and so many times
 _NAMES = ("IFS", ":set")
-_FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "xtrace", "verbose"})  # of `set`
+_FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "xtrace", "verbose", "posix"})  # of `set`
 
 
 # What is told -> what is asked of a trace.

@@ -28,6 +28,8 @@ KEY = "ctx.bash-login.user."
         ("set -u; set -f", {"shell_state.options": "noglob nounset"}),
         ("shopt -s nullglob", {"shell_state.options": "nullglob"}),
         ("set -e -a", {"shell_state.options": "errexit allexport"}),
+        ("set -o posix", {"shell_state.options": "posix"}),
+        ("export POSIXLY_CORRECT=1", {"shell_state.options": ""}),  # which the check of variables tells
     ],
 )
 def test_what_start_up_leaves_of_bash(before: str, facts: dict[str, str]) -> None:

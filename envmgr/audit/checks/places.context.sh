@@ -38,6 +38,26 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -w "${TMPDIR:-/tmp}" ]
   fi
   case $places_file in /*) rm -f "$places_file" ;; esac
 fi
+# Whether programs may start there, by how it is mounted: its folder is not touched, as its server may hang. In the folder for
+# temporary files one was started.
+# shellcheck disable=SC3044 # it is bash
+if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -r /proc/self/mountinfo ]; then
+  for places_name in HOME TMP TEMP SCRATCH WORK PROJECT /tmp /var/tmp /dev/shm; do
+    case $places_name in
+      HOME) places_folder=$(cd -P "${HOME:-/nonexistent}" 2>/dev/null && pwd) ;;
+      /*) places_folder=$places_name ;;
+      *) eval "places_folder=\${$places_name-}" ;;
+    esac
+    [ "$places_folder" = "${TMPDIR:-/tmp}" ] || case $places_folder in /?*) printf '%s %s\n' "$places_name" "$places_folder" ;; esac
+  done | awk '
+    FILENAME == "-" { folder[$1] = $2; next }
+    { for (name in folder) if ($5 == "/" || index(folder[name] "/", $5 "/") == 1) if (length($5) >= length(at[name])) {
+        at[name] = $5
+        how[name] = ("," $6 ",") ~ /,noexec,/ ? "noexec" : "exec"
+    } }
+    END { for (name in at) if (how[name] == "noexec") print name, at[name] }' - /proc/self/mountinfo | LC_ALL=C sort |
+    while read -r places_name places_said; do put "places.noexec.$places_name" "$places_said"; done
+fi
 if [ -d /dev/shm ] && ! [ -w /dev/shm ]; then put places.shm /dev/shm; fi
 places_home=$(grep "^$(id -un):" "${who?}" 2>/dev/null | cut -d: -f6)
 if [ -n "$places_home" ] && [ -n "${HOME-}" ] && [ "$HOME" != "$places_home" ] && [ "$(cd "$HOME" 2>/dev/null && pwd -P)" != "$(cd "$places_home" 2>/dev/null && pwd -P)" ]; then

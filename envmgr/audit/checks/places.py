@@ -4,7 +4,7 @@ In every shell and job, as the account whose it is: /tmp and /dev/shm can be wri
 PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
 jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
 there. The folder for temporary files has room, and programs in it start where they do on the other nodes. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. The home is that of the other nodes, where most
-share one; /dev/fd and the like are there; /dev/shm is as large as that of most. Lmod's own folders in the
+share one; it, SCRATCH, WORK, /var/tmp and /dev/shm are not mounted noexec on one node alone (the home on all: a note); /dev/fd and the like are there; /dev/shm is as large as that of most. Lmod's own folders in the
 home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves nothing.
 """
 
@@ -126,6 +126,7 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 "places", "warning", where, "programs in the folder for temporary files do not start: it is mounted noexec", f"programs that start, {as_on(of.others)}",
                 "on the node: `mount -o remount,exec /tmp`, and its line in /etc/fstab; or set TMPDIR to another folder", fold(of.nodes),
             )  # fmt: skip
+    yield from _noexec(context, account, fleet, evidence)
     for said, nodes in fleet.by_value(f"{key}home").items():
         yield Finding(
             "places", "warning", where, f"the home of {user} {said}", "a home that can be written",
@@ -145,6 +146,30 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
                 "folders in which Lmod keeps collections and caches", f"`chown -R {user}: {folder}`, and mode 0755", fold(nodes),
             )  # fmt: skip
+
+
+def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Places that are mounted so that no program of theirs starts; on all nodes, that is the site's choice."""
+    key, where = f"{context_key(context, account)}places.noexec.", evidence.shell(context, account)
+    told: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for name in fleet.names(key):
+        values = fleet.by_value(f"{key}{name}", default="")
+        kinds = fleet.by(lambda facts, name=name: "noexec" if f"{key}{name}" in facts else "exec")  # type: ignore[misc]
+        for of in compare(kinds, evidence).outliers:
+            for point, nodes in values.items():
+                if point and (wrong := tuple(node for node in nodes if node in of.nodes)):
+                    told.setdefault((point, wrong, of.others), []).append(name)
+        if name == "HOME" and len(values) == 1:
+            point, nodes = next(iter(values.items()))
+            yield Finding(
+                "places", "note", where, f"programs in HOME do not start: {point} is mounted noexec", "homes in which users' own programs start",
+                f"is it meant? else `mount -o remount,exec {point}`, and its line in /etc/fstab", fold(nodes),
+            )  # fmt: skip
+    for (point, nodes, others), names in told.items():
+        yield Finding(
+            "places", "warning", where, f"programs in {', '.join(names)} do not start: {point} is mounted noexec", f"programs that start, {as_on(others)}",
+            f"on the node: `mount -o remount,exec {point}`, and its line in /etc/fstab", fold(nodes),
+        )  # fmt: skip
 
 
 def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -40,6 +40,37 @@ def test_noexec_is_told_of_a_node_that_is_unlike_the_others() -> None:
     assert lines(places, not_there, not_there, not_there) == []  # as some sites want it
 
 
+def test_home_that_one_node_has_mounted_noexec_is_told() -> None:
+    well, sick = {"home_is": "1 nfs"}, {"places.noexec.HOME": "/home", "places.noexec.WORK": "/home"}
+    given = evidence({f"c{n}": {f"{KEY}{k}": v for k, v in (sick if n == 3 else well).items()} for n in (1, 2, 3)}, asked=ASKED)  # fmt: skip
+    assert told(places, given) == [
+        (
+            "warning c3: bash-login (alice): programs in HOME, WORK do not start: /home is mounted noexec | programs that start, as on c[1-2] | "
+            "on the node: `mount -o remount,exec /home`, and its line in /etc/fstab"
+        )
+    ]
+    assert lines(places, well, sick) == []  # of two, nobody can tell
+    (note,) = lines(places, sick, sick, sick)
+    assert note == "note c[1-3]: bash-login (alice): programs in HOME do not start: /home is mounted noexec"
+    shm = {"places.noexec./dev/shm": "/dev/shm"}
+    assert lines(places, shm, shm, shm) == []
+
+
+def test_real_mounts_that_are_noexec_are_told(tmp_path: Path) -> None:
+    login = "shopt() { :; }"
+    assert "places.noexec.HOME" not in context_facts(places, "bash", login, HOME=str(tmp_path))
+    facts = context_facts(places, "bash", login, HOME="/proc", WORK="/proc/sys", SCRATCH="/nowhere/x")
+    points = mounted_noexec()
+    assert facts.get("places.noexec.HOME") == ("/proc" if "/proc" in points else None)
+    assert "places.noexec.SCRATCH" not in facts
+    assert "places.noexec.HOME" not in context_facts(places, "bash", HOME="/proc")  # once a node, in a login shell
+
+
+def mounted_noexec() -> set[str]:
+    rows = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return {row[4] for row in rows if "noexec" in row[5].split(",")}
+
+
 def test_start_up_file_that_goes_elsewhere() -> None:
     assert context_facts(shell_state, "bash", "cd /usr")["shell_state.folder"] == "/usr"
     (line,) = lines(shell_state, {"shell_state.reader": "bash", "shell_state.folder": "/home/alice/project"})

@@ -50,7 +50,7 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
     outliers: dict[tuple[str, str], list[str]] = {}
     agreed: dict[str, list[str]] = {}
     undecided: dict[str, list[str]] = {}
-    for of_group in _like(values, evidence):
+    for of_group in like(values, evidence):
         count = sum(map(len, of_group.values()))
         best, most = max(of_group.items(), key=lambda item: len(item[1]))
         if len(of_group) > 1 and (count < QUORUM or 2 * len(most) <= count):
@@ -71,8 +71,8 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
     return Comparison(found, {value: tuple(nodes) for value, nodes in ordered})
 
 
-def _like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
-    """The values of each set of like nodes."""
+def like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
+    """The values of each set of like nodes, the commonest first where `values` are so."""
     member: dict[str, set[str]] = {}
     for name, nodes in evidence.groups.items():
         for node in nodes:

@@ -26,8 +26,10 @@ from envmgr.audit.model import (
     Evidence,
     PublishedGeneration,
     ReadsInstalls,
+    ReadsPeers,
     audit_parts,
 )
+from envmgr.audit.peers import peers_here
 from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
 from envmgr.audit.used_shells import shells_of_jobs
 from envmgr.catalog.site import Site
@@ -128,6 +130,8 @@ class _Asking:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
             plan = self._with_published(plan, published)
+        if any(isinstance(check, ReadsPeers) for check in self.checks.values()):
+            plan = replace(plan, peers=peers_here(self.nodes, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")

@@ -35,7 +35,8 @@ class AuditPlan(ProbePlan):
     """What an audit's probe needs to know besides; `number` is the published generation's, None where nothing is known of one.
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
-    maps it to its install's folder. `installs` are those of all published entries. `deep` looks at more of everything; `day`, a
+    maps it to its install's folder. `installs` are those of all published entries. `peers` maps the names of the asked nodes to their
+    addresses on this host. `deep` looks at more of everything; `day`, a
     number, draws samples that are others tomorrow.
     """
 
@@ -45,6 +46,7 @@ class AuditPlan(ProbePlan):
     loads: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[ExpectedInstall, ...] = ()
+    peers: Mapping[str, str] = field(default_factory=dict)
     deep: bool = False
     day: int = 0
 
@@ -147,6 +149,13 @@ class ReadsInstalls(Protocol):
     """A check that needs `AuditPlan.installs`: the manifests are read for it alone."""
 
     READS_INSTALLS: bool
+
+
+@runtime_checkable
+class ReadsPeers(Protocol):
+    """A check that needs `AuditPlan.peers`: names are resolved for it alone."""
+
+    READS_PEERS: bool
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 # shellcheck shell=sh
 # What the node's own name is to itself, by which line of /etc/hosts, and whom it asks for names. A resolver that is gone makes
-# getent wait.
+# getent wait. What the names of the other nodes are here (`names_peers` has what they are on the host that audits).
+: "${names_peers?}"
 
 with_limit 5 "$0.names" getent ahosts "$(uname -n)"
 names_status=$?
@@ -37,3 +38,31 @@ if [ -r /sys/class/net/lo/flags ] && read -r names_flags </sys/class/net/lo/flag
 fi
 grep -s -E '^[[:space:]]*(nameserver|search|domain|options)[[:space:]]' /etc/resolv.conf | tr -s ' \t' ' ' | sed 's/ $//' | lines names.resolver
 grep -s -E '^(hosts|passwd|group):' /etc/nsswitch.conf | tr -s ' \t' ' ' | LC_ALL=C sort | lines names.switch
+if [ -n "$names_peers" ] && [ "$names_status" != 124 ]; then
+  # Without its own name, which is looked at above.
+  printf '%s\n' "$names_peers" | awk -v own="$(uname -n)" '
+    BEGIN { own = tolower(own); sub(/\..*/, "", own) }
+    { short = tolower($1); sub(/\..*/, "", short); if (short != own) print }' >"$0.there"
+  cut -d' ' -f1 "$0.there" >"$0.peers"
+  if [ ! -s "$0.peers" ]; then
+    : # no other node is asked
+  elif with_limit 10 "$0.here" peers_of "$0.peers"; then
+    awk -v hosts=/etc/hosts '
+      BEGIN {
+        while ((getline line <hosts) > 0) {
+          number++
+          sub(/#.*/, "", line)
+          fields = split(line, field)
+          for (i = 2; i <= fields; i++) if (!((tolower(field[i]), field[1]) in place)) place[tolower(field[i]), field[1]] = hosts ":" number
+        }
+      }
+      NR == FNR { there[$1] = $2; next }
+      there[$1] != $2 {
+        if (++count > 256) { print "more"; exit }
+        split($2, first, ",")
+        print $1, $2, place[tolower($1), first[1]]
+      }' "$0.there" "$0.here" | lines names.peers
+  else
+    put names.peers_hung yes
+  fi
+fi

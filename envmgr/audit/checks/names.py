@@ -6,6 +6,10 @@ one node fails, and the others wait to the job's time limit, with no word of a n
 Where a published entry has a test of several nodes it is an error: jobs of it hang. Elsewhere, and on login nodes, it is a warning,
 as jobs on one node run. A site of a single node is not accused: nobody else asks for its address.
 
+The names of the other asked nodes are compared, too: each node tells those that are not what they are on this host, and nodes in the
+same groups are judged against each other. An address that the node of that name has is right, and one that it has not is an error:
+jobs over both fail. Where each has one of its addresses, or it did not answer, most nodes are right. Each node asks once for all names.
+
 The loopback interface is up. /etc/resolv.conf and the lines of /etc/nsswitch.conf for hosts and accounts are compared between nodes.
 """
 
@@ -13,17 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.comparing import Values, drift, like
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.peers import NONE, peers_lines, peers_text, read_peers
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
+
+READS_PEERS = True
+_SHOWN = 3  # names of which a node's finding tells the addresses
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "node.sh")}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    return {"node": assign(names_peers=peers_lines(plan.peers)) + peers_text() + script_text(__file__, "node.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -39,6 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     if _spans_nodes(evidence):
         yield from _own_names(evidence)
+    yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
         yield from drift(
             "names", file, fleet.by_value(f"names.{key}", default=""), evidence, hint=f"the same {file} on every node",
@@ -87,6 +96,85 @@ def _hint(facts: Facts) -> str:
         else ""
     )
     return f"on the node: {mend}: MPI, Gloo and NCCL take the address from there{again}"
+
+
+def _of_peers(evidence: Evidence) -> Iterator[Finding]:
+    """A finding for all names that are wrong on the same nodes."""
+    fleet = evidence.looked("names")
+    answers = [(group, *_told(group.facts)) for group in fleet.groups]
+    wrong: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
+    for name in sorted({name for _, found, _ in answers for name in found}):
+        values: dict[str, list[str]] = {}
+        for group, found, whole in answers:
+            if whole or name in found:
+                of_group = [node for node in group.nodes if _label(node) != _label(name)]
+                values.setdefault(found.get(name, evidence.plan.peers.get(name, NONE)), []).extend(of_group)
+        for alike in like({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
+            if len(alike) > 1:
+                known = {value: tuple(nodes) for value, nodes in alike.items()}
+                bad = _not_its_own(name, known, evidence)
+                for value, right in bad.items():
+                    wrong.setdefault(known[value], []).append((name, value, right))
+                left = {value: nodes for value, nodes in known.items() if value not in bad}
+                yield from drift(
+                    "names", f"the name {name}", left, evidence, hint="compare /etc/hosts and DNS of the nodes", say=_is
+                )
+    for nodes, names_there in wrong.items():
+        yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence))
+    for nodes in fleet.by_value("names.peers_hung").values():
+        yield Finding(
+            "names", "note", "names of the nodes", "not looked at: they were not all resolved within 10 s", "an answer for each",
+            "is the node's resolver slow? `getent hosts` of one, on the node", fold(nodes),
+        )  # fmt: skip
+
+
+def _told(facts: Facts) -> tuple[dict[str, str], bool]:
+    """What names are on a node that are otherwise on this host; and whether that is all."""
+    lines = facts.get("names.peers", "")
+    return read_peers(lines), "names.peers_hung" not in facts and not lines.endswith("more")
+
+
+def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str]:
+    """Each value of a name that is no address of the node of that name -> the one that is; none where no value is, or a reference decides."""
+    node = next((node for node in evidence.nodes if _label(node) == _label(name)), "")
+    own = frozenset(evidence.fleet.own.get(node, {}).get("addresses", "").split())
+    right = [value for value in values if own.intersection(value.split(","))]
+    if not right or any(evidence.reference in nodes for nodes in values.values()):
+        return {}
+    return {value: right[0] for value in values if value not in right}
+
+
+def _places(node: str, evidence: Evidence) -> dict[str, str]:
+    """name -> the line of /etc/hosts that has it with the address which it has on the node."""
+    lines = next((g.facts.get("names.peers", "") for g in evidence.fleet.groups if node in g.nodes), "")
+    return {fields[0]: fields[2] for line in lines.splitlines() if len(fields := line.split()) == 3}
+
+
+def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], places: Mapping[str, str]) -> Finding:
+    told = [f"{name} {_is(value)}{f' ({places[name]})' if name in places else ''}" for name, value, _ in wrong[:_SHOWN]]
+    more = f"; and {len(wrong) - _SHOWN} others" if len(wrong) > _SHOWN else ""
+    expected = "; ".join(f"{name} {_is(right)}, which it has" for name, _, right in wrong[:_SHOWN])
+    name, value, right = wrong[0]
+    address = right.partition(",")[0]
+    if len(wrong) > 1:
+        hint = "the same /etc/hosts on every node, or names in DNS"
+    elif name in places:
+        hint = f"on the node: `sed -i '{places[name].rpartition(':')[2]}s/^[^[:space:]]*/{address}/' /etc/hosts`"
+    elif value == NONE:
+        hint = f"on the node: `echo '{address} {name}' >>/etc/hosts`, or mend the DNS that it asks"
+    else:
+        hint = "on the node: `getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
+    return Finding(
+        "names", "error", "names of other nodes", f"{'; '.join(told)}{more}: jobs over both fail", expected, hint, fold(nodes)
+    )  # fmt: skip
+
+
+def _is(addresses: str) -> str:
+    return "resolves to nothing" if addresses == NONE else f"is {addresses.replace(',', ', ')}"
+
+
+def _label(name: str) -> str:
+    return name.partition(".")[0].lower()
 
 
 __all__ = ["judge", "probe"]

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import names
+from envmgr.audit.peers import peers_here
 from envmgr.catalog.recipe import Requires, SmokeTest
+from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, told
 
 LOOKED = {"names.looked.node": "yes", "names.own": ""}
@@ -78,3 +80,72 @@ def test_no_job_runs_on_a_login_node() -> None:
 )  # fmt: skip
 def test_each_kind_has_its_own_way_out(facts: dict[str, str], said: str) -> None:
     assert findings({"c1": LOOKED, "c2": LOOKED | facts}) == [f"warning c2: its own name: {said}"]
+
+
+# -- the names of the other nodes ------------------------------------------------------------------------------------------
+
+PEERS = {"c1": "10.0.0.1", "c2": "10.0.0.2", "c3": "10.0.0.3"}
+OWN = {node: {"addresses": address} for node, address in PEERS.items()}
+OLD = LOOKED | {"names.peers": "c3 10.0.0.9 /etc/hosts:6"}
+
+
+def peers(answers: dict[str, dict[str, str]], *, own: dict[str, dict[str, str]] = OWN, **more: object) -> list[str]:
+    given = evidence(answers, own=own, **more)  # type: ignore[arg-type]
+    return told(names, replace(given, plan=replace(given.plan, peers=PEERS)))
+
+
+def test_address_that_the_other_node_does_not_have_is_told_of_the_node_that_has_it_for_it() -> None:
+    assert peers({"c1": LOOKED, "c2": OLD, "c3": LOOKED}) == [
+        (
+            "error c2: names of other nodes: c3 is 10.0.0.9 (/etc/hosts:6): jobs over both fail | c3 is 10.0.0.3, which it has | "
+            "on the node: `sed -i '6s/^[^[:space:]]*/10.0.0.3/' /etc/hosts`"
+        )
+    ]
+    assert peers(dict.fromkeys(PEERS, LOOKED)) == []
+
+
+def test_this_host_may_see_nodes_by_other_addresses_than_they_do() -> None:
+    lines = [f"{name} 192.0.2.{number}" for number, name in enumerate(PEERS, 1)]
+    others = {node: "\n".join(x for x in lines if not x.startswith(node)) for node in PEERS}
+    assert peers({node: LOOKED | {"names.peers": said} for node, said in others.items()}) == []
+
+
+def test_name_that_is_not_known_on_one_node_is_to_be_added_there() -> None:
+    assert peers({"c1": LOOKED, "c2": LOOKED | {"names.peers": "c3 -"}, "c3": LOOKED}) == [
+        (
+            "error c2: names of other nodes: c3 resolves to nothing: jobs over both fail | c3 is 10.0.0.3, which it has | "
+            "on the node: `echo '10.0.0.3 c3' >>/etc/hosts`, or mend the DNS that it asks"
+        )
+    ]
+
+
+def test_many_names_of_an_old_file_are_one_finding() -> None:
+    said = "\n".join(f"c{n} 10.9.0.{n} /etc/hosts:{n}" for n in (1, 3))
+    (line,) = peers({"c1": LOOKED, "c2": LOOKED | {"names.peers": said}, "c3": LOOKED})
+    assert line.startswith(
+        "error c2: names of other nodes: c1 is 10.9.0.1 (/etc/hosts:1); c3 is 10.9.0.3 (/etc/hosts:3): "
+    )
+
+
+def test_two_addresses_of_one_node_accuse_by_most_and_groups_are_apart() -> None:
+    own = OWN | {"c4": {"addresses": "10.0.0.4 10.1.0.4"}}
+    by_ib = LOOKED | {"names.peers": "c4 10.1.0.4"}
+    by_ethernet = LOOKED | {"names.peers": "c4 10.0.0.4"}
+    (line,) = peers({"c1": by_ethernet, "c2": by_ib, "c3": by_ethernet, "c4": LOOKED}, own=own)
+    assert line.startswith("warning c2: the name c4: is 10.1.0.4 | is 10.0.0.4, as on c[1,3]")
+    groups = {"a": ("c1", "c3", "c4"), "b": ("c2",)}
+    assert peers({"c1": by_ethernet, "c2": by_ib, "c3": by_ethernet, "c4": LOOKED}, own=own, groups=groups) == []
+
+
+def test_node_that_did_not_resolve_all_is_no_witness() -> None:
+    cut = LOOKED | {"names.peers": "c1 10.0.0.1\nmore"}
+    assert peers({"c1": LOOKED, "c2": cut, "c3": OLD | {"names.peers": ""}}) == []
+    (line,) = peers({"c1": LOOKED, "c2": LOOKED | {"names.peers_hung": "yes"}, "c3": LOOKED})
+    assert line.startswith("note c2: names of the nodes: not looked at: ")
+
+
+def test_names_here_are_as_getent_says() -> None:
+    found = peers_here(["localhost", "no-such-node.invalid", "127.0.0.1"], Runner(), 20)
+    assert found.keys() == {"localhost", "no-such-node.invalid"}
+    assert found["localhost"] in ("127.0.0.1", "::1")
+    assert found["no-such-node.invalid"] == "-"

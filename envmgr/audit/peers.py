@@ -1,0 +1,46 @@
+"""What the names of the asked nodes are: on this host, for nodes to tell only what is otherwise there."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envmgr.system.detached import run_detached
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import script_text
+
+_SECONDS = 10.0  # for all names together, here; as on nodes
+_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
+NONE = "-"  # of a name that resolves to nothing
+
+
+def peers_text() -> str:
+    """The shell function `peers_of`."""
+    return script_text(__file__, "sh")
+
+
+def peers_here(nodes: Sequence[str], runner: Runner, seconds: float) -> dict[str, str]:
+    """name -> its addresses on this host, `NONE` where it has none or this host does not say in time. Without nodes that are addresses."""
+    names = [node for node in nodes if not _ADDRESS.fullmatch(node)]
+    if not names:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="envmgr-peers-") as folder:
+        file = Path(folder, "names")
+        file.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        done = run_detached(
+            ["/bin/sh", "-c", f'{peers_text()}\npeers_of "$1"', "sh", str(file)],
+            seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled,
+        )  # fmt: skip
+    return dict.fromkeys(names, NONE) | read_peers(done.output)
+
+
+def read_peers(text: str) -> dict[str, str]:
+    """name -> addresses, of lines `NAME ADDRESS,…`; what follows is passed over."""
+    fields = (line.split() for line in text.splitlines())
+    return {name: addresses for name, addresses, *_ in (f for f in fields if len(f) >= 2)}
+
+
+def peers_lines(peers: Mapping[str, str]) -> str:
+    return "\n".join(f"{name} {addresses}" for name, addresses in peers.items())

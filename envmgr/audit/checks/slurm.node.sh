@@ -1,5 +1,7 @@
 # shellcheck shell=sh
-# Whether slurmd was told its name (`slurmd -N NAME`): then the host may have another. What the node's own slurm.conf has.
+# Whether slurmd was told its name (`slurmd -N NAME`): then the host may have another. What the node's own slurm.conf has, whether users
+# can read it, which plugins lie in PluginDir, and which of them plugstack.conf requires that are not there.
+: "${user?}"
 
 for slurm_pid in $(pidof slurmd 2>/dev/null); do
   slurm_command=$(tr '\000' ' ' <"/proc/$slurm_pid/cmdline" 2>/dev/null)
@@ -15,3 +17,74 @@ if [ -r "$slurm_conf" ]; then
   put slurm.prolog "$(sed -n -E 's/^[[:space:]]*[Tt]ask[Pp]rolog[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/p' "$slurm_conf" | tail -n 1)"
   put slurm.sum "$(sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$slurm_conf" | grep . | sum)"
 fi
+slurm_setting() { sed -n -E "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*\"?([^\"[:space:]#]+).*/\1/Ip" "$slurm_conf" 2>/dev/null | tail -n 1; }
+
+slurm_dirs=$(slurm_setting PluginDir)
+if [ -z "$slurm_dirs" ]; then
+  slurm_bin=$(command -v slurmd || command -v sinfo || echo /usr/sbin/slurmd)
+  slurm_bin=$(readlink -f "$slurm_bin")
+  for slurm_dirs in "${slurm_bin%/*/*}/lib64/slurm" "${slurm_bin%/*/*}/lib/slurm" /usr/lib64/slurm /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib/slurm-wlm /usr/lib/slurm; do
+    if [ -e "$slurm_dirs/auth_munge.so" ] || [ -e "$slurm_dirs/select_cons_tres.so" ]; then break; fi
+    slurm_dirs=
+  done
+fi
+if [ -n "$slurm_dirs" ]; then
+  put slurm.plugin_dir "$slurm_dirs"
+  printf '%s\n' "$slurm_dirs" | tr : '\n' | while read -r slurm_dir; do
+    for slurm_file in "$slurm_dir"/*.so; do
+      [ ! -e "$slurm_file" ] || printf '%s\n' "${slurm_file##*/}"
+    done
+  done | LC_ALL=C sort -u | lines slurm.plugins
+fi
+
+slurm_stack=$(slurm_setting PlugStackConfig)
+slurm_stack=${slurm_stack:-${slurm_conf%/*}/plugstack.conf}
+# slurm_requires FILE DEPTH: the lines that require a plugin which is not there. Source: spank(7), CONFIGURATION.
+slurm_requires() {
+  [ -r "$1" ] && [ "$2" -lt 4 ] || return 0
+  sed -n -E '=; s/#.*//; p' "$1" 2>/dev/null | paste - - | while read -r slurm_line slurm_word slurm_name _; do
+    case $slurm_word in
+      include)
+        case $slurm_name in /*) ;; *) slurm_name=${slurm_conf%/*}/$slurm_name ;; esac
+        for slurm_file in $slurm_name; do
+          slurm_requires "$slurm_file" $(($2 + 1))
+        done
+        ;;
+      required)
+        slurm_found=
+        case $slurm_name in
+          /*) [ ! -e "$slurm_name" ] || slurm_found=yes ;;
+          *)
+            [ -n "$slurm_dirs" ] || slurm_found=unknown
+            for slurm_dir in $(printf '%s\n' "$slurm_dirs" | tr : ' '); do
+              [ ! -e "$slurm_dir/$slurm_name" ] || slurm_found=yes
+            done
+            ;;
+        esac
+        [ -n "$slurm_found" ] || printf '%s:%s %s\n' "$1" "$slurm_line" "$slurm_name"
+        ;;
+    esac
+  done
+}
+slurm_requires "$slurm_stack" 0 | lines slurm.required
+
+# slurm_reads FILE: as the ordinary user, where that can be asked.
+slurm_reads() {
+  if [ "$(id -u)" != 0 ]; then
+    [ -r "$1" ]
+  elif id -u "$user" >/dev/null 2>&1; then
+    # shellcheck disable=SC2016 # the inner shell's
+    (as "$user" /bin/sh -c '[ -r "$1" ]' sh "$1")
+  fi
+}
+for slurm_file in "$slurm_conf" "$slurm_stack"; do
+  [ -e "$slurm_file" ] && [ -n "$user" ] || continue
+  with_limit 5 "$0.reads" slurm_reads "$slurm_file"
+  if [ $? = 1 ]; then
+    slurm_folder=${slurm_file%/*}
+    case $(stat -c %a "$slurm_file") in
+      *[4-7]) printf '%s %s\n' "$slurm_folder" "$(stat -c %a "$slurm_folder")" ;;
+      *) printf '%s %s\n' "$slurm_file" "$(stat -c %a "$slurm_file")" ;;
+    esac
+  fi
+done | lines slurm.unreadable

@@ -4,7 +4,9 @@ The states are those of `sinfo`. A node that is down or does not respond gets no
 an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
 reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are Slurm's,
 is a note. A node whose host name is not the one that Slurm has for it is a warning: slurmd will not find itself in slurm.conf
-when it starts again. Each node's slurm.conf is compared with its like: TaskProlog, and the rest without comments. A Slurm that
+when it starts again. Each node's slurm.conf is compared with its like: TaskProlog, and the rest without comments; so are the names of the files in PluginDir: `srun --mpi=pmi2` fails where
+mpi_pmi2.so is missing. Where plugstack.conf requires a plugin that is not there no job starts, and where users cannot read
+slurm.conf none of Slurm's commands does: errors. A Slurm that
 does not answer this host at all is an error. Slurm's name of a node may lack its domain.
 """
 
@@ -13,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.comparing import drift, like
 from envmgr.audit.controller import Controller, SlurmView, answers_by_node, slurm_view
+from envmgr.audit.folding import other_parts, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding, Severity
@@ -69,6 +72,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     yield from _hosts(evidence, names)
     yield from _settings(evidence)
+    yield from _files(evidence)
     if unknown := _strangers(evidence, slurm, names):
         hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
         yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
@@ -107,6 +111,40 @@ def _settings(evidence: Evidence) -> Iterator[Finding]:
             "slurm", file, with_file.by_value("slurm.sum"), evidence, hint=f"the same {file} on every node, then `scontrol reconfigure`",
             say=lambda digest: f"content {digest[:12]}",
         )  # fmt: skip
+
+
+def _files(evidence: Evidence) -> Iterator[Finding]:
+    """What Slurm's own programs need of a node besides slurm.conf, and what users need to read."""
+    for lines, nodes in evidence.fleet.by_value("slurm.required").items():
+        for line in lines.splitlines():
+            place, _, plugin = line.partition(" ")
+            yield Finding(
+                "slurm", "error", place.rpartition(":")[0], f"requires {plugin}, which is not there: no job starts", "a plugin that is there",
+                f"on the node: install what brings it, or take the line {place} away", fold(nodes),
+            )  # fmt: skip
+    for lines, nodes in evidence.fleet.by_value("slurm.unreadable").items():
+        for line in lines.splitlines():
+            path, _, mode = line.rpartition(" ")
+            yield Finding(
+                "slurm", "error", path, f"mode {mode}: {evidence.plan.user} cannot read it, and srun, sbatch and squeue fail for users",
+                "a file that users can read" if path.endswith(".conf") else "a folder that users can enter", f"on the node: `chmod a+rX {path}`", fold(nodes),
+            )  # fmt: skip
+    plugins = evidence.fleet.by_value("slurm.plugins")
+    folders = evidence.fleet.by_value("slurm.plugin_dir")
+    for alike in like(plugins, evidence):  # login nodes have less of Slurm
+        yield from drift(
+            "slurm", f"PluginDir {next(iter(folders), '')}", {names: tuple(nodes) for names, nodes in alike.items()}, evidence,
+            hint="on the node: install the package of Slurm's that brings them, in the version of the other nodes; `scontrol show config` names PluginDir",
+            say=lambda names: f"{len(names.splitlines())} plugins",
+            told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),
+            expect=lambda _right, _value: "the same plugins",
+        )  # fmt: skip
+
+
+def _apart(found: str, right: str) -> tuple[list[str], list[str]]:
+    """What is also there, and what is not."""
+    here, there = found.splitlines(), right.splitlines()
+    return [name for name in here if name not in there], [name for name in there if name not in here]
 
 
 def _label(host: str) -> str:

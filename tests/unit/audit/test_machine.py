@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from envmgr.audit.checks import accounts, clock, mount, munge, slurm, space
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.nodes import NodeSets, Reply
+from envmgr.probe.shell import read_answer
 from envmgr.system.run import Runner
-from tests.helpers.evidence import evidence, site, told
+from tests.helpers.evidence import audit_plan, evidence, probe_script, site, told
 
 # -- clocks -------------------------------------------------------------------------------------------------------------
 
@@ -302,3 +304,60 @@ def test_node_that_slurm_does_not_know_is_a_note_unless_its_group_is_not_slurms(
         )
     ]
     assert told(slurm, evidence({"c1": {}, "c2": {}}, groups=groups)) == []
+
+
+def test_plugin_of_slurms_that_one_node_lacks() -> None:
+    all_of_them = {"slurm.plugin_dir": "/usr/lib64/slurm", "slurm.plugins": "auth_munge.so\nmpi_pmi2.so\nmpi_pmix.so"}
+    one = all_of_them | {"slurm.plugins": "auth_munge.so\nmpi_pmix.so"}
+    assert told(slurm, evidence({"c1": all_of_them, "c2": one, "c3": all_of_them})) == [
+        (
+            "warning c2: PluginDir /usr/lib64/slurm: lacks mpi_pmi2.so | the same plugins, as on c[1,3] | on the node: install the package of "
+            "Slurm's that brings them, in the version of the other nodes; `scontrol show config` names PluginDir"
+        )
+    ]
+    assert told(slurm, evidence({"c1": one, "c2": one, "c3": one})) == []
+    client = all_of_them | {"slurm.plugins": "auth_munge.so"}  # login nodes have less of Slurm
+    assert told(slurm, evidence({"c1": one, "c2": one, "c3": one, "login": client}, login=frozenset({"login"}))) == []
+
+
+def test_plugin_that_plugstack_requires_and_is_not_there() -> None:
+    given = evidence({"c1": {}, "c2": {"slurm.required": "/etc/slurm/plugstack.conf:1 /usr/lib/slurm/private_tmp.so"}})
+    assert told(slurm, given) == [
+        (
+            "error c2: /etc/slurm/plugstack.conf: requires /usr/lib/slurm/private_tmp.so, which is not there: no job starts | "
+            "a plugin that is there | on the node: install what brings it, or take the line /etc/slurm/plugstack.conf:1 away"
+        )
+    ]
+
+
+def test_slurm_conf_that_users_cannot_read() -> None:
+    given = evidence({"c1": {}, "c2": {"slurm.unreadable": "/etc/slurm/slurm.conf 600"}})
+    assert told(slurm, given) == [
+        (
+            "error c2: /etc/slurm/slurm.conf: mode 600: alice cannot read it, and srun, sbatch and squeue fail for users | "
+            "a file that users can read | on the node: `chmod a+rX /etc/slurm/slurm.conf`"
+        )
+    ]
+
+
+def test_slurms_files_are_read_as_they_are(tmp_path: Path) -> None:
+    """The text that nodes run, with the slurm.conf of this test."""
+    (tmp_path / "plugins").mkdir()
+    for name in ("auth_munge.so", "spank_x11.so"):
+        (tmp_path / "plugins" / name).touch()
+    (tmp_path / "plugstack.d").mkdir()
+    (tmp_path / "plugstack.d/a.conf").write_text(
+        "# none\n\nrequired /gone/lua.so  an argument\nrequired spank_x11.so\n"
+    )
+    (tmp_path / "plugstack.conf").write_text("optional /gone/too.so\ninclude plugstack.d/*\nrequired gone.so # why\n")
+    (tmp_path / "slurm.conf").write_text(f'# PluginDir=/x\nplugindir="{tmp_path}/plugins"\n')
+    text = probe_script([slurm], audit_plan(site()))
+    done = subprocess.run(
+        ["/bin/sh", "-s"], input=text, capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin", "SLURM_CONF": f"{tmp_path}/slurm.conf"},
+    )  # fmt: skip
+    facts = read_answer(done.stdout)[0]
+    assert facts["slurm.plugins"] == "auth_munge.so\nspank_x11.so"
+    assert facts["slurm.required"] == (
+        f"{tmp_path}/plugstack.d/a.conf:3 /gone/lua.so\n{tmp_path}/plugstack.conf:3 gone.so"
+    )

@@ -1,0 +1,172 @@
+"""Users get from node to node over ssh: sshd lets them in, and ssh there knows the other nodes.
+
+The audit itself logs in as an administrator, who may come where users may not. Each node's sshd says its settings for the ordinary
+user (`sshd -T`, which root alone can ask): whom AllowUsers, AllowGroups, DenyUsers and DenyGroups let in, and what else
+changes a session. /etc/ssh/ssh_known_hosts, without which `ssh NODE` ends in "Host key verification failed", and ssh_config with its
+parts are compared, too. All of it is judged among nodes of the same groups alone: that users come into no compute node at all, or
+that login nodes have other rules, is a site's own choice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from envmgr.audit.comparing import Outlier, as_on, compare, drift, like
+from envmgr.audit.folding import short
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.system.shelltext import assign, script_text
+
+READS_PEERS = True
+_WHO = (
+    "denyusers",
+    "allowusers",
+    "denygroups",
+    "allowgroups",
+)  # in the order in which sshd asks. Source: sshd_config(5)
+_WORDS = {
+    "denyusers": "DenyUsers",
+    "allowusers": "AllowUsers",
+    "denygroups": "DenyGroups",
+    "allowgroups": "AllowGroups",
+}
+_KNOWN = "/etc/ssh/ssh_known_hosts"
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    return {"node": assign(ssh_peers="\n".join(plan.peers)) + script_text(__file__, "node.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.looked("ssh")
+    yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
+    yield from _known(fleet, evidence)
+    for values in _alike(fleet, "ssh.config", evidence):
+        yield from drift(
+            "ssh", "/etc/ssh/ssh_config", values, evidence, hint="the same ssh_config, and files in ssh_config.d, on every node",
+            say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
+            told=lambda of: f"other content: {', '.join(_other_files(of))}",
+            expect=lambda _right, _value: "the same",
+        )  # fmt: skip
+
+
+def _alike(fleet: Fleet, key: str, evidence: Evidence) -> Iterator[dict[str, tuple[str, ...]]]:
+    for values in like(fleet.by_value(key), evidence):
+        yield {value: tuple(nodes) for value, nodes in values.items()}
+
+
+def refused(facts: Facts, user: str) -> str:
+    """The rule of sshd that keeps `user` out, as a line of sshd_config; empty where none does.
+
+    Source: sshd_config(5), and PATTERNS of ssh_config(5). A pattern USER@HOST is taken to let in, and to keep nobody out.
+    """
+    rules = _rules(facts.get("ssh.sshd", ""))
+    groups = facts.get("ssh.groups", "").split()
+    for rule in _WHO:
+        patterns = rules.get(rule, [])
+        names = [user] if rule.endswith("users") else groups
+        if rule == "denyusers":
+            patterns = [pattern for pattern in patterns if "@" not in pattern]
+        hit = any(_match(name, patterns) for name in names)
+        if patterns and hit == rule.startswith("deny") and (names or rule.endswith("users")):
+            return f"{_WORDS[rule]} {' '.join(patterns)}"
+    return ""
+
+
+def _rules(text: str) -> dict[str, list[str]]:
+    rules: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(" ")
+        rules.setdefault(name.lower(), []).append(value.strip())
+    return rules
+
+
+def _match(name: str, patterns: list[str]) -> bool:
+    plain = [pattern.partition("@")[0] for pattern in patterns]
+    if any(pattern.startswith("!") and fnmatchcase(name, pattern[1:]) for pattern in plain):
+        return False
+    return any(not pattern.startswith("!") and fnmatchcase(name, pattern) for pattern in plain)
+
+
+def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    user, told = evidence.plan.user, set[str]()
+    rules = fleet.by(lambda facts: refused(facts, user))
+    for outlier in compare(rules, evidence).outliers:
+        if outlier.value and not outlier.right:
+            told.update(outlier.nodes)
+            yield Finding(
+                "ssh", "error", "sshd", f"it does not let {user} in: {short(outlier.value)}", f"{user} can log in, {as_on(outlier.others)}",
+                _mend(outlier, fleet), fold(outlier.nodes),
+            )  # fmt: skip
+    rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
+    for values in _alike(rest, "ssh.sshd", evidence):
+        yield from drift(
+            "ssh", "sshd", values, evidence, hint="the same /etc/ssh/sshd_config, and files in sshd_config.d, then `systemctl reload sshd` (`ssh` on Debian)",
+            say=lambda text: short(", ".join(text.splitlines())),
+            told=lambda of: short(_only(of.value, of.right)),
+            expect=lambda right, value: short(_only(right, value)),
+        )  # fmt: skip
+
+
+def _mend(outlier: Outlier, fleet: Fleet) -> str:
+    word = outlier.value.partition(" ")[0].lower()
+    facts = next(group.facts for group in fleet.groups if outlier.nodes[0] in group.nodes)
+    lines = (line.split(" ", 1) for line in facts.get("ssh.places", "").splitlines())
+    place = next((found[1] for found in lines if found[0].lower() == word), "")
+    what = (
+        f"take the line {place} away, or name one of the user's groups there"
+        if place
+        else "`sshd -T` tells its settings"
+    )
+    return f"on the node: {what}; then `systemctl reload sshd` (`ssh` on Debian)"
+
+
+def _only(text: str, other: str) -> str:
+    there = other.splitlines()
+    return ", ".join(line for line in text.splitlines() if line not in there) or "without these"
+
+
+def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    for values in _alike(fleet, "ssh.known", evidence):
+        for outlier in compare(values, evidence).outliers:
+            yield _other_keys(outlier, fleet)
+        if compare(values, evidence).differ:
+            yield from drift(
+                "ssh", _KNOWN, values, evidence, hint=f"the same {_KNOWN} on every node",
+                say=lambda digest: "no such file" if digest == "none" else f"content {digest[:12]}",
+            )  # fmt: skip
+
+
+def _other_keys(outlier: Outlier, fleet: Fleet) -> Finding:
+    names = sorted(_lacks(outlier.nodes, fleet) - _lacks(outlier.others, fleet))
+    found = (
+        f"has no key of {fold(names)}: ssh from there ends in `Host key verification failed`"
+        if names
+        else "other content"
+    )
+    if outlier.value == "none":
+        found = "is not there: ssh from there ends in `Host key verification failed`"
+    first, node = outlier.others[0], outlier.nodes[0]
+    copy = f"`scp -3p {first}:{_KNOWN} {node}:{_KNOWN}`"
+    return Finding(
+        "ssh", "warning", _KNOWN, found, f"the keys of all nodes, {as_on(outlier.others)}",
+        f"{copy}{', and so for the others' if len(outlier.nodes) > 1 else ''}, once it is clear that {first} has what is right", fold(outlier.nodes),
+    )  # fmt: skip
+
+
+def _lacks(nodes: tuple[str, ...], fleet: Fleet) -> set[str]:
+    return {
+        name
+        for group in fleet.groups
+        if set(group.nodes) & set(nodes)
+        for name in group.facts.get("ssh.lacks", "").split()
+    }
+
+
+def _other_files(of: Outlier) -> list[str]:
+    differ = set(of.value.splitlines()) ^ set(of.right.splitlines())
+    return sorted({re.sub(r" [0-9a-f]*$", "", line) for line in differ})

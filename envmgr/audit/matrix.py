@@ -104,7 +104,7 @@ def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
     told = _answers(evidence)
     bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
     missing = [reply.node for reply in evidence.fleet.missing]
-    shells = _without_modules(evidence)
+    shells = _without_modules(evidence) | dict.fromkeys(_without_jobs(evidence), "jobs there do not answer")
     places = {install.entry: number for number, install in enumerate(evidence.plan.installs) if install.file}
     rows = []
     for entry, needs in required(evidence):
@@ -154,6 +154,17 @@ def _outcome(entry: str, needs: NodeNeeds, told: _Answer, place: int | None) -> 
 
 def _in_shells(outcome: _Outcome, lack: str | None) -> _Outcome:
     return (False, (lack,)) if lack and outcome[0] is not False else outcome
+
+
+_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "Slurm does not know")  # of a node, as reasons begin
+
+
+def _without_jobs(evidence: Evidence) -> frozenset[str]:
+    """Nodes that answered first, and not in jobs besides, for a reason that is not in others' jobs or in this host."""
+    besides = [fleet for fleet in evidence.ways.values() if fleet is not evidence.fleet]
+    return frozenset(
+        reply.node for fleet in besides for reply in fleet.missing if not reply.reason.startswith(_NO_FAULT)
+    )
 
 
 def _without_modules(evidence: Evidence) -> dict[str, str]:

@@ -68,12 +68,14 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
         for reply in fleet.missing:
             by_reason.setdefault(_why(reply, slurm, names), []).append(reply.node)
         for found, nodes in by_reason.items():
-            hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0])
+            up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
+            hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
             told_elsewhere = "prefix does not answer" in found  # by the check of mounts
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield Finding("nodes", severity, _NAMES.get(way, way), found, "an answer", hint, fold(nodes))
 
 
+_TAKES_JOBS = frozenset({"idle", "mixed", "mix", "allocated", "alloc", "completing", "comp"})
 _NO_FAULT = ("busy: ", "asleep: ")  # how reasons begin that are no fault of the node
 
 
@@ -100,7 +102,13 @@ _HINTS = (
 )
 
 
-def _hint(way: str, reason: str, nodes: str, node: str) -> str:
+def _takes_jobs(slurm: SlurmView, name: str) -> bool:
+    """Whether Slurm has nothing against the node: to resume it would change nothing."""
+    return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
+
+
+def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> str:
+    """`up` are nodes that Slurm sends jobs to."""
     if "Communication" in reason or "not respond" in reason:
         return f"on {node}: `systemctl restart slurmd`"
     if "reserved" in reason:
@@ -121,6 +129,8 @@ def _hint(way: str, reason: str, nodes: str, node: str) -> str:
         )
     if "no job was sent" in reason:
         return "another finding tells why"
+    if way != "ssh" and up:
+        return f"is another finding of {nodes} the cause? else the last lines of slurmd's log there (SlurmdLogFile in slurm.conf) tell it"
     if way != "ssh":
         return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
     for pattern, hint in _HINTS:

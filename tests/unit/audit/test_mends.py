@@ -21,7 +21,7 @@ from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.nodes.batch import _program
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
-from envmgr.probe.model import Fleet
+from envmgr.probe.model import Fleet, Group
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, site, told
 from tests.helpers.exposition import answer_text
@@ -304,3 +304,35 @@ LATE = (Asked("ssh", "c[1-3]", "", ""), Asked("slurm", "c[1,3]", "", "c2"))
 )  # fmt: skip
 def test_last_line_claims_what_was_looked_at(changed: dict[str, Any], line: str) -> None:
     assert _summary(replace(WELL, **changed)) == line
+
+
+def without_jobs(reason: str, state: str = "idle") -> Evidence:
+    """c1 and c2 answer over ssh, and c2 in no job."""
+    states = {"c1": ("idle", ""), "c2": (state, "")}
+    given = evidence({"c1": MACHINE, "c2": MACHINE}, entries={"t/1": Requires()}, slurm=states)
+    lost = Reply("c2", "silent", "", reason, 0.0, 1.0)
+    jobs = replace(given.fleet, groups=(Group({"gate": "ok"}, ("c1",)),), missing=(lost,))
+    return replace(given, ways={"ssh": given.fleet, "slurm": jobs})
+
+
+def test_node_whose_jobs_do_not_answer_runs_nothing() -> None:
+    assert matrix(without_jobs("Slurm: the job ended without an answer: cancelled")) == (
+        MatrixRow("t/1", "c1", fit=True),
+        MatrixRow("t/1", "c2", fit=False, reasons=("jobs there do not answer",)),
+    )
+    for reason in (
+        "busy: the job did not start within 1 s",
+        "asleep: Slurm saves its power (idle~)",
+        "Slurm does not know this node",
+    ):
+        assert matrix(without_jobs(reason)) == (MatrixRow("t/1", "c[1-2]", fit=True),)
+
+
+def test_node_that_slurm_sends_jobs_to_is_not_to_be_resumed() -> None:
+    ended = "Slurm: the job ended without an answer: cancelled"
+    (line,) = told(nodes, without_jobs(ended))
+    assert line.endswith(
+        "is another finding of c2 the cause? else the last lines of slurmd's log there (SlurmdLogFile in slurm.conf) tell it"
+    )
+    (line,) = told(nodes, without_jobs(ended, "drained"))
+    assert line.endswith("`scontrol update nodename=c2 state=resume` once it is well")

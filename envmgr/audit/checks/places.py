@@ -4,7 +4,10 @@ In every shell and job, as the account whose it is: /tmp and /dev/shm can be wri
 PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
 jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
 there. The folder for temporary files has room, and programs in it start where they do on the other nodes. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. The home is that of the other nodes, where most
-share one; it, SCRATCH, WORK, /var/tmp and /dev/shm are not mounted noexec on one node alone (the home on all: a note); /dev/fd and the like are there; /dev/shm is as large as that of most. Lmod's own folders in the
+share one; it, SCRATCH, WORK, /var/tmp and /dev/shm are not mounted noexec on one node alone (the home on all: a note); /var, /tmp and
+other places that are written to are not mounted read-only where they are not on the other nodes, as a file system is after an error of
+its disk, and SlurmdSpoolDir is not at all: no job starts then; /dev/fd and the like are there; /dev/shm is as large as that of most.
+Lmod's own folders in the
 home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves nothing.
 """
 
@@ -69,6 +72,7 @@ def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             "places", "error", "/proc", said, "a /proc", "on the node: `mount -t proc proc /proc`", fold(nodes)
         )
+    yield from _read_only(fleet, evidence)
     sizes = {
         node: size
         for node in fleet.nodes
@@ -81,6 +85,30 @@ def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
                 "places", "warning", _SHM, f"has room for {size_text(size << 10)}", f"{size_text(int(usual) << 10)}, as the others" if usual else "some GB",
                 "on the node: `mount -o remount,size=50% /dev/shm`, and its line in /etc/fstab; is something mounted over it?", node,
             )  # fmt: skip
+
+
+def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """A root that is read-only on all nodes, as on those without disks, is as it should be; Slurm's own folder is not."""
+    points: dict[str, dict[str, list[str]]] = {}  # mount point -> what lies there -> nodes
+    for group in fleet.groups:
+        for line in group.facts.get("places.readonly", "").splitlines():
+            point, _, paths = line.partition(" ")
+            points.setdefault(point, {}).setdefault(paths, []).extend(group.nodes)
+    for point, lies in points.items():
+        having = {node: paths for paths, nodes in lies.items() for node in nodes}
+        modes = {"ro": tuple(having), "rw": tuple(node for node in fleet.nodes if node not in having)}
+        compared = compare({mode: nodes for mode, nodes in modes.items() if nodes}, evidence)
+        accused = {node for of in compared.outliers if of.value == "ro" for node in of.nodes}
+        for paths, nodes in lies.items():
+            stops = "SlurmdSpoolDir" in paths.split()
+            if wrong := [node for node in nodes if stops or node in accused]:
+                what = (
+                    "mounted read-only: SlurmdSpoolDir lies there, and no job starts" if stops else "mounted read-only"
+                )
+                yield Finding(
+                    "places", "error", point, what, "a place that can be written",
+                    f"on the node: `mount -o remount,rw {point}`; was it an error of the disk? `dmesg` tells, and `fsck` comes first then", fold(wrong),
+                )  # fmt: skip
 
 
 def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

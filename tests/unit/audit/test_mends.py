@@ -309,7 +309,8 @@ def test_last_line_claims_what_was_looked_at(changed: dict[str, Any], line: str)
 def without_jobs(reason: str, state: str = "idle") -> Evidence:
     """c1 and c2 answer over ssh, and c2 in no job."""
     states = {"c1": ("idle", ""), "c2": (state, "")}
-    given = evidence({"c1": MACHINE, "c2": MACHINE}, entries={"t/1": Requires()}, slurm=states)
+    own = {node: {"host": node} for node in states}
+    given = evidence({"c1": MACHINE, "c2": MACHINE}, own=own, entries={"t/1": Requires()}, slurm=states)
     lost = Reply("c2", "silent", "", reason, 0.0, 1.0)
     jobs = replace(given.fleet, groups=(Group({"gate": "ok"}, ("c1",)),), missing=(lost,))
     return replace(given, ways={"ssh": given.fleet, "slurm": jobs})

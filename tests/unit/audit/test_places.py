@@ -96,3 +96,24 @@ def test_packages_in_the_home_are_told_where_the_site_lets_python_see_them(tmp_p
     assert facts["user_files"] == "pip ~/.local/lib/python3.11/site-packages|numpy"
     (line,) = lines(user_files, facts)
     assert line.startswith("warning c1: ~alice/.local/lib/python3.11/site-packages: packages of `pip install --user`")
+
+
+def test_place_that_is_read_only_on_one_node() -> None:
+    said = [{}, {"places.readonly": "/var /var /var/log /var/tmp"}, {}]
+    assert node_lines(*said) == [
+        (
+            "error c2: /var: mounted read-only | a place that can be written | on the node: `mount -o remount,rw /var`; was it an error of "
+            "the disk? `dmesg` tells, and `fsck` comes first then"
+        )
+    ]
+    assert node_lines(*[{"places.readonly": "/ / /var /var/log"}] * 3) == []  # nodes without disks
+
+
+def test_jobs_do_not_start_where_slurms_folder_is_read_only() -> None:
+    (line,) = node_lines(*[{"places.readonly": "/ / /var SlurmdSpoolDir"}] * 2)
+    assert line.startswith("error c[1-2]: /: mounted read-only: SlurmdSpoolDir lies there, and no job starts | ")
+
+
+def node_lines(*answers: dict[str, str]) -> list[str]:
+    looked = {f"c{n}": {"places.looked.node": "yes"} | facts for n, facts in enumerate(answers, 1)}
+    return told(places, evidence(looked))

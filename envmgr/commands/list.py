@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from envmgr.backends import get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
+from envmgr.commands.gpus import GpuSummary, summarize
 from envmgr.commands.wanted import Wanted, load_one, plan_for
 from envmgr.errors import EnvmgrError
 from envmgr.publish.plan import state_of
@@ -19,10 +20,6 @@ from envmgr.report import Result
 
 _MODULE_ALONE = "a publish writes its module anew, on the same install"
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
-
-
-if TYPE_CHECKING:
-    from envmgr.commands.gpus import GpuSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,6 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
 
 
 def _gpu(ctx: Context, wanted: Wanted) -> GpuSummary | None:
-    from envmgr.commands.gpus import summarize
     from envmgr.store.node_facts import read_node_facts
 
     if wanted.lock.cuda() is None and wanted.needs().gpu is None:

@@ -17,6 +17,7 @@ case $said in
   *) if [ -n "${ENVMGR_ALIAS-}" ]; then put module yes; else put module no; fi ;;
 esac
 # A bash that was not started as sh, in posix mode.
+# shellcheck disable=SC3028 # bash has it
 case ${BASH_VERSION:+${BASH##*/}}:${SHELLOPTS-}: in bash:*:posix:*) put posix yes ;; esac
 put lmod_rc "${LMOD_RC-}"
 # A value is a choice of the user or the site. Without one Lmod tells what it does: an old Lmod has no such setting, in a site's

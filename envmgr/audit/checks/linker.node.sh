@@ -9,3 +9,35 @@ if [ -s /etc/ld.so.preload ]; then
 fi
 grep -H -s -v -E '^[[:space:]]*(#|$|include[[:space:]])' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf |
   sed 's/^\([^:]*\):[[:space:]]*\(.*\)/\2 (\1)/' | LC_ALL=C sort -u | lines linker.folders
+# What the linker's cache has of folders besides the system's own, in which programs find libraries without it: a line a folder, with
+# names. And what lies in configured ones and is not in the cache, by its name or by that of its version.
+linker_others() { grep -v -E '^/(usr/)?lib(64|32|x32)?(/[^/ ]*-linux-gnu[^/ ]*)?(/glibc-hwcaps/[^ ]*)?/*( |$)'; }
+linker_look() { # a folder may be on a server that hangs
+  PATH=$PATH:/usr/sbin:/sbin LC_ALL=C ldconfig -p | sed -n 's/^[[:space:]]*\([^ ]*\) (.*=> \(\/.*\)\/[^/]*$/\2 \1/p' |
+    linker_others | LC_ALL=C sort -u >"$0.known"
+  sed -n 's/^\(\/[^[:space:]:,=]*\).*/\1/p' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf 2>/dev/null | linker_others |
+    while read -r linker_folder; do
+      linker_real=$(cd -P "$linker_folder" 2>/dev/null && pwd) || continue
+      [ "$linker_real" = "${linker_folder%/}" ] || continue # one that is another's is in the cache by that one's name
+      LC_ALL=C grep -l -s -F -e "$(printf '\177ELF')" "$linker_real"/lib*.so* | sed 's/\/\([^/]*\)$/ \1/'
+    done | LC_ALL=C sort -u >"$0.there"
+}
+if PATH=$PATH:/usr/sbin:/sbin command -v ldconfig >/dev/null && with_limit 5 "$0.linker" linker_look; then
+  put linker.cache looked
+  awk '
+    $1 != last { printf "%s%s", (NR > 1 ? "\n" : ""), $1; last = $1; count = 0 }
+    ++count <= 1000 { printf " %s", $2 }
+    END { if (NR) print "" }' "$0.known" | lines linker.cached
+  awk '
+    FILENAME ~ /\.known$/ { of[$1] = of[$1] " " $2; next }
+    {
+      found = 0
+      count = split(of[$1], names, " ")
+      for (i = 1; i <= count; i++) {
+        if (index(names[i] ".", $2 ".") == 1 || (names[i] ~ /\.so\./ && index($2 ".", names[i] ".") == 1)) found = 1
+      }
+      if (!found && told++ < 200) print $1, $2
+    }' "$0.known" "$0.there" | lines linker.uncached
+  find /etc/ld.so.conf /etc/ld.so.conf.d -newer /etc/ld.so.cache 2>/dev/null | LC_ALL=C sort | head -n 1 | lines linker.newer
+  [ -e /etc/ld.so.cache ] || put linker.newer missing
+fi

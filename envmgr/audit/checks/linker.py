@@ -1,22 +1,25 @@
-"""The dynamic linker does the same for every program on every node: /etc/ld.so.preload, and the folders of /etc/ld.so.conf.d.
+"""The dynamic linker does the same for every program on every node: /etc/ld.so.preload, the folders of /etc/ld.so.conf.d, and its cache.
 
 A preloaded library that is gone makes each program say so on stderr, where scripts read it for data. Folders that one node alone has
-give programs of modules other libraries there. Where all nodes preload the same, it is a note.
+give programs of modules other libraries there. Where all nodes preload the same, it is a note. Of nodes with the same folders, what
+/etc/ld.so.cache has of those that are not the system's own is compared, and told by its names: libraries that lie in a folder and are
+not in the cache, as nobody ran `ldconfig` since, are found by no program. A folder of which the cache has nothing is told of one node, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.comparing import Outlier, as_on, compare, drift
 from envmgr.audit.folding import other_parts, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-_PRELOAD, _FOLDERS = "/etc/ld.so.preload", "/etc/ld.so.conf.d"
+_PRELOAD, _FOLDERS, _CACHE = "/etc/ld.so.preload", "/etc/ld.so.conf.d", "/etc/ld.so.cache"
+_MENDED = "on the node: `ldconfig`: programs take libraries of these folders from the cache alone"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -47,6 +50,89 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         say=lambda lines: short(", ".join(lines.splitlines())) or "nothing",
         told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
     )  # fmt: skip
+    yield from _cache(fleet, evidence)
+
+
+def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What `ldconfig` would change; and, as a note, what other libraries lie in the folders."""
+    asked = fleet.only(lambda facts: "linker.cache" in facts)
+    told: set[str] = set()
+    for folders in asked.by_value("linker.folders", default=""):
+        same = asked.only(lambda facts, folders=folders: facts.get("linker.folders", "") == folders)  # type: ignore[misc]
+        for of in compare(same.by_value("linker.cached", default=""), evidence).outliers:
+            for group in same.groups:
+                if nodes := tuple(node for node in group.nodes if node in of.nodes):
+                    told |= {*nodes} if _lost(of, group.facts) else set()
+                    yield from _unlike(of, group.facts, nodes)
+    for group in asked.groups:
+        nodes = tuple(node for node in group.nodes if node not in told)
+        newer, known = group.facts.get("linker.newer"), {folder for folder, _ in _names(group.facts, "cached")}
+        lost = sorted(each for each in _names(group.facts, "uncached") if each[0] not in known)
+        if nodes and newer and lost:
+            why = "it is not there" if newer == "missing" else f"{newer} is newer"
+            yield Finding(
+                "linker", "warning", _CACHE, f"has nothing of {', '.join(dict.fromkeys(folder for folder, _ in lost))} ({_said(lost)}): {why}",
+                "the libraries of all configured folders", _MENDED, fold(nodes),
+            )  # fmt: skip
+
+
+def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Finding]:
+    lost, right = _lost(of, facts), as_on(of.others)
+    also, lacks = _pairs(of.value) - _pairs(of.right), _pairs(of.right) - _pairs(of.value) - lost
+    configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}
+    left = {each for each in also if each[0] not in configured}
+    if lost:
+        yield Finding(
+            "linker",
+            "warning",
+            _CACHE,
+            f"lacks {_said(lost)}, which lie there",
+            f"them in it, {right}",
+            _MENDED,
+            fold(nodes),
+        )
+    if left:
+        yield Finding(
+            "linker",
+            "warning",
+            _CACHE,
+            f"has {_said(left)}: no line of {_FOLDERS} names that folder",
+            f"nothing of it, {right}",
+            _MENDED,
+            fold(nodes),
+        )
+    if words := other_parts([_said(also - left)] if also - left else [], [_said(lacks)] if lacks else []):
+        yield Finding("linker", "note", _CACHE, words, f"the same libraries, {right}", "install the same in these folders, then `ldconfig`", fold(nodes))  # fmt: skip
+
+
+def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:
+    """(folder, name) that the others' cache has, and this node only in the folder, by that name or that of a version of it."""
+    there = _names(facts, "uncached")
+    lacks = _pairs(of.right) - _pairs(of.value)
+    return {
+        (folder, name)
+        for folder, name in lacks
+        for at, file in there
+        if at == folder and f"{file}.".startswith(f"{name}.")
+    }
+
+
+def _names(facts: Facts, key: str) -> set[tuple[str, str]]:
+    return _pairs(facts.get(f"linker.{key}", ""))
+
+
+def _pairs(lines: str) -> set[tuple[str, str]]:
+    """(folder, name) of lines `FOLDER NAME NAME…`."""
+    rows = (line.split() for line in lines.splitlines())
+    return {(row[0], name) for row in rows for name in row[1:]}
+
+
+def _said(pairs: Iterable[tuple[str, str]]) -> str:
+    """`libx.so.1, liby.so.2 of /opt/lib`."""
+    of: dict[str, list[str]] = {}
+    for folder, name in sorted(pairs):
+        of.setdefault(folder, []).append(name)
+    return "; ".join(f"{short(', '.join(names))} of {folder}" for folder, names in of.items())
 
 
 def _without(lines: str, others: str) -> list[str]:

@@ -1,0 +1,70 @@
+"""The linker's cache, node against node, and against the folders that it is made of."""
+
+from __future__ import annotations
+
+from envmgr.audit.checks import linker
+from tests.helpers.evidence import evidence, told
+
+WHERE = "/etc/ld.so.cache"
+MEND = "on the node: `ldconfig`: programs take libraries of these folders from the cache alone"
+CONF = "/opt/v/lib (/etc/ld.so.conf.d/v.conf)\n/usr/local/lib (/etc/ld.so.conf.d/libc.conf)"
+
+
+def node(cached: str, uncached: str = "", newer: str = "", folders: str = CONF) -> dict[str, str]:
+    facts = {"cached": cached, "uncached": uncached, "newer": newer, "folders": folders}
+    said = {f"linker.{key}": value for key, value in facts.items() if value}
+    return {"linker.looked.node": "yes", "linker.cache": "looked", **said}
+
+
+WELL = node("/opt/v/lib liba.so.1 libv.so.1")
+
+
+def findings(*answers: dict[str, str]) -> list[str]:
+    return told(linker, evidence({f"c{n}": facts for n, facts in enumerate(answers, 1)}))
+
+
+def test_nodes_with_the_same_cache_are_fine_whatever_is_newer() -> None:
+    scrambled = node("/opt/v/lib liba.so.1 libv.so.1", "/opt/v/lib libplug.so", "/etc/ld.so.conf.d")
+    assert findings(WELL, WELL, WELL) == []
+    assert findings(scrambled, scrambled, WELL) == []
+    assert findings(node("")) == []
+
+
+def test_library_that_lies_there_and_is_not_in_the_cache_is_told_with_its_name() -> None:
+    stale = node("/opt/v/lib liba.so.1", "/opt/v/lib libv.so.1.2\n/opt/v/lib libother.so", "/etc/ld.so.conf.d")
+    assert findings(WELL, WELL, stale) == [
+        f"warning c3: {WHERE}: lacks libv.so.1 of /opt/v/lib, which lie there | them in it, as on c[1-2] | {MEND}"
+    ]
+
+
+def test_folder_of_which_the_cache_has_nothing_is_told_of_each_node_once() -> None:
+    stale = node("", "/opt/v/lib liba.so.1\n/opt/v/lib libv.so.1.2", "/etc/ld.so.conf.d")
+    (line,) = findings(WELL, WELL, stale)
+    assert line.startswith(f"warning c3: {WHERE}: lacks liba.so.1, libv.so.1 of /opt/v/lib, which lie there | ")
+    assert findings(stale, stale, stale) == [
+        (f"warning c[1-3]: {WHERE}: has nothing of /opt/v/lib (liba.so.1, libv.so.1.2 of /opt/v/lib): /etc/ld.so.conf.d is newer | "
+        f"the libraries of all configured folders | {MEND}")
+    ]  # fmt: skip
+    assert findings(node("", "/opt/v/lib liba.so.1")) == []  # who can tell what the linker makes of that file?
+    (line,) = findings(node("", "/opt/v/lib liba.so.1", "missing"))
+    assert "it is not there" in line
+
+
+def test_folder_that_the_cache_still_has_is_told() -> None:
+    (line,) = findings(WELL, WELL, node("/opt/old libx.so.2\n/opt/v/lib liba.so.1 libv.so.1"))
+    assert line.startswith(
+        f"warning c3: {WHERE}: has libx.so.2 of /opt/old: no line of /etc/ld.so.conf.d names that folder | "
+    )
+    assert line.endswith(MEND)
+
+
+def test_other_libraries_in_a_folder_are_a_note_and_ldconfig_alone_is_not_the_hint() -> None:
+    assert findings(WELL, WELL, node("/opt/v/lib liba.so.1\n/usr/local/lib libmine.so.1")) == [
+        (f"note c3: {WHERE}: also has libmine.so.1 of /usr/local/lib and lacks libv.so.1 of /opt/v/lib | the same libraries, as on c[1-2] | "
+        "install the same in these folders, then `ldconfig`")
+    ]  # fmt: skip
+
+
+def test_nodes_with_other_folders_are_told_of_these_alone() -> None:
+    (line,) = findings(WELL, WELL, node("", folders="/usr/local/lib (/etc/ld.so.conf.d/libc.conf)"))
+    assert line.startswith("warning c3: /etc/ld.so.conf.d: lacks /opt/v/lib")

@@ -28,7 +28,7 @@ def by_hand(context: ShellContext, end: str, place: str) -> str:
 
 
 def posix_hint(place: str) -> str:
-    """The hint for a bash in posix mode, in which it reads neither ~/.bashrc nor BASH_ENV; `place` sets POSIXLY_CORRECT."""
+    """The hint for a bash in posix mode, in which it reads neither start-up files nor BASH_ENV; `place` sets POSIXLY_CORRECT."""
     mode = "bash is in posix mode there, and reads no file that defines `module`"
     if place:
         return f"{place} sets POSIXLY_CORRECT: {mode}; take that line away"

@@ -10,14 +10,13 @@ from envmgr.finding import Severity
 # Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip; perlrun(1).
 HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
     "CDPATH": ("warning", "`cd NAME` in each script may go to a folder of it, and prints that: `$(cd NAME && pwd)` is two lines"),
-    "POSIXLY_CORRECT": ("warning", "programs take no options after operands, and each bash is in posix mode and reads no BASH_ENV"),
+    "POSIXLY_CORRECT": ("warning", "programs take no options after operands, and each bash is in posix mode and reads no start-up file but ENV"),
     "SHELLOPTS": ("warning", "each bash below has these options, and what one script sets (`set -e`) goes on in all that it starts"),
     "BASHOPTS": ("warning", "each bash below has these options, and what one script sets (`shopt -s`) goes on in all that it starts"),
     "TAR_OPTIONS": ("warning", "each tar takes it for options"),
     "GREP_OPTIONS": ("note", "a grep before 3.6 takes it for options in each script, or warns on stderr"),
     "GZIP": ("note", "each gzip takes it for options, and warns on stderr"),
     "GIT_DIR": ("warning", "each git works on that repository, wherever it is started"),
-    "ENV": ("note", "sh and ksh at a prompt, and a bash in posix mode, read that file"),
     "PERL5OPT": ("warning", "each Perl takes it for options"),
     "RUBYOPT": ("warning", "each Ruby takes it for options"),
     "LD_DEBUG": ("warning", "each program writes what the linker does"),

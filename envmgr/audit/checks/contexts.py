@@ -251,7 +251,9 @@ def _generations(
         if not numbers:
             raw = group.facts[f"{key}modulepath"]
             found = f"MODULEPATH has no modules of {evidence.site.prefix}: {short(raw) if raw else 'it is empty'}"
-            if f"{key}no_bashrc" in group.facts and context.name == "bash-ssh":  # not all shells read /etc/bashrc
+            if f"{key}posix" in group.facts:
+                fix = posix_hint(evidence.traces.place(group.nodes, context, account, "POSIXLY_CORRECT"))
+            elif f"{key}no_bashrc" in group.facts and context.name == "bash-ssh":  # not all shells read /etc/bashrc
                 fix = f"{group.facts[f'{key}no_bashrc']} is missing: copy /etc/skel/.bashrc, which reads /etc/bashrc"
             yield _finding("error", where, found, f"generation {wanted}", fix, group.nodes)
         elif len(numbers) > 1:

@@ -16,7 +16,7 @@ for places_name in TMPDIR TMP TEMP XDG_RUNTIME_DIR XDG_CACHE_HOME XDG_CONFIG_HOM
   if ! { [ -d "$places_above" ] && [ -w "$places_above" ]; }; then put "places.of.$places_name" "$places_folder"; fi
 done
 for places_name in SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE GIT_SSL_CAINFO PIP_CERT PIP_CONFIG_FILE CONDARC MAMBARC KRB5_CONFIG \
-  PYTHONSTARTUP UCX_CONFIG_FILE NCCL_CONF_FILE OMPI_MCA_mca_base_param_files JUPYTER_CONFIG_PATH GIT_CONFIG_GLOBAL; do
+  PYTHONSTARTUP UCX_CONFIG_FILE NCCL_CONF_FILE OMPI_MCA_mca_base_param_files JUPYTER_CONFIG_PATH GIT_CONFIG_GLOBAL ENV; do
   eval "places_folder=\${$places_name-}"
   case $places_folder in /*) [ -r "$places_folder" ] || put "places.file.$places_name" "$places_folder" ;; esac
 done

@@ -56,6 +56,11 @@ def test_home_that_one_node_has_mounted_noexec_is_told() -> None:
     assert lines(places, shm, shm, shm) == []
 
 
+def test_file_for_sh_is_told_where_it_is_gone(tmp_path: Path) -> None:
+    assert "places.file.ENV" not in context_facts(places, "dash", ENV="/etc/passwd")
+    assert context_facts(places, "dash", ENV=str(tmp_path / "gone"))["places.file.ENV"] == str(tmp_path / "gone")
+
+
 def test_real_mounts_that_are_noexec_are_told(tmp_path: Path) -> None:
     login = "shopt() { :; }"
     assert "places.noexec.HOME" not in context_facts(places, "bash", login, HOME=str(tmp_path))

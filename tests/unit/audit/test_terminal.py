@@ -62,6 +62,18 @@ def test_bash_in_posix_mode_is_told_and_node_setup_is_not_the_hint(place: str) -
     assert ("POSIXLY_CORRECT",) in [question.names for question in contexts.trace_questions(given)]
 
 
+def test_posix_mode_is_told_where_no_start_up_file_was_read() -> None:
+    facts = {f"ctx.srun-pty.user.{k}": v for k, v in {"modulepath": "", "module": "no", "posix": "yes"}.items()}
+    place = "/etc/environment:1"
+    traces = Traces({("c1", "bash-login", "user", "POSIXLY_CORRECT"): place})
+    given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),), traces=traces)
+    lines = [x for x in told(contexts, given) if x.startswith("error ")]
+    assert [x.split(" | ")[0].partition("): ")[2] for x in lines] == [
+        "no `module` command", "MODULEPATH has no modules of /sw: it is empty",
+    ]  # fmt: skip
+    assert all(f" | {place} sets POSIXLY_CORRECT: " in x for x in lines)
+
+
 def test_posix_mode_is_told_of_bash_and_not_of_sh() -> None:
     assert context_facts(contexts, "bash", POSIXLY_CORRECT="1")["posix"] == "yes"
     assert "posix" not in context_facts(contexts, "bash")

@@ -69,11 +69,12 @@ def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         newer, known = group.facts.get("linker.newer"), {folder for folder, _ in _names(group.facts, "cached")}
         lost = sorted(each for each in _names(group.facts, "uncached") if each[0] not in known)
         if nodes and newer and lost:
-            why = "it is not there" if newer == "missing" else f"{newer} is newer"
+            found = f"lacks {_said(lost)}, and has nothing else of there: {newer} is newer"
+            if newer == "missing":
+                found = f"is not there: no program finds {_said(lost)}"
             yield Finding(
-                "linker", "warning", _CACHE, f"has nothing of {', '.join(dict.fromkeys(folder for folder, _ in lost))} ({_said(lost)}): {why}",
-                "the libraries of all configured folders", _MENDED, fold(nodes),
-            )  # fmt: skip
+                "linker", "warning", _CACHE, found, "the libraries of all configured folders", _MENDED, fold(nodes)
+            )
 
 
 def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Finding]:

@@ -42,12 +42,12 @@ def test_folder_of_which_the_cache_has_nothing_is_told_of_each_node_once() -> No
     (line,) = findings(WELL, WELL, stale)
     assert line.startswith(f"warning c3: {WHERE}: lacks liba.so.1, libv.so.1 of /opt/v/lib, which lie there | ")
     assert findings(stale, stale, stale) == [
-        (f"warning c[1-3]: {WHERE}: has nothing of /opt/v/lib (liba.so.1, libv.so.1.2 of /opt/v/lib): /etc/ld.so.conf.d is newer | "
+        (f"warning c[1-3]: {WHERE}: lacks liba.so.1, libv.so.1.2 of /opt/v/lib, and has nothing else of there: /etc/ld.so.conf.d is newer | "
         f"the libraries of all configured folders | {MEND}")
     ]  # fmt: skip
     assert findings(node("", "/opt/v/lib liba.so.1")) == []  # who can tell what the linker makes of that file?
     (line,) = findings(node("", "/opt/v/lib liba.so.1", "missing"))
-    assert "it is not there" in line
+    assert "is not there: no program finds liba.so.1 of /opt/v/lib | " in line
 
 
 def test_folder_that_the_cache_still_has_is_told() -> None:

@@ -30,6 +30,7 @@ from envmgr.audit.model import (
     audit_parts,
 )
 from envmgr.audit.peers import peers_here
+from envmgr.audit.slurmd_log import log_part, nodes_to_ask, read_logs
 from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
 from envmgr.audit.used_shells import shells_of_jobs
 from envmgr.catalog.site import Site
@@ -160,9 +161,12 @@ class _Asking:
                 look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
             controller = {**controller, **look_here(plan, runner, asker.left, parts)}
             plan = replace(plan, loads=self._loads_here(plan))
+        logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
+            began = time.monotonic()
             found |= asker.slurm(self.nodes, found.get("ssh", look), plan, parts, in_jobs, whole="ssh" not in self.ways)
             asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
+            logs = self._logs(found, plan, time.monotonic() - began)
         evidence = Evidence(
             site=site,
             plan=plan,
@@ -176,8 +180,16 @@ class _Asking:
             groups=self._groups(),
             login=self._login(),
             reference=self.reference,
+            logs=logs,
         )
         return replace(evidence, answers=self._answers(evidence))
+
+    def _logs(self, ways: Mapping[str, Fleet], plan: AuditPlan, seconds: float) -> Mapping[str, str]:
+        nodes = nodes_to_ask(ways)
+        if not nodes or self.asker.left < GATE_SECONDS:
+            return {}
+        script = join_probes([log_part(seconds)], replace(plan, contexts=()), stages=("node",))
+        return read_logs(self.asker.ssh(nodes, script, None, label="slurmd's log"))
 
     def traced(self, evidence: Evidence) -> Evidence:
         """The same, with which start-up files did what checks find in shells. Nothing is asked where all is well."""

@@ -66,7 +66,8 @@ class Evidence:
 
     `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
     check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
-    nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ.
+    nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
+    `logs` is node -> slurmd's first error, where a job ended without an answer.
     """
 
     site: Site
@@ -83,6 +84,7 @@ class Evidence:
     login: frozenset[str] = frozenset()
     reference: str = ""
     traces: Traces = field(default_factory=lambda: Traces({}))
+    logs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fleet(self) -> Fleet:

@@ -66,7 +66,9 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
     for way, fleet in evidence.ways.items():
         by_reason: dict[str, list[str]] = {}
         for reply in fleet.missing:
-            by_reason.setdefault(_why(reply, slurm, names), []).append(reply.node)
+            log = evidence.logs.get(reply.node, "") if way != "ssh" and reply.status == "silent" else ""
+            why = _why(reply, slurm, names) + (f"; slurmd's log: {log}" if log else "")
+            by_reason.setdefault(why, []).append(reply.node)
         for found, nodes in by_reason.items():
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
@@ -86,7 +88,7 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
         return sleeps
     if reply.reason.startswith(_NO_FAULT):  # of two jobs that wait, Slurm calls one the first
         return re.sub(r" \((Resources|Priority|ReqNodeNotAvail, UnavailableNodes:.*?)\)", "", reply.reason)
-    reason = re.sub(r"\bStepId=[0-9.]+ ?", "", reply.reason)  # a number of its own for every node
+    reason = re.sub(r"(\bfor )?\bStepId=[0-9.]+ ?", "", reply.reason)  # a number of its own for every node
     return f"{reply.status}: {reason}"
 
 
@@ -129,6 +131,8 @@ def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> 
         )
     if "no job was sent" in reason:
         return "another finding tells why"
+    if way != "ssh" and up and "slurmd's log: " in reason:
+        return f"is another finding of {nodes} the cause? it is mended on the node: Slurm has nothing against it"
     if way != "ssh" and up:
         return f"is another finding of {nodes} the cause? else the last lines of slurmd's log there (SlurmdLogFile in slurm.conf) tell it"
     if way != "ssh":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
+from envmgr.audit.slurmd_log import log_part, nodes_to_ask
 from envmgr.catalog.recipe import Requires
 from envmgr.cli.text.audit import _summary
 from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs
@@ -22,8 +24,9 @@ from envmgr.nodes import Reply
 from envmgr.nodes.batch import _program
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
 from envmgr.probe.model import Fleet, Group
+from envmgr.probe.shell import join_probes, read_answer
 from envmgr.system.run import Runner
-from tests.helpers.evidence import evidence, site, told
+from tests.helpers.evidence import audit_plan, evidence, site, told
 from tests.helpers.exposition import answer_text
 from tests.helpers.waiting import DEADLINE, HANGS
 
@@ -337,3 +340,36 @@ def test_node_that_slurm_sends_jobs_to_is_not_to_be_resumed() -> None:
     )
     (line,) = told(nodes, without_jobs(ended, "drained"))
     assert line.endswith("`scontrol update nodename=c2 state=resume` once it is well")
+
+
+def test_slurmds_own_words_tell_why_a_job_ended() -> None:
+    given = without_jobs(
+        "the job's answer was not collected: Task launch for StepId=20.0 failed on node c2: Unspecified error"
+    )
+    line = "error: spank: /etc/slurm/plugstack.conf:1: Failed to load plugin"
+    assert nodes_to_ask(given.ways) == ("c2",)
+    (said,) = told(nodes, replace(given, logs={"c2": line, "c1": "of another job"}))
+    assert said.startswith(
+        "error c2: Slurm (inherited environment): silent: the job's answer was not collected: Task launch failed on node c2: "
+        f"Unspecified error; slurmd's log: {line} | an answer | is another finding of c2 the cause? "
+    )
+    assert nodes_to_ask({"slurm": given.ways["slurm"]}) == ()
+
+
+def test_first_error_since_the_jobs_were_sent_is_read_from_slurmds_log(tmp_path: Path) -> None:
+    now = time.time()
+    rows = [
+        (now - 600, "error: an old one"), (now - 5, "launch task StepId=17.0"),
+        (now - 4, "[17.batch] error: spank: /lib/x.so: Dlopen of plugin file failed"), (now - 3, "error: later"),
+    ]  # fmt: skip
+    stamp = "%Y-%m-%dT%H:%M:%S"
+    lines = [f"[{time.strftime(stamp, time.localtime(at))}.123] {text}\n" for at, text in rows]
+    (tmp_path / "slurmd.log").write_text("".join(lines))
+    (tmp_path / "slurm.conf").write_text(f"SlurmdLogFile={tmp_path}/slurmd.log\n")
+    script = join_probes([log_part(60.0)], audit_plan(site()), stages=("node",))
+    done = subprocess.run(
+        ["/bin/sh", "-s"], input=script, capture_output=True, text=True, check=True,
+        env={"PATH": "/usr/bin:/bin", "SLURM_CONF": f"{tmp_path}/slurm.conf"},
+    )  # fmt: skip
+    facts = read_answer(done.stdout)[0]
+    assert facts["slurmd_log.error"] == "error: spank: /lib/x.so: Dlopen of plugin file failed"

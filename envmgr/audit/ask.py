@@ -86,7 +86,7 @@ class Asker:
         contexts: Sequence[ShellContext], *, whole: bool,
     ) -> dict[str, Fleet]:  # fmt: skip
         """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries all `parts`."""
-        fit = set(clean.sound.nodes) if clean is not None else set(nodes)
+        fit = where_nothing_hangs(nodes, clean)
         kinds: list[tuple[str, Literal["ALL", "NONE"]]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
         chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
         now = time.time()
@@ -95,7 +95,7 @@ class Asker:
             foldings[way] = Folding(nodes)
             for node in nodes:
                 if node not in fit:
-                    reason = _why_not(node, clean)
+                    reason = why_not(node, clean)
                     foldings[way](Reply(node, "unreachable", "", reason, now, now))
         with self.reporter.stage("jobs", total=len(fit) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
             waiting = [
@@ -133,7 +133,14 @@ class Asker:
         )  # fmt: skip
 
 
-def _why_not(node: str, clean: Fleet | None) -> str:
+def where_nothing_hangs(nodes: Sequence[str], clean: Fleet | None) -> frozenset[str]:
+    """Nodes that answered over ssh, with no mount that hangs: for jobs, and for shells once more. All where ssh was not asked."""
+    if clean is None:
+        return frozenset(nodes)
+    return frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
+
+
+def why_not(node: str, clean: Fleet | None) -> str:
     missing = {r.node: r for r in clean.missing} if clean is not None else {}
     if node in missing:
         return f"no job was sent: it did not answer over ssh first ({missing[node].reason})"
@@ -141,4 +148,7 @@ def _why_not(node: str, clean: Fleet | None) -> str:
     for reason, nodes in broken.items():
         if node in nodes:
             return f"no job was sent: {reason}"
+    for lines, nodes in (clean.by_value("mount.hung") if clean is not None else {}).items():
+        if node in nodes:
+            return f"no job was sent: {lines.partition(' ')[0]} does not answer, and a job stuck on it would drain the node"
     return "no job was sent: its prefix does not answer, and a job stuck on it would drain the node"

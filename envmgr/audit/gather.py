@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.ask import Asker
+from envmgr.audit.ask import Asker, where_nothing_hangs
 from envmgr.audit.controller import Controller
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
@@ -193,7 +193,7 @@ class _Asking:
 
     def traced(self, evidence: Evidence) -> Evidence:
         """The same, with which start-up files did what checks find in shells. Nothing is asked where all is well."""
-        sound = frozenset(evidence.fleet.sound.nodes)
+        sound = where_nothing_hangs(self.nodes, evidence.fleet)
         questions = [
             question
             for check in self.checks.values() if isinstance(check, AsksWho)

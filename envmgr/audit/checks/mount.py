@@ -3,7 +3,9 @@
 How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
 answered: that the ordinary user can go there is one of these. The right server and options are what `mount:` in site.yaml says, else
-what most like nodes have. A local folder where the others have a network mount is an unmounted prefix, or a copy that was left
+what most like nodes have. Other network mounts of a node, and those of programs (sshfs), must answer, too: a shell that touches one that
+does not never ends, and a start-up file or MODULEPATH may name it. What shells lack there is not told besides, and no job is sent. A
+local folder where the others have a network mount is an unmounted prefix, or a copy that was left
 there.
 """
 
@@ -27,7 +29,7 @@ _ALL_SLOW_MS = 3000  # where all are slow, or too few are there to compare
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"prefix": script_text(__file__, "prefix.sh")}
+    return {"node": script_text(__file__, "node.sh"), "prefix": script_text(__file__, "prefix.sh")}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
@@ -37,8 +39,15 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
 
 
 def explained(evidence: Evidence) -> frozenset[str]:
-    """Nodes on which users cannot reach the prefix: their shells find nothing of it."""
-    return frozenset(evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts).nodes)
+    """Nodes on which users cannot reach the prefix: their shells find nothing of it; and those on which shells hang on another mount."""
+    stopped = evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts)
+    return frozenset([*stopped.nodes, *evidence.fleet.only(_hangs_shells).nodes])
+
+
+def _hangs_shells(facts: Facts) -> bool:
+    lines = facts.get("mount.hung", "").splitlines()
+    named = any(len(line.split(" ")) > 3 and line.split(" ")[3] for line in lines)
+    return bool(lines) and (named or any(k.endswith("end") and v.startswith("no end") for k, v in facts.items()))
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -51,6 +60,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "a way that users can go; what their shells lack for want of it is not told besides",
             f"{'on the node: ' if not f'{folder}/'.startswith(f'{prefix}/') else ''}`chmod a+rx {folder}`", fold(nodes),
         )  # fmt: skip
+    yield from _hung(fleet)
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
@@ -84,6 +94,22 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), prefix)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)
+
+
+def _hung(fleet: Fleet) -> Iterator[Finding]:
+    """Other mounts that do not answer."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for group in fleet.groups:
+        for line in group.facts.get("mount.hung", "").splitlines():
+            found.setdefault((line, _hangs_shells(group.facts)), []).extend(group.nodes)
+    for (line, shells), nodes in found.items():
+        point, kind, source, file = [*line.split(" "), ""][:4]
+        named = f", and {file} names it" if file else ""
+        yield Finding(
+            "mount", "error" if shells else "warning", point, f"does not answer ({kind} {source}){named}: what touches it hangs",
+            f"an answer in {GATE_SECONDS} s{'; what shells lack there is not told besides' if shells else ''}",
+            f"is its server well? else on the node: `umount -l {point}`, and mount it again once it is", fold(nodes),
+        )  # fmt: skip
 
 
 def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:

@@ -72,7 +72,7 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
         for found, nodes in by_reason.items():
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
-            told_elsewhere = "prefix does not answer" in found  # by the check of mounts
+            told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check of mounts
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield Finding("nodes", severity, _NAMES.get(way, way), found, "an answer", hint, fold(nodes))
 
@@ -158,10 +158,11 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
 
 
 def _not_told_by_contexts(facts: Facts) -> bool:
-    """A user that a node does not know has no shell there: the check of contexts tells it, where it was asked."""
+    """Nor by the check of mounts. A user that a node does not know has no shell there; a shell that touches a hung mount has no end."""
     end = facts.get("login.end", "")
     told = {value for key, value in facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
-    return not (end.startswith(NO_USER) and end in told)
+    hangs = "mount.hung" in facts and end.startswith("no end")
+    return not hangs and not (end.startswith(NO_USER) and end in told)
 
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -7,10 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.checks import all_checks, mount, munge, names, places, shell_state, site_modules, slurm, user_files
+from envmgr.audit.ask import where_nothing_hangs, why_not
+from envmgr.audit.checks import (
+    all_checks,
+    mount,
+    munge,
+    names,
+    nodes,
+    places,
+    shell_state,
+    site_modules,
+    slurm,
+    user_files,
+)
 from envmgr.audit.installs import ExpectedInstall
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
+from envmgr.nodes import Reply
+from envmgr.probe.model import Group
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import audit_plan, evidence, site, told
 from tests.helpers.lmod_evidence import LOGIN
@@ -143,3 +157,59 @@ def test_number_that_is_none_ends_no_audit(text: str) -> None:
         asked=((LOGIN, "user", "ssh"),),
     )
     judge(given, all_checks())
+
+
+SITE = "/opt/site fuse.sshfs fs1:/export/site"
+EMPTY = {f"{KEY}modulepath": "", f"{KEY}module": "no"}
+SOUND = {
+    f"{KEY}modulepath": "/sw/generations/0001/modules",
+    f"{KEY}module": "yes",
+    f"{KEY}contexts.looked.context": "yes",
+}
+
+
+def of_checks(facts: dict[str, str], *checks: str) -> list[str]:
+    answers = {f"c{n}": HEALTHY | (facts if n == 2 else SOUND) for n in (1, 2, 3)}
+    own = {node: {"host": node} for node in answers}
+    given = evidence(answers, own=own, asked=((LOGIN, "user", "ssh"),))
+    chosen = {name: check for name, check in all_checks().items() if name in checks}
+    found = (f for f in judge(given, chosen) if "c2" in f.nodes)
+    return [f"{f.severity} {f.check} {f.nodes}: {f.where}: {f.found}" for f in found]
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        ({"mount.hung": f"{SITE} /etc/lmod/modulespath", **EMPTY}, ", and /etc/lmod/modulespath names it"),
+        ({"mount.hung": f"{SITE} ", f"{KEY}end": "no end in 187 s", "login.end": "no end in 187 s"}, ""),
+    ],
+)  # fmt: skip
+def test_mount_that_hangs_shells_is_the_one_cause_that_is_told(facts: dict[str, str], named: str) -> None:
+    assert of_checks(facts, "contexts", "mount", "nodes") == [
+        f"error mount c2: /opt/site: does not answer (fuse.sshfs fs1:/export/site){named}: what touches it hangs"
+    ]
+
+
+def test_mount_that_hangs_and_that_no_shell_touches_hides_nothing() -> None:
+    found = of_checks({"mount.hung": f"{SITE} ", **EMPTY}, "contexts", "mount", "nodes")
+    assert "warning mount c2: /opt/site: does not answer (fuse.sshfs fs1:/export/site): what touches it hangs" in found
+    assert "error contexts c2: bash-login (alice): no `module` command" in found
+
+
+def test_no_job_is_sent_to_a_node_with_a_mount_that_hangs() -> None:
+    clean = evidence({"c1": HEALTHY, "c2": HEALTHY | {"mount.hung": f"{SITE} "}}).fleet
+    assert where_nothing_hangs(["c1", "c2"], clean) == frozenset({"c1"})
+    assert where_nothing_hangs(["c1", "c2"], None) == frozenset({"c1", "c2"})
+    reason = "no job was sent: /opt/site does not answer, and a job stuck on it would drain the node"
+    assert why_not("c2", clean) == reason
+    lost = replace(
+        clean,
+        own={"c1": {"host": "c1"}},
+        groups=(Group(HEALTHY, ("c1",)),),
+        missing=(Reply("c2", "unreachable", "", reason, 0.0, 1.0),),
+    )
+    given = evidence({"c1": HEALTHY}, own={"c1": {"host": "c1"}})
+    (line,) = told(nodes, replace(given, ways={"ssh": given.fleet, "slurm": lost}))
+    assert line.startswith(
+        f"note c2: Slurm (inherited environment): unreachable: {reason} | an answer | another finding tells why"
+    )

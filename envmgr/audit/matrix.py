@@ -84,7 +84,36 @@ class _Answer:
 
 
 def _answers(evidence: Evidence) -> list[_Answer]:
-    return [_Answer(group.facts, node_facts(group.facts), group.nodes) for group in evidence.fleet.groups]
+    """By the first way; GPUs that were hidden from it are those that another way was shown, a job for example."""
+    shown = _shown_elsewhere(evidence)
+    found = []
+    for group in evidence.fleet.groups:
+        facts = node_facts(group.facts)
+        if facts is None or _known(facts) == len(facts.gpus):
+            found.append(_Answer(group.facts, facts, group.nodes))
+            continue
+        by_gpus: dict[NodeFacts, list[str]] = {}
+        for node in group.nodes:
+            other = shown.get(node, facts)
+            seen = other if _known(other) > _known(facts) else facts
+            by_gpus.setdefault(facts.model_copy(update={"gpus": seen.gpus, "cuda": seen.cuda}), []).append(node)
+        found += [_Answer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
+    return found
+
+
+def _shown_elsewhere(evidence: Evidence) -> dict[str, NodeFacts]:
+    """node -> what that of the other ways says that was shown the most GPUs."""
+    found: dict[str, NodeFacts] = {}
+    for fleet in list(evidence.ways.values())[1:]:
+        for group in fleet.groups:
+            if (facts := node_facts(group.facts)) is not None:
+                for node in group.nodes:
+                    found[node] = max(found.get(node, facts), facts, key=_known)
+    return found
+
+
+def _known(facts: NodeFacts) -> int:
+    return sum(bool(gpu.arch) or gpu.driver == "" for gpu in facts.gpus)
 
 
 def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from envmgr.audit.checks import fitness, libraries
@@ -276,3 +278,21 @@ def test_ldd_that_did_not_end_is_a_note() -> None:
 def test_ldd_can_be_switched_off() -> None:
     plan = audit_plan(site(audit={"ldd": "none"}), samples=("t/1",), roots={"t/1": "/x"})
     assert libraries.probe(plan) == {}
+
+
+def test_gpus_that_are_hidden_over_ssh_are_those_that_a_job_was_shown() -> None:
+    """Slurm's answer wins where it knows more: so does the table, and what a build is held against."""
+    hidden = driven("535.54.03", "nvidia ? {} NVIDIA A100\nnvidia ? {} NVIDIA A100") | {
+        "fitness.smi": "No devices were found"
+    }
+    shown = driven("535.54.03", "nvidia 8.0 {} NVIDIA A100\nnvidia ? {} NVIDIA A100") | {"fitness.cuda": "12.2"}
+    entries = {"t/1": Requires(compute_capability=("9.0",))}
+    given = evidence({"c1": hidden, "c2": hidden}, entries=entries)
+    (only,) = observed(given)
+    assert [gpu.arch for gpu in only.gpus] == ["", ""]
+    jobs = evidence({"c1": shown}, way="slurm").fleet
+    both = replace(given, ways={**given.ways, "slurm": jobs})
+    known = {nodes: facts for facts, nodes in observed(both).items()}
+    assert [gpu.arch for gpu in known[("c1",)].gpus] == ["", "8.0"]
+    assert known[("c1",)].cuda == "12.2"
+    assert [gpu.arch for gpu in known[("c2",)].gpus] == ["", ""]

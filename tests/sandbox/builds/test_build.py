@@ -368,7 +368,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
     "list": ("envmgr.list/1", {"entries", "generation"}),
     "show hello/1.0": (
         "envmgr.show/1",
-        {"entry", "state", "notes", "software", "recipe", "folder", "packages", "digest", "install", "module"},
+        {"entry", "state", "notes", "software", "recipe", "folder", "packages", "digest", "install", "module", "gpu"},
     ),
     "catalog check hello/1.0": ("envmgr.check/1", {"checked", "findings"}),
     "site check": ("envmgr.site-check/1", {"source", "facts"}),

@@ -30,7 +30,8 @@ SLURM = (
 
 def test_shows_every_file_without_a_published_generation(sandbox: Sandbox) -> None:
     done = sandbox.ok("node-setup")
-    files = node_files(load_site(sandbox.root / "site.yaml", {})).files
+    found = node_files(load_site(sandbox.root / "site.yaml", {}))
+    files = (*found.files, *(service.unit for service in found.services))
     assert [
         file.path for file in files if f"# {file.path}  {file.mode}: {file.why}\n{file.text}" not in done.stdout
     ] == []
@@ -80,8 +81,11 @@ def test_plain_files_are_a_tree_a_script_and_tasks(sandbox: Sandbox) -> None:
     tasks = yaml.safe_load((out / "node-setup.yml").read_text())
     copied = [task["ansible.builtin.copy"] for task in tasks if "ansible.builtin.copy" in task]
     assert [(c["src"], c["dest"], c["mode"]) for c in copied] == [
-        (f"files{f.path}", f.path, f"0{f.mode}") for f in files.files
+        (f"files{f.path}", f.path, f"0{f.mode}") for f in (*files.files, *(service.unit for service in files.services))
     ]
+    made = [task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task]
+    links = {link["path"]: link["src"] for link in made if link["state"] == "link"}
+    assert links == {service.link: f"../{Path(service.unit.path).name}" for service in files.services}
     blocks = [task["ansible.builtin.blockinfile"] for task in tasks if "ansible.builtin.blockinfile" in task]
     assert {b["path"] for b in blocks} == {path for block in files.blocks for path in block.paths}
 
@@ -115,6 +119,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, replies: dict[str, tu
 def answer(sandbox: Sandbox, status: str = "written", **special: str) -> str:
     files = node_files(load_site(sandbox.root / "site.yaml", {}))
     paths = [*(f.path for f in files.files), *(b.paths[0] for b in files.blocks)]
+    paths += [path for service in files.services for path in (service.unit.path, service.link)]
     lines = [special.get(Path(path).name.replace(".", "_"), f"{status}\t{path}\t") for path in paths]
     return "".join(f"{line}\n" for line in [*lines, "slurm\tabsent\t"])
 

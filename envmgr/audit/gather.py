@@ -132,7 +132,7 @@ class _Asking:
         if published is not None:
             plan = self._with_published(plan, published)
         if any(isinstance(check, ReadsPeers) for check in self.checks.values()):
-            plan = replace(plan, peers=peers_here(self.nodes, runner, asker.left))
+            plan = replace(plan, peers=peers_here(self.nodes, plan.day, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")

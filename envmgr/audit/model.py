@@ -35,8 +35,8 @@ class AuditPlan(ProbePlan):
     """What an audit's probe needs to know besides; `number` is the published generation's, None where nothing is known of one.
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
-    maps it to its install's folder. `installs` are those of all published entries. `peers` maps the names of the asked nodes to their
-    addresses on this host. `deep` looks at more of everything; `day`, a
+    maps it to its install's folder. `installs` are those of all published entries. `peers` maps names of the asked nodes, of many a
+    part, to their addresses on this host. `deep` looks at more of everything; `day`, a
     number, draws samples that are others tomorrow.
     """
 

@@ -12,6 +12,7 @@ from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
 
 _SECONDS = 10.0  # for all names together, here; as on nodes
+_MOST = 256  # names
 _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 NONE = "-"  # of a name that resolves to nothing
 
@@ -21,9 +22,17 @@ def peers_text() -> str:
     return script_text(__file__, "sh")
 
 
-def peers_here(nodes: Sequence[str], runner: Runner, seconds: float) -> dict[str, str]:
+def drawn(names: Sequence[str], day: int) -> list[str]:
+    """Those that are asked for on a day: each of many nodes asks for all of them, and a name server has to answer."""
+    if len(names) <= _MOST:
+        return list(names)
+    first = day * _MOST % len(names)
+    return [*names[first:], *names[:first]][:_MOST]
+
+
+def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -> dict[str, str]:
     """name -> its addresses on this host, `NONE` where it has none or this host does not say in time. Without nodes that are addresses."""
-    names = [node for node in nodes if not _ADDRESS.fullmatch(node)]
+    names = drawn([node for node in nodes if not _ADDRESS.fullmatch(node)], day)
     if not names:
         return {}
     with tempfile.TemporaryDirectory(prefix="envmgr-peers-") as folder:

@@ -58,7 +58,6 @@ if [ -n "$names_peers" ] && [ "$names_status" != 124 ]; then
       }
       NR == FNR { there[$1] = $2; next }
       there[$1] != $2 {
-        if (++count > 256) { print "more"; exit }
         split($2, first, ",")
         print $1, $2, place[tolower($1), first[1]]
       }' "$0.there" "$0.here" | lines names.peers

@@ -126,7 +126,7 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
         for line in lines.splitlines():
             path, _, mode = line.rpartition(" ")
             yield Finding(
-                "slurm", "error", path, f"mode {mode}: {evidence.plan.user} cannot read it, and srun, sbatch and squeue fail for users",
+                "slurm", "error", path, f"mode {mode}: {evidence.plan.user} cannot read it, and Slurm's commands fail for users",
                 "a file that users can read" if path.endswith(".conf") else "a folder that users can enter", f"on the node: `chmod a+rX {path}`", fold(nodes),
             )  # fmt: skip
     plugins = evidence.fleet.by_value("slurm.plugins")

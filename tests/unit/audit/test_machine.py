@@ -334,7 +334,7 @@ def test_slurm_conf_that_users_cannot_read() -> None:
     given = evidence({"c1": {}, "c2": {"slurm.unreadable": "/etc/slurm/slurm.conf 600"}})
     assert told(slurm, given) == [
         (
-            "error c2: /etc/slurm/slurm.conf: mode 600: alice cannot read it, and srun, sbatch and squeue fail for users | "
+            "error c2: /etc/slurm/slurm.conf: mode 600: alice cannot read it, and Slurm's commands fail for users | "
             "a file that users can read | on the node: `chmod a+rX /etc/slurm/slurm.conf`"
         )
     ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import names
-from envmgr.audit.peers import peers_here
+from envmgr.audit.peers import drawn, peers_here
 from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, told
@@ -138,14 +138,20 @@ def test_two_addresses_of_one_node_accuse_by_most_and_groups_are_apart() -> None
 
 
 def test_node_that_did_not_resolve_all_is_no_witness() -> None:
-    cut = LOOKED | {"names.peers": "c1 10.0.0.1\nmore"}
-    assert peers({"c1": LOOKED, "c2": cut, "c3": OLD | {"names.peers": ""}}) == []
     (line,) = peers({"c1": LOOKED, "c2": LOOKED | {"names.peers_hung": "yes"}, "c3": LOOKED})
     assert line.startswith("note c2: names of the nodes: not looked at: ")
 
 
 def test_names_here_are_as_getent_says() -> None:
-    found = peers_here(["localhost", "no-such-node.invalid", "127.0.0.1"], Runner(), 20)
+    found = peers_here(["localhost", "no-such-node.invalid", "127.0.0.1"], 0, Runner(), 20)
     assert found.keys() == {"localhost", "no-such-node.invalid"}
     assert found["localhost"] in ("127.0.0.1", "::1")
     assert found["no-such-node.invalid"] == "-"
+
+
+def test_of_very_many_nodes_some_names_are_asked_for_and_others_tomorrow() -> None:
+    nodes = [f"c{n}" for n in range(1000)]
+    days = [drawn(nodes, day) for day in range(4)]
+    assert [len(names) for names in days] == [256] * 4
+    assert {name for names in days for name in names} == {*nodes}
+    assert drawn(nodes[:256], 7) == nodes[:256]

@@ -48,8 +48,7 @@ class NodeFacts(_Model):
         gpus = [
             {"vendor": "nvidia", "arch": arch, "name": name, "driver": driver} for name, arch in rest.get("gpus", ())
         ]
-        if not driver:
-            gpus = [{"vendor": "nvidia", "driver": ""}] * data["devices"]
+        gpus += [{"vendor": "nvidia", "driver": driver}] * (data["devices"] - len(gpus))  # on the bus, and not listed
         return rest | {"gpus": gpus}
 
     @property

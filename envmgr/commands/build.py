@@ -111,5 +111,5 @@ def _pass_gate(ctx: Context, wanted: Sequence[Wanted], plan: BuildPlan, asked: b
     from envmgr.commands.gate import choose_mode, pass_gate
 
     mode = choose_mode(asked, ctx.site.policies.gate)
-    needs = {} if mode == "off" else {str(w.entry): w.needs() for w in wanted if w.entry in fresh}
+    needs = {} if mode == "off" else {str(w.entry): w.needs(w.measured()) for w in wanted if w.entry in fresh}
     return pass_gate(ctx, needs, mode)

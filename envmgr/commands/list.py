@@ -78,9 +78,9 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
     digest = install = module = gpu = None
     try:
         item = load_one(ctx, found, read_target(ctx.site.cpu_level))
-        gpu = _gpu(ctx, item)
         digest = item.install.digest
         install = str(item.install.path) if item.install.exists() else None
+        gpu = _gpu(ctx, item)
     except EnvmgrError:
         pass  # no usable lock: `state` and `notes` say so
     if current and name in current.entries:
@@ -104,10 +104,10 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
 def _gpu(ctx: Context, wanted: Wanted) -> GpuSummary | None:
     from envmgr.store.node_facts import read_node_facts
 
-    if wanted.lock.cuda() is None and wanted.needs().gpu is None:
-        return None
-    fleet = read_node_facts(ctx.prefix)
-    return summarize(wanted.needs(), measured=wanted.measured() is not None, seen=fleet.by_node() if fleet else {})
+    measured = wanted.measured()
+    needs = wanted.needs(measured)
+    fleet = read_node_facts(ctx.prefix) if needs.gpu is not None else None
+    return summarize(needs, measured=measured is not None, seen=fleet.by_node() if fleet else {})
 
 
 def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRecord | None) -> list[EntryState]:

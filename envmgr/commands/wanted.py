@@ -103,15 +103,16 @@ class Wanted:
         )
         return NewModule(spec, facts, self.lock.sha256)
 
-    def needs(self) -> NodeNeeds:
-        """What it needs of a node: what was measured counts once its install is there."""
-        requires, cuda = self.recipe.requires, self.lock.cuda()
-        measured = self.measured() if cuda is not None else None
-        return NodeNeeds(requires, gpu_needs(requires, cuda, self.lock.cuda_compat(), measured))
+    def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
+        """What it needs of a node; what was `measured` in its install counts."""
+        requires = self.recipe.requires
+        return NodeNeeds(requires, gpu_needs(requires, self.lock.cuda(), self.lock.cuda_compat(), measured))
 
     def measured(self) -> tuple[str, ...] | None:
         """What its binaries have code for; None where that is not known. Raises EnvmgrError `manifest-damaged`."""
-        return read_manifest(self.install.manifest).facts.gpu_codes if self.install.exists() else None
+        if self.lock.cuda() is None or not self.install.exists():
+            return None
+        return read_manifest(self.install.manifest).facts.gpu_codes
 
     def member(self) -> Member:
         """What decides its families, as far as that is known before its install is there."""

@@ -62,7 +62,7 @@ def code_of(path: Path) -> Counter[Code]:
     with path.open("rb") as file:
         try:
             places = [(s["sh_offset"], s["sh_size"]) for s in ELFFile(file).iter_sections() if s.name in _SECTIONS]
-        except (ELFError, ValueError, UnicodeDecodeError):
+        except (ELFError, OSError, ValueError):  # OSError: a table that lies where no file can be
             return found
         if places:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

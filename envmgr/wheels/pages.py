@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -52,7 +53,7 @@ def sha256_told(
         runner.raise_if_cancelled()
         try:
             return _look(listed, environ)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             return str(error) or type(error).__name__
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -72,7 +73,9 @@ def _read(listed: Listed, environ: Mapping[str, str]) -> tuple[str, bytes]:
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"no page that can be read: {listed.page}")
     page = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    request = urllib.request.Request(page, headers={"Accept": _ACCEPT, **_login(listed, environ)})  # noqa: S310 - http(s), seen above
+    request = urllib.request.Request(page, headers={"Accept": _ACCEPT})  # noqa: S310 - http(s), seen above
+    for key, value in _login(listed, environ).items():
+        request.add_unredirected_header(key, value)  # a redirect may lead to another host
     ends, pieces = time.monotonic() + _LIMIT, []
     with urllib.request.urlopen(request, timeout=_STALL) as answer:  # noqa: S310
         while piece := answer.read1(_PIECE):

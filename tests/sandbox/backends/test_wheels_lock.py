@@ -8,14 +8,19 @@ import json
 import re
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from envmgr.system.run import Runner
+from envmgr.wheels.pages import Listed, sha256_told
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.server import Fault
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
+from tests.helpers.wheelhouse import Wheelhouse
 
 
 @pytest.fixture
@@ -310,6 +315,36 @@ def test_index_without_hashes_is_refused(scene: WheelBox, rich: bool, file: str)
     assert not (scene.box.root / "recipes/some/1.0/wheels.lock").exists()
     if not more:
         scene.box.ok("lock", "some/1.0", "--index", f"house={scene.house.files}")  # the hint
+
+
+def test_password_of_an_index_goes_to_no_other_host(tmp_path: Path) -> None:
+    """A page that has moved is read where it is now, without it."""
+    house = Wheelhouse(tmp_path / "house")
+    house.wheel("one")
+    page, seen = house.simple / "one/index.html", []
+
+    class Index(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers["Authorization"]))
+            moved = self.path == "/one/"
+            self.send_response(302 if moved else 200)
+            self.send_header(
+                "Location" if moved else "Content-Type", f"http://localhost:{port}/moved" if moved else "text/html"
+            )
+            self.end_headers()
+            self.wfile.write(b"" if moved else page.read_bytes())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
+        port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        asked = Listed("house", f"http://me:secret@127.0.0.1:{port}", "one", "one-1.0-py3-none-any.whl")
+        told = sha256_told([asked], Runner())
+        server.shutdown()
+    assert told == {asked: True}
+    assert seen == [("/one/", "Basic " + base64.b64encode(b"me:secret").decode()), ("/moved", None)]
 
 
 def test_index_in_files_without_hashes_is_refused(scene: WheelBox) -> None:

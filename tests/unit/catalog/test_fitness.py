@@ -177,6 +177,10 @@ def test_facts_of_an_earlier_envmgr_are_read() -> None:
     judged = judge_gpu(needs(Requires(nvidia_driver="525.60.13")), found)
     assert judged is not None
     assert judged.verdict == Verdict.UNKNOWN  # nobody looked at the library
+    hidden = NodeFacts.model_validate({"driver": "535.183.01", "gpus": [], "devices": 1})
+    assert [(gpu.arch, gpu.driver) for gpu in hidden.gpus] == [
+        ("", "535.183.01")
+    ]  # not told, and no node without a GPU
     idle = NodeFacts.model_validate({"driver": "", "gpus": [], "devices": 2})
     assert [gpu.driver for gpu in idle.gpus] == ["", ""]
 

@@ -79,6 +79,13 @@ def test_files_without_code_or_that_cannot_be_read_have_none(tmp_path: Path, tex
     assert measure(tmp_path) is None
 
 
+def test_tables_that_lie_nowhere_are_no_end_of_a_build(tmp_path: Path) -> None:
+    text = bytearray(elf(fatbin(["8.0", "9.0"])))
+    for at in range(40, 48):  # where the table of sections is
+        (tmp_path / "libodd.so").write_bytes(bytes([*text[:at], 0xFF, *text[at + 1 :]]))
+        assert measure(tmp_path) in (None, ("8.0", "9.0"))
+
+
 def test_it_can_be_interrupted(tmp_path: Path) -> None:
     library(tmp_path, "libown.so", ["8.0"])
 

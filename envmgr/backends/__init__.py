@@ -10,10 +10,11 @@ import importlib
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.errors import InputError
 
 if TYPE_CHECKING:  # the worker of a backend lies in this package, too, and starts without all that
@@ -36,11 +37,12 @@ Model = TypeVar("Model", bound="BaseModel")
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """What locking gave: file name -> text for the recipe's folder, and name -> `version build`."""
+    """What locking gave: file name -> text for the recipe's folder, and name -> `version build`. `facts` are judged before it is written."""
 
     files: Mapping[str, str]
     packages: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    facts: LockFacts = field(default_factory=LockFacts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,9 @@ class LoadedLock(ABC):
         What it `needs` is there. The caller holds the install's lock. `jobs` is how many cores it may use.
         """
 
-    def faults(self, recipe: Recipe) -> list[str]:  # noqa: ARG002 - most locks have none
-        """What a careful reader would find wrong with it: recipe and lock that contradict each other, an edited text."""
-        return []
+    def facts(self, recipe: Recipe) -> LockFacts:  # noqa: ARG002 - most locks have nothing to judge
+        """What of it, and of the recipe's input, is judged: as `LockResult.facts`, and by what is seen of its text."""
+        return LockFacts()
 
     def cuda(self) -> str | None:
         """The CUDA version that it brings, such as `12.1`; None without CUDA."""

@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.gpu.codes import parse_code
+from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.names import fault_in_part, parse_entry
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
@@ -210,6 +211,18 @@ class Recipe(_Model):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
+    accept: dict[str, str] = Field(default={}, description="faults of its lock that are meant, each with the reason")
+
+    @field_validator("accept")
+    @classmethod
+    def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
+        for rule, why in values.items():
+            if rule not in RULES:
+                raise ValueError(f"there is no rule `{rule}`; known: {', '.join(sorted(RULES))}")
+            if not why.strip():
+                raise ValueError(f"`{rule}` needs a reason")
+            _one_line(why)
+        return values
 
     @field_validator("depends")
     @classmethod

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
+from envmgr.catalog.lockrules.judge import judge
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
@@ -136,7 +137,21 @@ def _check_entry(
         )
     try:
         lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-        findings += [Finding("requires", "error", str(found.entry), f"{where}: {f}") for f in lock.faults(recipe)]
+        judged = judge(lock.facts(recipe), recipe)
+        findings += [
+            Finding("lock", "error", str(found.entry), f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
+            for fault in judged.faults
+        ]
+        findings += [
+            Finding(
+                "lock",
+                "warning",
+                str(found.entry),
+                f"{where}: accept.{rule}: its lock has no such fault",
+                hint="take it out",
+            )
+            for rule in judged.unused
+        ]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from envmgr.backends import Backend, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.lockrules.judge import judge, refusal
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
@@ -16,12 +17,12 @@ from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
-LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale"]
+LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "faulty"]
 
 
 @dataclass(frozen=True, slots=True)
 class LockOutcome:
-    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale."""
+    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale or faulty."""
 
     entry: str
     status: LockStatus
@@ -40,7 +41,7 @@ class LockCommandResult(Result):
 
     @property
     def exit_code(self) -> int:
-        return 1 if any(o.status == "stale" for o in self.outcomes) else 0
+        return 1 if any(o.status in ("stale", "faulty") for o in self.outcomes) else 0
 
 
 def lock_entries(
@@ -140,6 +141,9 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     try:
         _require_solver(backend, options.solver)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
+        judged = judge(result.facts, recipe)
+        if judged.faults:
+            raise refusal(entry.entry, judged)
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)
         raise
@@ -153,7 +157,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
             for name, text in result.files.items():  # in the backend's order
                 atomic_write(entry.folder / name, text)
     changes = diff_packages(old, result.packages)
-    return LockOutcome(str(entry.entry), status, len(result.packages), changes, result.notes)
+    return LockOutcome(str(entry.entry), status, len(result.packages), changes, (*result.notes, *judged.notes))
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
@@ -161,9 +165,10 @@ def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
     backend = get_backend(recipe.backend)
     try:
         lock = backend.load_lock(entry.entry, recipe, entry.folder, site)
-        faults = lock.faults(recipe)
+        judged = judge(lock.facts(recipe), recipe)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
-    if faults:
-        return LockOutcome(str(entry.entry), "stale", len(lock.packages), (), reason="; ".join(faults))
-    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), lock.notes)
+    if judged.faults:
+        reason = "; ".join(f"{fault.rule}: {fault.text}" for fault in judged.faults)
+        return LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason)
+    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), (*lock.notes, *judged.notes))

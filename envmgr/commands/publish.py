@@ -138,6 +138,7 @@ def _built(ctx: Context) -> list[Wanted]:
     for entry in ctx.catalog.entries():
         try:
             item = load_one(ctx, entry, target)
+            item.require_sound()
         except EnvmgrError as error:
             ctx.reporter.log(f"{entry.entry}: {error.message}")
             continue

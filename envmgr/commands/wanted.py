@@ -11,6 +11,7 @@ from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpu.needs import gpu_needs
+from envmgr.catalog.lockrules.judge import Fault, judge, refusal
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
@@ -86,6 +87,17 @@ class Wanted:
                 runs.update(item.needs)
         return any(each.of_older_layout and each.exists() for each in runs)
 
+    def require_sound(self) -> None:
+        """InputError `lock-contradicts`, of the first lock with faults of those that it is built from."""
+        for part in self.parts:
+            judged = judge(part.made_by.lock.facts(part.made_by.recipe), part.made_by.recipe)
+            if judged.faults:
+                raise refusal(part.made_by.lock.entry, judged)
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Of its own lock."""
+        return judge(self.lock.facts(self.recipe), self.recipe).faults
+
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""
         spec = compose_module(
@@ -130,7 +142,7 @@ def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) 
     """The named entries and their dependencies, dependencies first; with `losses`, those that can be loaded.
 
     Raises:
-        InputError: unknown entry, bad recipe; EnvmgrError: `lock-missing`, `lock-stale`, `licence-not-acknowledged`.
+        InputError: unknown entry, bad recipe; EnvmgrError: `lock-missing`, `lock-stale`, `lock-contradicts`, `licence-not-acknowledged`.
     """
     catalog = ctx.catalog
     target = read_target(ctx.site.cpu_level)
@@ -139,7 +151,9 @@ def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) 
     for found in _with_dependencies(catalog, entries, losses):
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
-                wanted.append(load_one(ctx, found, target))
+                item = load_one(ctx, found, target)
+                item.require_sound()
+                wanted.append(item)
     _require_one_default(wanted)
     return wanted
 
@@ -159,6 +173,7 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
                 item = _load(ctx, found, target)
+                item.require_sound()
         if item is None:
             continue
         if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):

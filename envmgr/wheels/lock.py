@@ -13,7 +13,8 @@ from envmgr.catalog.versions import older
 # Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
 # have no number.
 _CUDA_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")
-_OF_CUDA = re.compile(r"nvidia-.*-cu(?P<major>\d+)")
+# Also of others' wheels: `cupy-cuda12x`, `cudf-cu12`, `jax-cuda12-plugin`.
+_OF_CUDA = re.compile(r"[a-z0-9-]+-cu(da)?(?P<major>1\d)(\dx?|x)?(-[a-z]+)?")
 # Of NVIDIA's own libraries from 13 on, those whose version is CUDA's.
 _VERSIONED = re.compile(r"nvidia-(cuda-(runtime|nvrtc|cupti)|nvjitlink)(-cu\d+)?")
 
@@ -173,11 +174,3 @@ def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
         if found:
             needed.append(min(found))
     return ".".join(map(str, max(needed))) if needed else None
-
-
-def glibc_faults(wheels: Iterable[LockedWheel], required: str | None) -> list[str]:
-    """What is wrong with a recipe whose lock has these wheels, and that requires this glibc (None: says nothing of it)."""
-    needed = glibc_of(wheels)
-    if needed and required and older(required, needed):
-        return [f"requires.glibc: the wheels need >= {needed}, the recipe says {required}"]
-    return []

@@ -16,7 +16,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import LockedWheel, WheelSet, cuda_majors
+from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.metadata import requires_of
 from envmgr.wheels.pages import Listed, sha256_told
 from envmgr.wheels.requirements import Question
@@ -90,9 +90,8 @@ def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple
 
 
 def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
-    """What resolves, and is not meant. EnvmgrError `prerelease`, `two-cudas`."""
+    """What resolves, and is not meant. EnvmgrError `prerelease`."""
     _refuse_prereleases(wanted, versions)
-    _refuse_two_cudas(versions)
 
 
 class Asking:
@@ -256,13 +255,3 @@ def _refuse_prereleases(wanted: Question, versions: Mapping[str, str]) -> None:
 def _asks_for_prerelease(name: str, wanted: Question) -> bool:
     rows = (Requirement(row) for row in (*wanted.requirements, *wanted.constraints))
     return any(canonicalize_name(each.name) == name and bool(each.specifier.prereleases) for each in rows)
-
-
-def _refuse_two_cudas(versions: Mapping[str, str]) -> None:
-    majors = cuda_majors(versions)
-    if len(majors) > 1:
-        raise EnvmgrError(
-            "two-cudas", f"the lock would have libraries of CUDA {' and of CUDA '.join(sorted(majors))}",
-            context=[f"CUDA {major}: {', '.join(names)}" for major, names in sorted(majors.items())],
-            hint="each process loads one of them: make two entries, or constrain one package to a version for the other CUDA",
-        )  # fmt: skip

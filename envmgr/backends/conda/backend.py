@@ -11,12 +11,13 @@ from typing import ClassVar
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.input import SOLVERS, CondaInput
+from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
 from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
-from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.gpu.needs import short_cuda
+from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -28,7 +29,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel, glibc_faults
+from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel
 from envmgr.wheels.settings import indexes_of
 
 ANACONDA_TERMS = "anaconda-terms"
@@ -49,19 +50,13 @@ class LoadedCondaLock(LoadedLock):
         return (Item(self.backend.install(self.entry, self.content.identity(), site, target, newest=newest)),)
 
     def cuda(self) -> str | None:
-        return short_cuda(self.content.cuda())
+        return cuda_of(self.content)
 
     def cuda_compat(self) -> str:
         return short_cuda(self.content.versions.get("cuda-compat")) or ""
 
-    def faults(self, recipe: Recipe) -> list[str]:
-        if edited := edited_by_hand(self.folder):
-            return [edited]
-        cuda = self.cuda()
-        found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
-        return found + (
-            [] if self.content.added is None else glibc_faults(self.content.added.wheels, recipe.requires.glibc)
-        )
+    def facts(self, recipe: Recipe) -> LockFacts:
+        return facts_of(self.content, CondaInput.model_validate(recipe.input), edited_by_hand(self.folder))
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
@@ -124,13 +119,14 @@ class CondaBackend(Backend):
 
             solved, more = add_wheels(solved, wanted, site, runner, reporter, places)
             notes += more
-        return LockResult(lock_texts(solved), solved.describe(), tuple(notes))
+        notes += notes_of(solved, wanted)
+        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), facts_of(solved, wanted))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)
-        wanted = read_input(entry, recipe, CondaInput).digest()
-        if found.recipe_digest != wanted:
-            raise stale_lock(entry, folder / LOCK_NAME, wanted, found.recipe_digest)
+        wanted = read_input(entry, recipe, CondaInput)
+        if found.recipe_digest != wanted.digest():
+            raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
         wheels = found.added.wheels if found.added else ()
         download, added = _bytes(found.packages), _bytes(wheels)
         return LoadedCondaLock(
@@ -147,6 +143,7 @@ class CondaBackend(Backend):
             python_version=found.versions.get(PYTHON),
             download=None if download is None or added is None else download + added,
             installed=None if download is None or added is None else download * UNPACKED + added * WHEEL_UNPACKED,
+            notes=notes_of(found, wanted),
             content=found,
             folder=folder,
         )

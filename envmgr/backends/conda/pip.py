@@ -20,7 +20,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import cuda_majors, cuda_of, newer_than_cuda
+from envmgr.wheels.lock import cuda_of, newer_than_cuda
 from envmgr.wheels.requirements import Question
 
 _OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
@@ -51,7 +51,7 @@ def add_wheels(
     """The lock with the wheels that the recipe asks for, and notes for the user.
 
     Raises:
-        EnvmgrError: `pip-without-python`, `two-cudas`, and those of `wheels.resolve.resolve_beside`.
+        EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
     """
     from envmgr.wheels.resolve import resolve_beside
 
@@ -67,7 +67,6 @@ def add_wheels(
         raise
     assumed = {name: " ".join(brought[name]) for name in sorted(used)}
     added = AddedWheels(**dict(found), assumed=assumed)
-    _refuse_two_cudas(lock, added)
     notes = [_note(assumed)] if assumed else []
     notes += [
         f"{name} is conda's, and what its extra `{extra}` needs is not added: name that in `pip`"
@@ -140,14 +139,3 @@ def _note(assumed: Mapping[str, str]) -> str:
     return (
         f"wheels take for granted what conda's packages are known to bring: {told}; the build refuses where they do not"
     )
-
-
-def _refuse_two_cudas(lock: CondaLock, added: AddedWheels) -> None:
-    majors = cuda_majors(added.versions)
-    own = None if lock.cuda() is None else str(lock.cuda()).partition(".")[0]
-    if own is not None and (others := sorted(majors.keys() - {own})):
-        raise EnvmgrError(
-            "two-cudas", f"the lock would have libraries of CUDA {own} by conda and of CUDA {others[0]} by wheels",
-            context=[f"CUDA {major}: {', '.join(names)}" for major, names in sorted(majors.items())],
-            hint="each process loads one of them: take both from one side, or constrain one to a version for the other CUDA",
-        )  # fmt: skip

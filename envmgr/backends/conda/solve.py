@@ -16,6 +16,7 @@ from envmgr.backends.conda.client import call_rattler
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.settings import Channel, channels_of, program_of
+from envmgr.backends.conda.unsolved import explain_unsolvable
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.report import Reporter
@@ -42,10 +43,15 @@ def solve(
             "cache": cache,
             "stall_timeout": site.policies.stall_timeout,
         }
-        if solver == "conda-lock":
-            urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
-            request |= {"urls": sorted(urls), "names": sorted({_name_of(u) for u in urls})}
-        solved = call_rattler(request, runner, reporter)
+        try:
+            if solver == "conda-lock":
+                urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
+                request |= {"urls": sorted(urls), "names": sorted({_name_of(u) for u in urls})}
+            solved = call_rattler(request, runner, reporter)
+        except EnvmgrError as error:
+            if error.reference == "unsolvable":
+                explain_unsolvable(error, request, runner, reporter)
+            raise
     packages = tuple(sorted((package_of(r) for r in solved["records"]), key=lambda p: p.name))
     if solver == "conda-lock" and (lost := set(request["urls"]) - {p.url for p in packages}):
         raise EnvmgrError(

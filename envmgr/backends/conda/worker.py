@@ -246,6 +246,11 @@ def work(request: dict[str, Any]) -> None:
     if request["op"] == "solve":
         end_when_stalled(Path(request["cache"]), request["stall_timeout"])
         asyncio.run(solve(request))
+    elif request["op"] == "offer":
+        from envmgr.backends.conda.offer import offer
+
+        end_when_stalled(Path(request["cache"]), request["stall_timeout"])
+        asyncio.run(offer(request))
     else:
         asyncio.run(install(request))
         staging = Path(request["staging"])

@@ -14,6 +14,7 @@ from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import MARKED, brings_python, closure_of, items_of, module_names
+from envmgr.backends.easybuild.judging import lock_facts, version_of
 from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
@@ -23,8 +24,8 @@ from envmgr.backends.easybuild.settings import (
     explain_settings,
     own_easyconfigs,
 )
-from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.gpu.needs import short_cuda
+from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -78,17 +79,13 @@ class LoadedEasyBuildLock(LoadedLock):
         return there or min(reversed(chains), key=missing)
 
     def cuda(self) -> str | None:
-        return short_cuda(self._version_of("CUDA"))
+        return lock_facts(self.content).cuda
 
     def cuda_compat(self) -> str:
-        return short_cuda((self._version_of("CUDAcompat") or "").partition("-")[0]) or ""
+        return short_cuda((version_of(self.content, "CUDAcompat") or "").partition("-")[0]) or ""
 
-    def _version_of(self, name: str) -> str | None:
-        return next((item.version for item in self.content.items if item.name == name), None)
-
-    def faults(self, recipe: Recipe) -> list[str]:
-        cuda = self.cuda()
-        return [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
+    def facts(self, recipe: Recipe) -> LockFacts:  # noqa: ARG002 - the lock tells all of it
+        return lock_facts(self.content)
 
     def may_build(self) -> None:
         """Not as root: EasyBuild refuses that."""
@@ -184,7 +181,7 @@ class EasyBuildBackend(Backend):
         from envmgr.backends.easybuild.locking import make_lock
 
         made, notes = make_lock(entry, read_input(entry, recipe, EasyBuildInput), site, runner, reporter, os.environ)
-        return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes)
+        return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes, lock_facts(made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:
         found, sha256 = read_lock(folder)

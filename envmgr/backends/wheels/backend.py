@@ -12,8 +12,8 @@ from envmgr.backends.wheels.input import WheelsInput, read_wanted
 from envmgr.backends.wheels.layout import LAYOUT, MADE_AS
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
-from envmgr.catalog.cuda import driver_faults
 from envmgr.catalog.entries import open_catalog
+from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -27,7 +27,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.wheels.folders import wheel_cache
-from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_of, describe, glibc_faults, newer_than_cuda
+from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda
 from envmgr.wheels.settings import WheelsSettings, explain_settings, indexes_of
 
 
@@ -50,12 +50,10 @@ class LoadedWheelsLock(LoadedLock):
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
     def cuda(self) -> str | None:
-        return cuda_of(self.content.versions)
+        return _facts(self.content).cuda
 
-    def faults(self, recipe: Recipe) -> list[str]:
-        cuda = self.cuda()
-        found = [] if cuda is None else driver_faults(cuda, recipe.requires.nvidia_driver)
-        return found + glibc_faults(self.content.wheels, recipe.requires.glibc)
+    def facts(self, recipe: Recipe) -> LockFacts:  # noqa: ARG002 - the lock tells all of it
+        return _facts(self.content)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels
@@ -122,7 +120,7 @@ class WheelsBackend(Backend):
         wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
         made = resolve(wanted, base, folder, site, runner, reporter, options.places or {})
-        return LockResult(lock_texts(made), describe(made.packages), _notes(base, made))
+        return LockResult(lock_texts(made), describe(made.packages), _notes(base, made), _facts(made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
         found, sha256 = read_lock(folder)
@@ -168,6 +166,11 @@ class WheelsBackend(Backend):
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(wheel_cache(prefix)),)
+
+
+def _facts(lock: WheelsLock) -> LockFacts:
+    majors = cuda_majors(lock.versions)
+    return LockFacts(cuda_of(lock.versions) or ("" if majors else None), majors, glibc_of(lock.wheels))
 
 
 def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:

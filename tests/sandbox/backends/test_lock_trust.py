@@ -50,10 +50,16 @@ def test_lock_that_was_edited_by_hand_is_told_by_both_checks(sandbox: Sandbox, f
     lock.write_text(lock.read_text().replace("optional: false", "optional: true"))
     told = f"{lock} was changed after it was written: {SIDECAR} belongs to another text"
     checked = sandbox.run("lock", "hello/1.0", "--check")
-    assert (checked.code, checked.stdout) == (1, f"hello/1.0: stale  1 package  ({told})\n")
+    assert (checked.code, checked.stdout) == (1, f"hello/1.0: faulty  1 package  (edited: {told})\n")
     found = sandbox.run("catalog", "check", "hello/1.0")
     assert found.code == 1
     assert told in found.stdout
+    refused = sandbox.run("build", "hello/1.0")
+    assert refused.code == 2
+    assert refused.stderr == (
+        "error[lock-contradicts]: the lock of hello/1.0 contradicts itself, or its recipe\n"
+        f"  edited: {told}\n\nhint: `envmgr lock hello/1.0` writes it anew\n"
+    )
 
 
 def test_lock_against_a_mirror_that_stalls_ends_with_the_mirror_named(sandbox: Sandbox, channel: Channel) -> None:

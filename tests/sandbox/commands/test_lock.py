@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import yaml
@@ -172,7 +173,8 @@ def test_unsolvable_specs_name_the_package_in_conflict_and_leave_their_lock(sand
     assert lines[-3] == "  written: demo/1"
     reasons = "\n".join(lines[5:-3])
     assert "shared >=2" in reasons and "shared <2" in reasons  # noqa: PT018 - the solver chooses the order
-    assert lines[-1] == ("hint: loosen a spec of the recipe, add a channel, or declare the virtual package it asks for")
+    assert lines[-6:-3] == ["  there is left 1.0", "  there is right 1.0", "  there is shared 2.0, 1.0"]
+    assert re.fullmatch(r"hint: loosen the spec of (left or of right|right or of left), so that .*", lines[-1])
     assert (fine / LOCK_NAME).exists()
     assert not (folder / LOCK_NAME).exists()
     sandbox.ok("lock", "demo/1", "--check")
@@ -183,13 +185,39 @@ def test_virtual_package_of_the_recipe_decides_what_can_be_solved(sandbox: Sandb
     done = sandbox.run("lock", "demo/1")
     assert done.code == 3
     assert "__cuda >=11.8, for which no candidates were found" in done.stderr
-
-    wanted = {"channels": ["standin"], "specs": ["needs-cuda"], "virtual_packages": {"__cuda": "12.9"}}
+    line = 'virtual_packages: {__cuda: "11.8"}'
+    assert f"hint: say in the recipe's input what the nodes have: `{line}`" in done.stderr
+    for said in (yaml.safe_load(line)["virtual_packages"], {"__cuda": "12.9"}):
+        wanted = {"channels": ["standin"], "specs": ["needs-cuda"], "virtual_packages": said}
+        sandbox.recipe("demo/1", [], input=wanted)
+        sandbox.ok("lock", "demo/1", "--dry-run")
     sandbox.recipe("demo/1", [], input=wanted)
     sandbox.ok("lock", "demo/1")
 
     virtual = {"__cuda": "12.9", "__glibc": "2.28", "__linux": "4.18", "__unix": "0"}
     assert json.loads((folder / SIDECAR_NAME).read_bytes())["virtual_packages"] == virtual
+
+
+def test_what_no_channel_has_names_what_there_is(sandbox: Sandbox, channel: Channel) -> None:
+    def refused(*specs: str) -> tuple[list[str], str]:
+        sandbox.recipe("demo/1", list(specs))
+        done = sandbox.run("lock", "demo/1")
+        assert done.code == 3
+        lines = done.stderr.splitlines()
+        return lines, lines[-1]
+
+    newest = ", ".join(reversed(channel.versions("numpy")))
+    lines, hint = refused("numpy 99.*")
+    assert f"  there is numpy {newest}" in lines
+    assert hint == "hint: ask for a numpy that is there, or add a channel that has `numpy 99.*`"
+    lines, hint = refused("numpy", "hello-prefx", "nothing-like-it")
+    assert "  no channel of the recipe has hello-prefx; there is hello-prefix" in lines
+    assert "  no channel of the recipe has nothing-like-it" in lines
+    assert lines[-2].startswith("hint: did you mean `hello-prefix`?")
+    lines, hint = refused(f"numpy {channel.versions('numpy')[0]} nosuch_0")
+    assert f"  builds of numpy {builds(channel, 'numpy')[0].replace(' ', ': ')}" in lines
+    lines, hint = refused("left", "shared >=2")
+    assert hint.startswith("hint: the recipe's own `shared >=2` leaves no shared that fits"), lines
 
 
 def test_spec_that_cannot_be_read_is_named(sandbox: Sandbox) -> None:

@@ -1,0 +1,164 @@
+"""Why specs cannot be solved, in words that help: the versions there are, names that look like it, and the line that mends it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from envmgr.backends.conda.client import call_rattler
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.system.run import Runner
+
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+# As rattler, libmamba and conda's own solver say that there is none.
+_LACKING = (
+    re.compile(rf"No candidates were found for ({_NAME})(?: ([^\n]*?))?\.?$"),
+    re.compile(rf"[─ ]({_NAME})(?: ([^\n]*?))?, for which no candidates were found"),
+    re.compile(rf"nothing provides (?:requested )?({_NAME})(?: ([^\n]*?))?(?: needed by .*| requested by .*)?$"),
+    re.compile(rf"[─ -]({_NAME})(?: ([^\n]*?))? does not exist"),
+)
+_TOP = re.compile(r"^No candidates were found for|nothing provides requested")
+_ROOT = re.compile(rf"^[├└]─ ({_NAME})\b")
+_MENTIONED = re.compile(rf"[─ ]({_NAME}) [*<>=!~\d]")
+_OTHER_SYSTEMS = ("__win", "__osx")
+_FEW, _NAMES = 8, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """`versions`: name -> pairs of a version and its builds, the newest first. `near`: a name that no channel has -> names like it."""
+
+    versions: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = field(default_factory=dict)
+    near: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: Runner, reporter: Reporter) -> None:
+    """Add to `error` what the channels have of what it mentions, and a hint that fits. Where they cannot be asked, it stays as it is."""
+    lacking = _lacking(error.context)
+    names = [name for name in _mentioned(error.context, lacking, request["specs"]) if not name.startswith("__")]
+    specs = [spec.split()[0].lower() for spec in request["specs"]]
+    question = {**request, "op": "offer", "names": [*dict.fromkeys([*names, *specs, "cuda-version"])]}
+    with suppress(EnvmgrError):
+        told = call_rattler(question, runner, reporter)
+        offers = Offers(told["versions"], told["near"])
+        lacking |= {
+            name: lacking.get(name, "") for name in specs if name in offers.near
+        }  # a solver tells the first of them
+        error.context = (*error.context, *_told([*dict.fromkeys([*names, *lacking])], lacking, offers))
+        error.hint = "\n  ".join(_hints(error.context, lacking, offers, request))
+
+
+def _lacking(lines: Sequence[str]) -> dict[str, str]:
+    """Name -> what was asked of it, of what no channel and no virtual package gives."""
+    found: dict[str, str] = {}
+    for line in lines:
+        for pattern in _LACKING:
+            if match := pattern.search(line.rstrip()):
+                found.setdefault(match[1].lower(), (match[2] or "").strip())
+                break
+    return found
+
+
+def _mentioned(lines: Sequence[str], lacking: Iterable[str], specs: Sequence[str]) -> list[str]:
+    tree = "\n".join(line for line in lines if not line.startswith(("specs: ", "virtual packages: ")))
+    named = [spec.split()[0].lower() for spec in specs]
+    seen = [name.lower() for name in _MENTIONED.findall(tree)]
+    others = [name for name in named if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", tree)]
+    return list(dict.fromkeys([*lacking, *others, *(name for name in seen if not name[0].isdigit())]))[:_NAMES]
+
+
+def _told(names: Sequence[str], lacking: Mapping[str, str], offers: Offers) -> list[str]:
+    rows = []
+    for name in names:
+        if there := offers.versions.get(name):
+            shown = ", ".join(version for version, _ in there[:_FEW])
+            older = f" and {len(there) - _FEW} older" if len(there) > _FEW else ""
+            rows.append(f"there is {name} {shown}{older}")
+            rows += _builds(name, lacking.get(name, ""), there)
+        elif name in offers.near:
+            like = offers.near[name]
+            rows.append(f"no channel of the recipe has {name}" + (f"; there is {', '.join(like)}" if like else ""))
+    return rows
+
+
+def _builds(name: str, asked: str, there: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """The builds of the version that was asked for, where the build is what is lacking."""
+    version, _, build = asked.removeprefix("==").partition(" ")
+    if not build:
+        return []
+    found = next(
+        (
+            builds
+            for each, builds in there
+            if each == version.removesuffix(".*") or each.startswith(f"{version.removesuffix('*').rstrip('.')}.")
+        ),
+        (),
+    )
+    return [f"builds of {name} {version}: {', '.join(found)}"] if found else []
+
+
+def _hints(lines: Sequence[str], lacking: Mapping[str, str], offers: Offers, request: Mapping[str, Any]) -> list[str]:
+    own = {spec.split()[0].lower(): spec for spec in request["specs"] if " " in spec}
+    found = []
+    for name, asked in lacking.items():
+        if name.startswith("__"):
+            found.append(_virtual(name, asked, offers, request))
+        elif name in offers.versions and name in own and not any(_TOP.search(line) for line in lines):
+            found.append(
+                f"the recipe's own `{own[name]}` leaves no {name} that fits: loosen it, or what needs another one"
+            )
+        elif name in offers.versions:
+            found.append(f"ask for a {name} that is there, or add a channel that has `{f'{name} {asked}'.strip()}`")
+        elif like := offers.near.get(name):
+            found.append(
+                f"did you mean `{like[0]}`? If it is no conda package, `pip` of the recipe takes it from an index"
+            )
+        else:
+            found.append(
+                f"add a channel that has {name}; if it is no conda package, `pip` of the recipe takes it from an index"
+            )
+    if found:
+        return list(dict.fromkeys(found))
+    roots = list(dict.fromkeys(match[1] for line in lines if (match := _ROOT.match(line))))
+    if len(roots) > 1:
+        return [f"loosen the spec of {' or of '.join(roots)}, so that one version fits all; or make two entries"]
+    return ["loosen a spec of the recipe, or add a channel"]
+
+
+def _virtual(name: str, asked: str, offers: Offers, request: Mapping[str, Any]) -> str:
+    if name in _OTHER_SYSTEMS:
+        return f"a package for another operating system is asked for (`{name}`): take it out"
+    version = _least(asked)
+    if not version and name == "__cuda":
+        version = _cuda(request["specs"], offers)
+    said = request["virtual_packages"].get(name)
+    instead = f" (it is {said} now)" if said else ""
+    return f'say in the recipe\'s input what the nodes have: `virtual_packages: {{{name}: "{version or 1}"}}`{instead}'
+
+
+def _least(asked: str) -> str:
+    """The lowest version that `>=12.4,<13`, `12.*`, `1 x86_64_v3` allow, with the build; empty where any does."""
+    match = re.match(r"(?:>=|==|=|~=)?(\d+(?:\.\d+)*)", asked)
+    if match is None:
+        return ""
+    build = re.fullmatch(r"[^\s]+ ([\w.]+)", asked.strip())
+    return f"{match[1]} {build[1]}" if build else match[1]
+
+
+def _cuda(specs: Sequence[str], offers: Offers) -> str:
+    """The CUDA version that the recipe names, else the newest that the channels know."""
+    for spec in specs:
+        name, _, rest = spec.partition(" ")
+        if name in ("cuda-version", "cudatoolkit", "pytorch-cuda") and (
+            version := re.match(r"\D*(\d+(?:\.\d+)?)", rest)
+        ):
+            return version[1]
+    for spec in specs:
+        if build := re.search(r"cuda_?(\d\d)(\d)", spec):
+            return f"{build[1]}.{build[2]}"
+    known = offers.versions.get("cuda-version")
+    return known[0][0] if known else "12.4"

@@ -1,0 +1,27 @@
+"""What of a lock of easyconfigs is judged: the CUDAs that its closure has, and what is made for which."""
+
+from __future__ import annotations
+
+import re
+
+from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.catalog.gpu.needs import short_cuda
+from envmgr.catalog.lockrules.judge import LockFacts
+
+_TOOLKITS = ("CUDA", "CUDAcore")
+# EasyBuild's word in a version suffix: `8.9.2.26-CUDA-12.1.1`.
+_FOR = re.compile(r"-CUDA-(\d+)\.")
+
+
+def lock_facts(lock: EasyBuildLock) -> LockFacts:
+    majors: dict[str, list[str]] = {}
+    for item in lock.items:
+        found = {item.version.partition(".")[0]} if item.name in _TOOLKITS else set(_FOR.findall(item.version))
+        for major in sorted(found):
+            majors.setdefault(major, []).append(f"{item.name} {item.version}")
+    toolkit = next((version for name in _TOOLKITS if (version := version_of(lock, name))), None)
+    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors)
+
+
+def version_of(lock: EasyBuildLock, name: str) -> str | None:
+    return next((item.version for item in lock.items if item.name == name), None)

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from envmgr.backends.conda.input import CondaInput
+from envmgr.backends.conda.judging import conda_majors, cuda_of, facts_of, notes_of
+from envmgr.backends.conda.lock import CondaLock, LockedPackage
+
+
+def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:
+    name, version, build = text.split()
+    return LockedPackage(
+        name=name, version=version, build=build, build_number=0, subdir="linux-64", url="", md5="", sha256="",
+        depends=depends, constrains=tuple(constrains),
+    )  # fmt: skip
+
+
+def lock(*packages: LockedPackage) -> CondaLock:
+    return CondaLock("linux-64", "", packages, (), {}, "")
+
+
+def wanted(**virtual: str) -> CondaInput:
+    return CondaInput(channels=("c",), specs=("s",), virtual_packages=virtual)
+
+
+def faults(*packages: LockedPackage, virtual: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    said = {"__cuda": "12.9"} if virtual is None else virtual
+    return [(fault.rule, fault.text) for fault in facts_of(lock(*packages), wanted(**said)).own]
+
+
+@pytest.mark.parametrize(
+    ("text", "depends", "majors"),
+    [
+        ("cuda-version 12.9 h4f385c5_3", (), ["12"]),
+        ("cudatoolkit 11.8.0 h4ba93d1_13", (), ["11"]),
+        ("libcublas 11.11.3.6 0", (), ["11"]),
+        ("libcufft 10.9.0.58 0", (), []),  # its version is its own
+        ("libcufft 11.4.1.4 h5888daf_0", ("cuda-version >=12.9,<12.10.0a0",), ["12"]),
+        ("cudnn 8.9.7.29 hbc23b4c_3", ("cuda-version >=11.0,<12.0a0", "cudatoolkit 11.*"), ["11"]),
+        ("cudnn 8.9.2.26 cuda11_0", (), ["11"]),
+        ("cudnn 9.13.0.50 hbcb9cd8_0", ("cuda-version >=12,<13.0a0",), ["12"]),
+        ("nccl 2.21.5.1 h6103f9b_0", ("cuda-version >=11.8,<12.0a0",), ["11"]),
+        ("pytorch 2.1.0 py3.10_cuda11.8_cudnn8.7.0_0", ("pytorch-cuda >=11.8,<11.9",), ["11"]),
+        ("pytorch 2.7.1 cuda126_mkl_py312_h30b5a27_300", (), ["12"]),
+        ("pytorch 1.0 cuda92py36h65efead_0", (), ["9"]),
+        ("pytorch 1.6 py3.7_cuda102_cudnn7_0", (), ["10"]),
+        ("tensorflow 2.4.1 gpu_cuda118py310h1", (), ["11"]),
+        ("cuml 23.08 cuda11_py310_230810_g1", (), ["11"]),
+        ("pytorch 2.9 cuda130_generic_py313_h1_200", (), ["13"]),
+        ("magma-cuda121 2.6.1 1", (), ["12"]),
+        ("faiss 1.7 py39cuda112h3_0_cuda", (), ["11"]),
+        ("numpy 1.26.4 py311h64a7726_0", ("python >=3.11,<3.12.0a0",), []),
+        ("cuda-pathfinder 1.2.3 pyhd8ed1ab_0", (), []),
+        ("cuda-core 0.3.2 pyhd8ed1ab_0", (), []),
+        ("cuda-compat 12.9.1 h1_0", (), []),  # may be newer than the rest
+        ("ucx 1.18 h1_0", ("cuda-version >=12",), []),  # any later one would do
+        ("ucx 1.18 h1_0", ("cuda-version >=11.2,<13",), []),
+        ("pytorch 2.1 cpu_py310_0", (), []),
+        ("pytorch-cuda 11.8 h7e8668a_5", ("libcublas >=11.11.3.6,<12.0.1.189",), ["11"]),
+        ("some 1.0 h1_0", ("conda-forge::cuda-version 12.*|13.*",), []),
+        ("some 1.0 h1_0", ("cuda-version=12.4",), ["12"]),
+        ("some 1.0 h1_0", ("cuda-version",), []),
+    ],
+)
+def test_major_of_a_package(text: str, depends: tuple[str, ...], majors: list[str]) -> None:
+    assert sorted(conda_majors([package(text, *depends)])) == majors
+
+
+def test_what_leaves_majors_open_must_allow_the_one_that_is_there() -> None:
+    own = package("cuda-version 11.8 h1_0")
+    newer = package("ucx 1.18 h1_0", "cuda-version >=12")
+    between = package("ucx 1.18 h1_0", "cuda-version >=11.2,<13")
+    only_limits = package("libhwloc 2.11 h1_0", constrains=["cuda-version >=12,<13"])
+    told = "ucx 1.18 is for `cuda-version >=12`; CUDA 11: cuda-version 11.8"
+    assert faults(own, newer, virtual={"__cuda": "11.8"}) == [("cuda-majors", told)]
+    assert faults(own, between, virtual={"__cuda": "11.8"}) == []
+    assert [rule for rule, _ in faults(own, only_limits, virtual={"__cuda": "11.8"})] == ["cuda-majors"]
+    assert faults(only_limits, virtual={}) == []  # without CUDA it limits nothing
+
+
+def test_cuda_of_an_unknown_version_is_cuda() -> None:
+    assert cuda_of(lock(package("cudnn 8.9.2.26 cuda11_0"))) == ""
+    assert cuda_of(lock(package("cuda-version 12.9 h1_0"))) == "12.9"
+    assert cuda_of(lock(package("zlib 1.3 h1_0"))) is None
+
+
+@pytest.mark.parametrize(
+    ("virtual", "told"),
+    [
+        ({}, "the lock has CUDA 12.9, and `__cuda` is not asked for"),
+        ({"__glibc": "2.28"}, "the lock has CUDA 12.9, and `__cuda` is not asked for"),
+        ({"__cuda": "11.8"}, "the lock has CUDA 12.9, the recipe says `__cuda` 11.8"),
+        ({"__cuda": "12.0"}, ""),  # one major is compatible
+        ({"__cuda": "12.9 0"}, ""),
+        ({"__cuda": "13.0"}, ""),
+    ],
+)
+def test_cuda_is_asked_for_in_its_major_or_a_later_one(virtual: dict[str, str], told: str) -> None:
+    found = faults(package("cuda-version 12.9 h1_0"), virtual=virtual)
+    assert found == ([("cuda-virtual", f"input.virtual_packages: {told}")] if told else [])
+
+
+def test_cuda_that_is_asked_for_and_not_there() -> None:
+    assert notes_of(lock(package("zlib 1.3 h1_0")), wanted(__cuda="12.4")) != ()
+    assert notes_of(lock(package("zlib 1.3 h1_0")), wanted()) == ()
+    assert notes_of(lock(package("cudnn 8.9.2.26 cuda11_0")), wanted(__cuda="12.4")) == ()
+
+
+@pytest.mark.parametrize(
+    ("builds", "variants"),
+    [
+        (("20_linux64_mkl", "20_linux64_mkl", "20_linux64_mkl"), ""),
+        (("35_h5875eb1_mkl", "35_hfef963f_mkl", "35_h5e43f62_mkl"), ""),
+        (("20_linux64_mkl", "20_linux64_openblas", "20_linux64_mkl"), "mkl openblas"),
+        (("20_linux64_blis", "20_linux64_blis", "8_h372d94f_netlib"), "blis netlib"),
+        (("0_unknown", "20_linux64_mkl", "1"), ""),  # what is not known contradicts nothing
+    ],
+)
+def test_blas_is_of_one_variant(builds: Sequence[str], variants: str) -> None:
+    names = ("libblas", "libcblas", "liblapack")
+    found = faults(*(package(f"{name} 3.9.0 {build}") for name, build in zip(names, builds, strict=True)))
+    assert [rule for rule, _ in found] == (["blas-variants"] if variants else [])
+    assert all(f"{variant}: " in found[0][1] for variant in variants.split())
+
+
+def test_mkl_and_openblas_side_by_side_are_no_contradiction() -> None:
+    assert faults(package("mkl 2023.2.0 h1_0"), package("libopenblas 0.3.30 pthreads_h1_0")) == []
+
+
+@pytest.mark.parametrize(
+    ("need", "build", "ok"),
+    [
+        ("_openmp_mutex * *_llvm", "4_kmp_llvm", True),
+        ("_openmp_mutex * *_llvm", "2_gnu", False),
+        ("_openmp_mutex >=4.5 *_gnu", "4_kmp_llvm", False),
+        ("_openmp_mutex >= 4.5 *_gnu", "2_gnu", True),
+        ("_openmp_mutex 4.5 2_gnu|2_kmp_llvm", "2_kmp_llvm", True),
+        ("_openmp_mutex * ^.*_llvm$", "2_gnu", False),
+        ("_openmp_mutex >=4.5", "2_gnu", True),
+        ("conda-forge::_openmp_mutex * *_llvm", "2_gnu", False),
+    ],
+)
+def test_openmp_is_the_one_that_a_package_needs(need: str, build: str, ok: bool) -> None:
+    mutex = package(f"_openmp_mutex 4.5 {build}")
+    for mkl in (package("mkl 2024.2 h1_0", need), package("mkl 2024.2 h1_0", constrains=[need])):
+        told = [] if ok else [("openmp-mutex", f"mkl 2024.2 needs `{need}`, the lock has 4.5 {build}")]
+        assert faults(mkl, mutex) == told
+
+
+def test_what_a_package_needs_is_there() -> None:
+    assert faults(package("a 1 0", "b >=1", "__glibc >=2.17")) == [
+        ("unmet-need", "a 1 needs `b >=1`, which the lock lacks")
+    ]
+    assert faults(package("a 1 0", "b; if python <3.11", "B 1.*"), package("b 1 0")) == []
+    told = ("unmet-need", "a 1 needs `b * mpi_*`, the lock has 1 nompi_0")
+    assert faults(package("a 1 0", "b * mpi_*"), package("b 1 nompi_0")) == [told]

@@ -84,7 +84,7 @@ def _majors(facts: LockFacts) -> list[Fault]:
     if len(majors) < 2:
         return []
     told = "; ".join(f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items(), key=_number))
-    mend = "each process loads one CUDA: constrain its packages to one major (for conda, `cuda-version 12.*`), or make two entries"
+    mend = "each process loads one CUDA: constrain its packages to one major, or make two entries"
     return [Fault("cuda-majors", told, mend)]
 
 
@@ -117,4 +117,4 @@ def _glibc(facts: LockFacts, recipe: Recipe) -> list[Fault]:
     if not (facts.glibc and required and older(required, facts.glibc)):
         return []
     text = f"requires.glibc: the wheels need >= {facts.glibc}, the recipe says {required}"
-    return [Fault("glibc", text, f'`requires: {{glibc: "{facts.glibc}"}}` in recipe.yaml')]
+    return [Fault("glibc-floor", text, f'`requires: {{glibc: "{facts.glibc}"}}` in recipe.yaml')]

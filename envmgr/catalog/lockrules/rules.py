@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 RULES: Mapping[str, str] = {
     "cuda-majors": "packages for different majors of CUDA",
-    "cuda-virtual": "conda's CUDA packages that the recipe does not ask for by `__cuda`, or by an older one",
+    "cuda-virtual": "packages of CUDA that the recipe does not ask for by `__cuda`, or by an older one",
     "cuda-driver": "CUDA without a driver requirement, or with one that is too old",
     "blas-variants": "`libblas`, `libcblas`, `liblapack` of different variants",
     "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
-    "unmet-need": "a conda package that lacks what it needs, or has another build of it",
-    "glibc": "wheels for a newer glibc than the recipe requires",
+    "unmet-need": "a package that lacks what it needs, or has another build of it",
+    "glibc-floor": "wheels for a newer glibc than the recipe requires",
 }
 """Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""

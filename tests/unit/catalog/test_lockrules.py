@@ -61,7 +61,7 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         (LockFacts(cuda="", majors={"11": ["cudnn 8"]}), {"requires": {"nvidia_driver": "450.80.02"}}, []),
         (LockFacts(cuda="11.8", majors={"11": ["a 1"], "12": ["b 1"]}), {}, ["cuda-majors", "cuda-driver"]),
         (LockFacts(glibc="2.28"), {}, []),  # nothing is said of it
-        (LockFacts(glibc="2.28"), {"requires": {"glibc": "2.17"}}, ["glibc"]),
+        (LockFacts(glibc="2.28"), {"requires": {"glibc": "2.17"}}, ["glibc-floor"]),
         (LockFacts(own=(Fault("openmp-mutex", ""), Fault(EDITED, ""))), {}, [EDITED, "openmp-mutex"]),
     ],
 )
@@ -71,11 +71,11 @@ def test_rules(facts: LockFacts, fields: dict[str, Any], expected: list[str]) ->
 
 def test_what_is_accepted_is_told_with_its_reason_and_only_that() -> None:
     facts = LockFacts(cuda="11.8", majors={"11": ["a 1"], "12": ["b 1"]})
-    judged = judge(facts, recipe(accept={"cuda-majors": "they are two programs", "glibc": "old"}))
+    judged = judge(facts, recipe(accept={"cuda-majors": "they are two programs", "glibc-floor": "old"}))
     assert [fault.rule for fault in judged.faults] == ["cuda-driver"]
     assert judged.notes == (
         "accepted by the recipe: cuda-majors: CUDA 11: a 1; CUDA 12: b 1 (they are two programs)",
-        "accept.glibc: there is no such fault any more: take it out",
+        "accept.glibc-floor: there is no such fault any more: take it out",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -119,17 +119,37 @@ class Asker:
         self, nodes: Sequence[str], plan: ProbePlan, parts: Sequence[ProbePart], contexts: Sequence[ShellContext],
         export: Literal["ALL", "NONE"], folding: Folding, *, whole: bool,
     ) -> None:  # fmt: skip
-        from envmgr.nodes import batch_on_nodes
-
         if not nodes:
             return
         mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
         full = whole and export == "ALL"
         script = join_probes(parts, mine) if full else join_probes(parts, mine, stages=("context",))
+        self._send(nodes, script, plan, folding, export, self.left)
+
+    def gpu_jobs(self, options: Mapping[str, tuple[str, ...]], script: str, plan: ProbePlan, folding: Folding) -> None:
+        """A job on each node, with these options of sbatch; all have ended when half of the time is over that is left."""
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for node, of_node in options.items():
+            alike.setdefault(of_node, []).append(node)
+        left = self.left / 2
+        with self.reporter.stage("jobs with a GPU", total=len(options), unit="nodes"), ThreadPoolExecutor(4) as pool:
+            waiting = [
+                pool.submit(self._send, nodes, script, plan, folding, "ALL", left, words)
+                for words, nodes in alike.items()
+            ]
+            for future in waiting:
+                future.result()
+
+    def _send(
+        self, nodes: Sequence[str], script: str, plan: ProbePlan, folding: Folding, export: Literal["ALL", "NONE"],
+        seconds: float, options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        from envmgr.nodes import batch_on_nodes
+
         batch_on_nodes(
             nodes, script, site=self.site, runner=self.runner, on_reply=folding, export=export,
             user=plan.user if os.geteuid() == 0 else None, timeout=self.site.transport.node_timeout,
-            deadline=max(1.0, self.left), limit=_LIMIT,
+            deadline=max(1.0, seconds), limit=_LIMIT, options=options,
         )  # fmt: skip
 
 

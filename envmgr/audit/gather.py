@@ -17,6 +17,7 @@ from envmgr.audit.ask import Asker, where_nothing_hangs
 from envmgr.audit.controller import Controller
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
+from envmgr.audit.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.installs import ExpectedInstall, expected_installs
 from envmgr.audit.model import (
     AsksController,
@@ -24,6 +25,7 @@ from envmgr.audit.model import (
     AuditPlan,
     Check,
     Evidence,
+    LooksAtGpus,
     PublishedGeneration,
     ReadsInstalls,
     ReadsPeers,
@@ -40,7 +42,7 @@ from envmgr.nodes import NodeSets, Reply, fold
 from envmgr.probe.answers import Folding
 from envmgr.probe.contexts import choose_contexts
 from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext, Way
+from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way
 from envmgr.probe.prefix import attribute_cache, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
@@ -110,7 +112,7 @@ def gather(
         again = read_published(prefix, runner, asker.left)
         if again is not None and again.record.number != published.record.number:
             evidence = asking.evidence(plan, again, controller)
-    return asking.traced(evidence)
+    return asking.traced(asking.shown(evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,14 @@ class _Asking:
             return {}
         script = join_probes([log_part(seconds)], replace(plan, contexts=()), stages=("node",))
         return read_logs(self.asker.ssh(nodes, script, None, label="slurmd's log"))
+
+    def shown(self, evidence: Evidence) -> Evidence:
+        """The same, with what jobs that ask for a GPU are shown on nodes that hide theirs. Nothing is asked where none does."""
+        telling = [
+            ProbePart(check.__name__.rpartition(".")[2], check.gpu_probe(evidence.plan))
+            for check in self.checks.values() if isinstance(check, LooksAtGpus)
+        ]  # fmt: skip
+        return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
 
     def traced(self, evidence: Evidence) -> Evidence:
         """The same, with which start-up files did what checks find in shells. Nothing is asked where all is well."""

@@ -4,6 +4,7 @@ install and of the shells in which users load it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envmgr.audit.missing import missing_libraries
@@ -71,7 +72,11 @@ def read_gpus(text: str) -> tuple[Gpu, ...]:
         Gpu(vendor=vendor, arch=_arch(vendor, arch), driver=_told(driver), name=name)
         for vendor, arch, driver, name in rows
     ]
-    return tuple(sorted(found, key=lambda gpu: (gpu.vendor, gpu.name, gpu.arch, gpu.driver or "")))
+    return _sorted(found)
+
+
+def _sorted(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    return tuple(sorted(gpus, key=lambda gpu: (gpu.vendor, gpu.name, gpu.arch, gpu.driver or "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,31 +94,67 @@ def _answers(evidence: Evidence) -> list[_Answer]:
     found = []
     for group in evidence.fleet.groups:
         facts = node_facts(group.facts)
-        if facts is None or _known(facts) == len(facts.gpus):
+        if facts is None or _known(facts.gpus) == len(facts.gpus):
             found.append(_Answer(group.facts, facts, group.nodes))
             continue
         by_gpus: dict[NodeFacts, list[str]] = {}
         for node in group.nodes:
-            other = shown.get(node, facts)
-            seen = other if _known(other) > _known(facts) else facts
-            by_gpus.setdefault(facts.model_copy(update={"gpus": seen.gpus, "cuda": seen.cuda}), []).append(node)
+            gpus, cuda = shown.get(node, ((), ""))
+            if _known(gpus) > _known(facts.gpus):
+                seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
+            else:
+                seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, facts.gpus)})
+            by_gpus.setdefault(seen, []).append(node)
         found += [_Answer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
     return found
 
 
-def _shown_elsewhere(evidence: Evidence) -> dict[str, NodeFacts]:
-    """node -> what that of the other ways says that was shown the most GPUs."""
-    found: dict[str, NodeFacts] = {}
-    for fleet in list(evidence.ways.values())[1:]:
+def _shown_elsewhere(evidence: Evidence) -> dict[str, tuple[tuple[Gpu, ...], str]]:
+    """node -> GPUs and CUDA version, as that of the other ways says that was shown the most GPUs."""
+    fleets = [*list(evidence.ways.values())[1:], *([evidence.gpu_jobs] if evidence.gpu_jobs is not None else [])]
+    found: dict[str, tuple[tuple[Gpu, ...], str]] = {}
+    for fleet in fleets:
         for group in fleet.groups:
-            if (facts := node_facts(group.facts)) is not None:
-                for node in group.nodes:
-                    found[node] = max(found.get(node, facts), facts, key=_known)
+            gpus = read_gpus(group.facts.get("fitness.gpus", ""))
+            for node in group.nodes:
+                if node not in found or _known(gpus) > _known(found[node][0]):
+                    found[node] = gpus, _told(group.facts.get("fitness.cuda", "")) or ""
     return found
 
 
-def _known(facts: NodeFacts) -> int:
-    return sum(bool(gpu.arch) or gpu.driver == "" for gpu in facts.gpus)
+def with_shown(listed: tuple[Gpu, ...], shown: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """GPUs that the driver lists, each with the capability of one of the same name that was shown; `shown` where none has its name."""
+    archs: dict[tuple[str, str], set[str]] = {}
+    for gpu in shown:
+        archs.setdefault((gpu.vendor, gpu.name), set()).add(gpu.arch)
+    filled = []
+    for gpu in listed:
+        known = archs.get((gpu.vendor, gpu.name), set()) - {""}
+        filled.append(gpu.model_copy(update={"arch": min(known)}) if _hidden(gpu) and len(known) == 1 else gpu)
+    return _sorted(filled) if _known(filled) >= _known(shown) else shown
+
+
+def _known(gpus: Iterable[Gpu]) -> int:
+    return sum(bool(gpu.arch) or gpu.driver == "" for gpu in gpus)
+
+
+def _hidden(gpu: Gpu) -> bool:
+    return gpu.vendor == "nvidia" and not gpu.arch and gpu.driver != ""
+
+
+def hiding(evidence: Evidence) -> tuple[str, ...]:
+    """Nodes whose driver has GPUs, none of which was shown to anybody that asked there."""
+    found = set[str]()
+    for told in _answers(evidence):
+        nvidia = [gpu for gpu in (told.facts.gpus if told.facts is not None else ()) if gpu.vendor == "nvidia"]
+        if is_hidden(told.raw) and nvidia and all(map(_hidden, nvidia)):
+            found.update(told.nodes)
+    return tuple(node for node in evidence.nodes if node in found)
+
+
+def is_hidden(facts: Facts) -> bool:
+    """Whether who asked was shown no GPU, and for no fault: `nvidia-smi` talks to the driver, and lists none."""
+    return facts.get("fitness.smi", "").startswith("No devices")
 
 
 def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:

@@ -67,7 +67,8 @@ class Evidence:
     `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
     check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
     nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
-    `logs` is node -> slurmd's first error, where a job ended without an answer.
+    `logs` is node -> slurmd's first error, where a job ended without an answer. `gpu_jobs` are the answers of jobs that asked for a
+    GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does.
     """
 
     site: Site
@@ -85,6 +86,7 @@ class Evidence:
     reference: str = ""
     traces: Traces = field(default_factory=lambda: Traces({}))
     logs: Mapping[str, str] = field(default_factory=dict)
+    gpu_jobs: Fleet | None = None
 
     @property
     def fleet(self) -> Fleet:
@@ -180,6 +182,14 @@ class NeedsModules(Protocol):
     """A check whose findings on a node follow where Lmod does not run, or users cannot reach the prefix."""
 
     NEEDS_MODULES: bool
+
+
+@runtime_checkable
+class LooksAtGpus(Protocol):
+    """A check that tells of GPUs: it is asked once more, in jobs that ask for one, where nodes hide theirs."""
+
+    def gpu_probe(self, plan: AuditPlan) -> Mapping[ProbeStage, str]:
+        """The part of its `probe` that tells of GPUs; the answers come as `evidence.gpu_jobs`."""
 
 
 @runtime_checkable

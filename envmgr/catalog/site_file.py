@@ -98,12 +98,14 @@ class SlurmSettings(_Model):
 
 class Audit(_Model):
     """What `envmgr audit` looks at. `user` is the ordinary user whose shells are looked at; `shells` are looked at wherever a node
-    has them, also where no account that the node lists has them (SSSD lists nobody).
+    has them, also where no account that the node lists has them (SSSD lists nobody). `gpu_jobs`: whether a node that hides its GPUs
+    gets a job that asks for one.
     """
 
     user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]*$")
     shells: tuple[Literal["zsh"], ...] = ()
     ldd: Literal["sample", "full", "none"] = "sample"
+    gpu_jobs: bool = True
     max_skew: float = Field(default=5, gt=0, description="seconds that a node's clock may be off")
     min_inodes: int = Field(default=100_000, ge=0, description="inodes that the prefix's file system must have free")
 

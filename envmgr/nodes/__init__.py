@@ -8,6 +8,7 @@ from __future__ import annotations
 from envmgr.nodes.allocation import Allocation, allocated
 from envmgr.nodes.batch import batch_on_nodes
 from envmgr.nodes.fanout import ask_nodes
+from envmgr.nodes.gpus import GpuJobs, gpu_request, jobs_with_gpu
 from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
 from envmgr.nodes.partitions import SlurmNodes, access_options, ask_slurm
 from envmgr.nodes.reply import Reply, Status
@@ -28,6 +29,7 @@ from envmgr.nodes.slurm import (
 __all__ = [
     "UNCONFIGURED",
     "Allocation",
+    "GpuJobs",
     "JobOptions",
     "JobSeen",
     "NodeSets",
@@ -44,8 +46,10 @@ __all__ = [
     "end_jobs",
     "expand",
     "fold",
+    "gpu_request",
     "in_words",
     "job_facts",
+    "jobs_with_gpu",
     "mpi_plugins",
     "node_hosts",
     "node_states",

@@ -44,10 +44,11 @@ def batch_on_nodes(
     timeout: float | None = None,
     deadline: float | None = None,
     limit: int = 4 << 20,
+    options: Sequence[str] = (),
 ) -> None:
     """Run `script` in one sbatch job per node, submitted from a login shell of `user` (as root; else of ourselves).
 
-    The shell of `shebang` (sh or bash, with options) runs it, with the environment that Slurm gave the job. Times, replies
+    `options` are sbatch's, behind those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the environment that Slurm gave the job. Times, replies
     and errors are those of `ask_nodes`; `timeout` begins when the job runs. A job that waits longer than the site's
     `queue_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
     ends them.
@@ -60,7 +61,7 @@ def batch_on_nodes(
     jobs = _Jobs(
         site, runner, on_reply, todo, user=user, deadline=limits.deadline if deadline is None else deadline,
         timeout=limits.node_timeout if timeout is None else timeout, limit=limit,
-        options=(f"--export={export}",),
+        options=(f"--export={export}", *options),
     )  # fmt: skip
     jobs.script = job_script(script, shebang, jobs.nonce, jobs.inner, limit=limit)
     jobs.run()

@@ -9,6 +9,10 @@ An entry that no node can run is an error; so is a node that cannot run what oth
 whole group cannot run while others can is a note. Within a group, nodes that differ in driver, GPUs, glibc or CPU level are
 told. A GPU without a driver, and a driver that `nvidia-smi` cannot talk to (often an update without a reboot), are errors.
 
+GPUs that nobody who asked was shown (`nvidia-smi` lists none, the driver does) are a note: Slurm's or sshd's device constraint hides
+them. Where Slurm has one free on such a node, a job with `--gres=gpu:1` is asked, and its answer counts; `audit.gpu_jobs: false` in
+site.yaml forbids that. A job that is given a GPU and shown none is a warning.
+
 The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr build --gate` reads them.
 """
 
@@ -16,13 +20,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import joined, short
-from envmgr.audit.matrix import observed, required
+from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
+from envmgr.audit.matrix import is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu.codes import same_effect
@@ -39,13 +44,14 @@ from envmgr.system.shelltext import assign, script_text
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
-    return {
-        "node": assign(fitness_seconds=SMI_SECONDS, fitness_flags="|".join(flags))
-        + (shipped("nodesetup") / "gpus.sh").read_text("utf-8")
-        + script_text(__file__, "node.sh")
-    }
+    return {"node": gpu_probe(plan)["node"] + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
+
+
+def gpu_probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    text = (shipped("nodesetup") / "gpus.sh").read_text("utf-8") + script_text(__file__, "gpus.sh")
+    return {"node": assign(fitness_seconds=SMI_SECONDS) + text}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -155,11 +161,8 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
                 "fitness", "error", "nvidia-smi", "does not answer", f"an answer in {SMI_SECONDS} s",
                 "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot", fold(nodes),
             )  # fmt: skip
-        elif said.startswith("No devices"):
-            hidden = (
-                "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks"
-            )
-            yield Finding("fitness", "note", "GPUs", hidden, "a job with `--gres=gpu:1` is shown one", "", fold(nodes))
+        elif is_hidden({"fitness.smi": said}):
+            yield from _hidden(evidence, nodes)
         else:
             yield Finding(
                 "fitness", "error", "nvidia-smi", short(f"fails: {said}"), "the GPUs that the driver sees",
@@ -180,6 +183,24 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
                 "fitness", "error", "NVIDIA driver", f"{facts.driver} is loaded, libcuda.so.1 is of {facts.library}", "one version",
                 "reboot it: the driver was updated while it ran", fold(nodes),
             )  # fmt: skip
+
+
+def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Finding]:
+    """GPUs that are hidden from who asks are no fault; those that are hidden from the job that they were given to are one."""
+    hidden = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks"
+    answers = gpu_answers(evidence)
+    found: dict[GpuAnswer | None, list[str]] = {}
+    for node in nodes:
+        found.setdefault(answers.get(node), []).append(node)
+    for answer, of in found.items():
+        if answer is not None and answer.kind == "none":
+            hint = "`File=` of its gres.conf and `ls -l /dev/nvidia*` on the node name the same devices? the driver's log: `dmesg | grep -i nvrm`"
+            yield Finding(
+                "fitness", "warning", "GPUs", answer.text, "the GPU that Slurm gave to the job", hint, fold(of)
+            )
+        else:
+            said = f"{hidden}; {answer.text}" if answer is not None else hidden
+            yield Finding("fitness", "note", "GPUs", said, "a job with `--gres=gpu:1` is shown one", "", fold(of))
 
 
 def _gpus(count: int) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import platform
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.helpers.cluster.cluster import Cluster
+from tests.helpers.waiting import wait_for
 
 count = itertools.count()
 
@@ -82,9 +83,11 @@ _LIBCUDA = f"/usr/lib/{platform.machine()}-linux-gnu/libcuda.so"
 
 
 @contextmanager
-def fake_driver(cluster: Cluster, node: str, version: str, *, compute_capability: str | None = None) -> Iterator[None]:
+def fake_driver(
+    cluster: Cluster, node: str, version: str, *, compute_capability: str | None = None, shown: str = "true"
+) -> Iterator[None]:
     """The kernel has an NVIDIA driver of this version loaded, with its library and one GPU; with a compute capability there is
-    `nvidia-smi`, too."""
+    `nvidia-smi`, too, which lists the GPU where the shell command `shown` succeeds (`IN_ITS_JOB`: by Slurm's device constraint)."""
     says = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu Jan  1 00:00:00 UTC 1970"
     do(cluster, node, f"""
         for folder in /sys/module /proc/driver; do mount -t tmpfs -o mode=755 tmpfs $folder; mkdir $folder/nvidia; done
@@ -94,17 +97,21 @@ def fake_driver(cluster: Cluster, node: str, version: str, *, compute_capability
         printf 'Model: \\t\\t NVIDIA GeForce GTX 1650\\nIRQ: 1\\n' >/proc/driver/nvidia/gpus/0000:01:00.0/information
         touch {_LIBCUDA}.{version}; ln -s {_LIBCUDA}.{version} {_LIBCUDA}.1""")  # fmt: skip
     if compute_capability:
-        cluster.write(node, "/usr/local/bin/nvidia-smi", _SMI % (version, compute_capability), 0o755)
+        cluster.write(node, "/usr/local/bin/nvidia-smi", _SMI % (version, compute_capability, shown), 0o755)
     try:
         yield
     finally:
         do(cluster, node, f"umount -l /sys/module /proc/driver; rm -f /usr/local/bin/nvidia-smi {_LIBCUDA}.*")
 
 
+IN_ITS_JOB = '[ -n "${SLURM_JOB_GPUS-}" ]'
+"""Shown to a batch job that asked for a GPU, and to nobody else."""
+
 # Answers `nvidia-smi --query-gpu=FIELD,… --format=csv,noheader`, for one GPU.
 _SMI = """\
 #!/bin/sh
 version=%s capability=%s
+%s || { echo 'No devices were found'; exit 6; }
 for word; do
     case $word in --query-gpu=*) fields=${word#*=} ;; esac
 done
@@ -140,3 +147,51 @@ def fake_cpu(cluster: Cluster, node: str, without: Collection[str] = V2_FLAGS | 
     text = do(cluster, node, "cat /proc/cpuinfo")
     with shadowed_file(cluster, node, "/proc/cpuinfo", "\n".join(map(fewer, text.split("\n")))):
         yield
+
+
+@contextmanager
+def slurm_gpu(cluster: Cluster, node: str, kind: str = "gtx1650", *, partition: str = "all") -> Iterator[None]:
+    """Slurm has one GPU of this kind on the node to give to jobs. In another partition than `all` the node is in that one alone, which
+    is not the default.
+
+    GresTypes, and the Gres of nodes, are read when Slurm's daemons start: they are started anew, before and after.
+    """
+    conf = [_with_gpu(line, node, kind, cluster.compute, partition) for line in _slurm_conf(cluster)]
+    gres = f"NodeName={node} Name=gpu Type={kind} File=/dev/nvidia0\n"
+    with ExitStack() as stack:
+        stack.callback(_restart_slurm, cluster)
+        for each in ("login", *cluster.compute):
+            stack.enter_context(shadowed_file(cluster, each, "/etc/slurm/slurm.conf", "\n".join(conf) + "\n"))
+            stack.enter_context(file_on(cluster, each, "/etc/slurm/gres.conf", gres))
+        do(cluster, node, "mknod -m 666 /dev/nvidia0 c 195 0")  # Slurm looks at its number; nobody opens it
+        stack.callback(do, cluster, node, "rm /dev/nvidia0")
+        _restart_slurm(cluster)
+        job = ["srun", "-Q", "--immediate=10", f"--partition={partition}", "--gres=gpu:1", "-w", node, "true"]
+        wait_for(lambda: cluster.exec("login", job).returncode == 0, what=f"a job with the GPU of {node}")
+        cluster.wait_idle()
+        yield
+
+
+def _slurm_conf(cluster: Cluster) -> list[str]:
+    return do(cluster, "login", "cat /etc/slurm/slurm.conf").splitlines()
+
+
+def _with_gpu(line: str, node: str, kind: str, nodes: Sequence[str], partition: str) -> str:
+    others = ",".join(name for name in nodes if name != node)
+    if line.startswith("NodeName="):
+        rest = line.partition(" ")[2]
+        return f"GresTypes=gpu\nNodeName={others} {rest}\nNodeName={node} Gres=gpu:{kind}:1 {rest}"
+    if line.startswith("PartitionName=all ") and partition != "all":
+        return f"{line.replace('Nodes=ALL', f'Nodes={others}')}\nPartitionName={partition} Nodes={node} MaxTime=30 State=UP"
+    return line
+
+
+def _restart_slurm(cluster: Cluster) -> None:
+    for node in cluster.compute:
+        do(cluster, node, "pid=$(cat /run/slurmd.pid); kill $pid; while [ -e /proc/$pid ]; do sleep .02; done")
+    do(cluster, "login", """
+        pid=$(pgrep -x slurmctld); kill $pid; while [ -e /proc/$pid ]; do sleep .02; done
+        setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld""")  # fmt: skip
+    for node in cluster.compute:
+        do(cluster, node, "/usr/sbin/slurmd")
+    cluster.wait_idle()

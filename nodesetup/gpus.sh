@@ -17,7 +17,7 @@ gpus_look() {
   gpus_library
   gpus_listed=0
   if [ -n "$gpus_driver" ]; then
-    gpus_by_smi || gpus_by_proc 0
+    gpus_by_smi || gpus_by_proc ''
   fi
   gpus_bus=0
   for gpus_file in /sys/bus/pci/devices/*/vendor; do
@@ -69,6 +69,7 @@ gpus_by_smi() { # false where nvidia-smi lists none
     return 1
   fi
   gpus_listed=$(printf '%s\n' "$smi_said" | grep -c .)
+  gpus_names=$(if [ "$gpus_fields" = name ]; then printf '%s\n' "$smi_said"; else printf '%s\n' "$smi_said" | sed 's/, [^,]*$//'; fi)
   printf '%s\n' "$smi_said" | LC_ALL=C sort | while IFS= read -r gpus_line; do
     gpus_arch=${gpus_line##*, }
     case $gpus_fields:$gpus_arch in
@@ -80,19 +81,29 @@ gpus_by_smi() { # false where nvidia-smi lists none
   done
   ask_smi && gpus_cuda=$(printf '%s\n' "$smi_said" | sed -n 's/.*CUDA Version: *\([0-9][0-9.]*\).*/\1/p' | head -n 1)
   printf 'cuda %s\n' "${gpus_cuda:-?}"
-  gpus_by_proc "$gpus_listed"
+  gpus_by_proc "$gpus_names"
 }
 
-gpus_by_proc() { # LISTED: those that the driver has besides them; who asks may not be shown all
-  gpus_before=$1
-  gpus_at=0
+gpus_by_proc() { # NAMES, a line each, of those that were shown: the driver may have others besides, as many as it has more
+  gpus_rest=$1
+  gpus_all=0
+  gpus_others=
   for gpus_file in /proc/driver/nvidia/gpus/*/information; do
     [ -r "$gpus_file" ] || continue
-    gpus_at=$((gpus_at + 1))
-    [ "$gpus_at" -gt "$gpus_before" ] || continue
-    gpus_listed=$gpus_at
-    printf 'gpu nvidia ? %s %s\n' "$gpus_driver" "$(sed -n 's/^Model:[[:space:]]*//p' "$gpus_file")"
+    gpus_all=$((gpus_all + 1))
+    gpus_name=$(sed -n 's/^Model:[[:space:]]*//p' "$gpus_file")
+    if [ -n "$gpus_rest" ] && printf '%s\n' "$gpus_rest" | grep -q -x -F -e "$gpus_name"; then
+      gpus_rest=$(printf '%s\n' "$gpus_rest" | awk -v name="$gpus_name" '!found && $0 == name { found = 1; next } { print }')
+    else
+      gpus_others="$gpus_others$gpus_name
+"
+    fi
   done
+  [ "$gpus_all" -gt "$gpus_listed" ] || return 0
+  printf '%s' "$gpus_others" | head -n $((gpus_all - gpus_listed)) | while IFS= read -r gpus_name; do
+    printf 'gpu nvidia ? %s %s\n' "$gpus_driver" "$gpus_name"
+  done
+  gpus_listed=$gpus_all
 }
 
 gpus_amd() { # gfx90a, from 90010: major, minor and stepping, the last one in hexadecimal

@@ -98,6 +98,21 @@ echo 'NVIDIA GeForce GTX 1650'"""
     assert facts["fitness.gpus"] == "nvidia ? 470.57.02 NVIDIA GeForce GTX 1650"
 
 
+def test_gpus_that_are_not_all_shown_keep_their_names(cluster: Cluster) -> None:
+    """A job that has the second of two kinds: the other one is the one that it was not shown."""
+    smi = "echo 'NVIDIA A100-SXM4-80GB, 8.0'"
+    with driver_files(cluster, "c2", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue", smi):
+        for number, name in ((2, "NVIDIA A100-SXM4-80GB"), (3, "NVIDIA A100-SXM4-80GB")):
+            file = f"/proc/driver/nvidia/gpus/0000:0{number}:00.0/information"
+            cluster.write("c2", file, f"Model: \t\t {name}\nIRQ: 1\n")
+        facts = ask(cluster, "c2")
+    assert facts["fitness.gpus"].splitlines() == [
+        "nvidia 8.0 535.54.03 NVIDIA A100-SXM4-80GB",
+        "nvidia ? 535.54.03 NVIDIA A100-SXM4-80GB",
+        "nvidia ? 535.54.03 NVIDIA GeForce GTX 1650",
+    ]
+
+
 def test_nvidia_smi_that_fails_is_told_with_its_words(cluster: Cluster) -> None:
     smi = "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18"
     with driver_files(cluster, "c2", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57.02  Tue", smi):

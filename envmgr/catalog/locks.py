@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,15 @@ def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrEr
         "lock-stale", f"{path} does not match recipe.yaml",
         context=f"recipe digest {wanted[:8]}…, lock records {recorded[:8] or 'none'}…",
         hint=f"run `envmgr lock {entry}` and commit the result",
+    )  # fmt: skip
+
+
+def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> InputError:
+    """Of a package that would be fetched from a place that nobody reviewed."""
+    return InputError(
+        "lock-foreign", f"{lock}: {name} comes from no channel or index of its recipe",
+        context=[url, *(f"the recipe's: {place}" for place in sorted(allowed))],
+        hint="add the channel or index to the recipe, or the place to the site's mirrors of it, if it is yours; else lock again",
     )  # fmt: skip
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from envmgr.catalog.locks import foreign_lock
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
+from envmgr.wheels.lock import LockedFile, LockedSdist
 
 
 class Index(BaseModel):
@@ -57,6 +60,24 @@ def indexes_of(site: Site) -> dict[str, Index]:
 def explain_settings(site: Site) -> Iterator[SiteFact]:
     for name, index in sorted(indexes_of(site).items()):
         yield mirrors_fact(f"backends.wheels.indexes.{name}", [index.url], index.mirrors)
+
+
+def require_own_wheels(wheels: Iterable[LockedFile], names: Collection[str], site: Site, lock: Path) -> None:
+    """Each from one of these indexes, or from a URL on the host of one or of its mirrors; of a folder, beside it. InputError `lock-foreign`."""
+    known = indexes_of(site)
+    places = {url.rstrip("/") for name in names if name in known for url in (known[name].url, *known[name].mirrors)}
+    homes = {_home(place) for place in places}
+    for each in wheels:
+        url = "" if isinstance(each, LockedSdist) else each.url or ""
+        at_home = any(url.startswith(f"{home}/") for home in homes) and ".." not in urlsplit(url).path.split("/")
+        if each.index not in names and (each.index or not at_home):
+            raise foreign_lock(lock, each.name, f"index {each.index}" if each.index else url, {*names, *places})
+
+
+def _home(place: str) -> str:
+    """`https://host:1` of `https://host:1/simple`; of a folder, the one that it lies in."""
+    parts = urlsplit(place)
+    return place.rpartition("/")[0] if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}"
 
 
 def locked_url(index: str, url: str, file: str) -> str:

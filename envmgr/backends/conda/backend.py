@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.conda.agreement import require_own_channels
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
 from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
-from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings
+from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, places_of
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.catalog.locks import stale_lock
@@ -30,7 +31,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel
-from envmgr.wheels.settings import indexes_of
+from envmgr.wheels.settings import indexes_of, require_own_wheels
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
@@ -128,6 +129,8 @@ class CondaBackend(Backend):
         if found.recipe_digest != wanted.digest():
             raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
         wheels = found.added.wheels if found.added else ()
+        require_own_channels(found.packages, places_of(wanted.channels, site), folder / LOCK_NAME)
+        require_own_wheels(wheels, wanted.indexes, site, folder / LOCK_NAME)
         download, added = _bytes(found.packages), _bytes(wheels)
         return LoadedCondaLock(
             backend=self,

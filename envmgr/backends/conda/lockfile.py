@@ -15,12 +15,12 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
+from envmgr.backends.conda.agreement import require_agreement, require_possible, require_same_wheels
 from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
 from envmgr.catalog.locks import missing_lock
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text
-from envmgr.wheels.lock import LockedWheel
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
@@ -61,13 +61,16 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
         raise missing_lock(path)
     text = read_text(path, what="lock")
     digest = sha256_bytes(text.encode())
-    lock = _from_sidecar(folder / SIDECAR_NAME, digest)
-    if lock is not None:
-        _require_agreement(lock, folder / SIDECAR_NAME, text)
-    else:
-        lock = _from_yaml(path, text)
+    document = parse_yaml(text, path)
+    lock = _from_yaml(path, text, document)
     _require_hashes(lock, path, text)
-    return lock, digest
+    known = _from_sidecar(folder / SIDECAR_NAME, digest)
+    if known is None:
+        return lock, digest
+    require_agreement(document, _document(known), folder / SIDECAR_NAME, LOCK_NAME)
+    require_possible(known.packages, known.platform, folder / SIDECAR_NAME)
+    require_same_wheels(known.added, lock.added, folder / SIDECAR_NAME, LOCK_NAME)
+    return known, digest
 
 
 def edited_by_hand(folder: Path) -> str:
@@ -82,36 +85,14 @@ def edited_by_hand(folder: Path) -> str:
     return f"{folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
 
 
-def _require_agreement(lock: CondaLock, sidecar: Path, text: str) -> None:
-    """The lock is what people review; the sidecar may know more of a package, but nothing else."""
-    lines = {line.strip() for line in text.splitlines()}
-    count = text.count("\n- name: ")
-    found: list[LockedPackage | LockedWheel] = [*lock.packages, *(lock.added.wheels if lock.added else ())]
-    for package in found:
-        for key in ("url", "sha256"):
-            value = getattr(package, key)
-            if value and f"{key}: {value}" not in lines and f"{key}: '{value}'" not in lines:
-                raise InputError(
-                    "lock-invalid",
-                    f"{sidecar} names another {key} of {package.name} than {LOCK_NAME}",
-                    context=value,
-                    hint="one of the two was changed: lock again",
-                )
-    if count != len(found):
-        raise InputError(
-            "lock-invalid",
-            f"{sidecar} has {len(found)} packages, {LOCK_NAME} has {count}",
-            hint="one of the two was changed: lock again",
-        )
-
-
-def _yaml_text(lock: CondaLock) -> str:
+def _document(lock: CondaLock) -> dict[str, Any]:
+    """What conda-lock.yml says of it."""
     custom = {"envmgr_recipe_digest": lock.recipe_digest}
     for channel in lock.channels:
         if channel.kind == "snapshot":
             parts = [f"{subdir} {digest}" for subdir, digest in sorted(channel.repodata.items())]
             custom[f"envmgr_snapshot_{channel.name}"] = "; ".join([*([channel.note] if channel.note else []), *parts])
-    document = {
+    return {
         "version": 1,
         "metadata": {
             "content_hash": {lock.platform: lock.recipe_digest},
@@ -137,8 +118,11 @@ def _yaml_text(lock: CondaLock) -> str:
         ]
         + _pip_items(lock),
     }
+
+
+def _yaml_text(lock: CondaLock) -> str:
     head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
-    return head + dump_yaml(document, width=200)
+    return head + dump_yaml(_document(lock), width=200)
 
 
 def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
@@ -212,8 +196,7 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
         raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=str(error)) from None
 
 
-def _from_yaml(path: Path, text: str) -> CondaLock:
-    data = parse_yaml(text, path)
+def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
     if not isinstance(data, dict) or data.get("version") != 1:
         found = data.get("version") if isinstance(data, dict) else type(data).__name__
         raise InputError("lock-invalid", f"{path} is not a conda-lock v1 file", context=f"version: {found}")

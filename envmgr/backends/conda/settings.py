@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -53,6 +53,18 @@ def channels_of(site: Site) -> dict[str, Channel]:
     own = backend_settings(site, "conda", CondaSettings).channels
     found = {n: c.model_copy(update={"mirrors": site.absolute_mirrors(c.mirrors)}) for n, c in own.items()}
     return {**DEFAULT_CHANNELS, **found}
+
+
+def places_of(names: Iterable[str], site: Site) -> set[str]:
+    """Where packages of these channels may come from, as locks write it: the URLs that they have here and everywhere, and their mirrors."""
+    known = channels_of(site)
+    found: set[str] = set()
+    for name in names:
+        channels = [each for each in (known.get(name), DEFAULT_CHANNELS.get(name)) if each is not None]
+        found |= {place.rstrip("/") for each in channels for place in (each.url, *each.mirrors)}
+        if not channels:
+            found.add(name.rstrip("/"))
+    return found
 
 
 def program_of(site: Site) -> Path | None:

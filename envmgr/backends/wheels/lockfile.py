@@ -10,6 +10,14 @@ import json
 import re
 from pathlib import Path
 
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
 
 from envmgr.backends.wheels.lock import WheelsLock
@@ -22,6 +30,7 @@ from envmgr.wheels.lock import LockedFile, LockedWheel
 LOCK_NAME = "wheels.lock"
 SIDECAR_NAME = "wheels.lock.json"
 _BUILT_WITH = "#   "
+_FOR = "# recipe "
 _AGAIN = "lock again: `envmgr lock` writes both"
 
 
@@ -38,7 +47,7 @@ def lock_texts(lock: WheelsLock) -> dict[str, str]:
 def _text(lock: WheelsLock) -> str:
     head = [
         "# Written by `envmgr lock`; pip and uv read it. Change recipe.yaml and lock again instead of editing.",
-        f"# recipe {lock.recipe_digest}, python {lock.python}, {lock.platform}",
+        f"{_FOR}{lock.recipe_digest}, python {lock.python}, {lock.platform}",
     ]
     rows = [row for each in lock.packages for row in _rows(each)]
     return "\n".join([*head, *rows]) + "\n"
@@ -101,13 +110,31 @@ def _require_hashes(path: Path, text: str) -> None:
 
 def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
     """The lock is what people review; the sidecar may know more of a wheel, but nothing else."""
-    rows, own = ({line for line in each.splitlines() if _counts(line)} for each in (text, _text(lock)))
-    if differing := sorted(rows ^ own):
+    rows, own = ([line for line in each.splitlines() if _counts(line)] for each in (text, _text(lock)))
+    if rows != own:
+        lines = [*(row for row in rows if row not in own), *(row for row in own if row not in rows)]
         raise InputError(
             "lock-invalid", f"{path} and {SIDECAR_NAME} name different wheels",
-            context=differing[:10], hint=f"one of the two was changed: {_AGAIN}",
+            context=(lines or ["the same rows, in another order or more than once"])[:10],
+            hint=f"one of the two was changed: {_AGAIN}",
         )  # fmt: skip
+    for each in (file for group in lock.groups for file in group):
+        if not _is_of(each):
+            raise InputError(
+                "lock-invalid",
+                f"{path.parent / SIDECAR_NAME}: {each.file} is no file of {each.name} {each.version}",
+                hint=_AGAIN,
+            )
+
+
+def _is_of(each: LockedFile) -> bool:
+    read = parse_wheel_filename if isinstance(each, LockedWheel) else parse_sdist_filename
+    try:
+        name, version = read(each.file)[:2]
+        return name == canonicalize_name(each.name) and version == Version(each.version)
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return False
 
 
 def _counts(line: str) -> bool:
-    return bool(line) and (not line.startswith("#") or line.startswith(_BUILT_WITH))
+    return bool(line) and (not line.startswith("#") or line.startswith((_BUILT_WITH, _FOR)))

@@ -91,3 +91,19 @@ def test_build_asks_for_sizes_that_the_lock_lacks_and_refuses_what_does_not_fit(
         sandbox.write_site()
         sandbox.ok("build", "hello/1.0")
         assert [r.method for r in server.requests if r.path.endswith(".conda")] == ["HEAD", "GET"]
+
+
+def test_package_of_a_place_that_is_none_of_the_recipes_is_refused(sandbox: Sandbox, folder: Path) -> None:
+    lock = folder / "conda-lock.yml"
+    text = lock.read_text()
+    (url,) = (line.split()[-1] for line in text.splitlines() if line.strip().startswith("url: ") and ".conda" in line)
+    place = url.rsplit("/", 2)[0]
+    (folder / SIDECAR).unlink()  # the lock stands for itself
+    for evil in ("https://evil.example/standin", f"{place}/../evil", f"{place}.evil"):
+        lock.write_text(text.replace(url, url.replace(place, evil)))
+        for verb in (("build",), ("fetch",), ("lock", "--check"), ("catalog", "check")):
+            done = sandbox.run(*verb, "hello/1.0")
+            assert done.code in (1, 2), (verb, evil)
+            assert "hello-prefix comes from no channel or index of its recipe" in done.stdout + done.stderr
+    lock.write_text(text)
+    sandbox.ok("lock", "--check", "hello/1.0")

@@ -100,6 +100,9 @@ def test_base_of_another_minor_version_makes_the_lock_stale(scene: WheelBox) -> 
     scene.lock(ENTRY)
     sidecar = folder / "wheels.lock.json"
     sidecar.write_text(sidecar.read_text().replace(f'"python": "{PYTHON}.', '"python": "3.9.'))
+    assert "name different wheels" in scene.refused("build", ENTRY).stderr
+    lock = folder / "wheels.lock"
+    lock.write_text(lock.read_text().replace(f", python {PYTHON}.", ", python 3.9."))
     told = scene.refused("build", ENTRY).stderr
     assert told.startswith(f"error[lock-stale]: {folder}/wheels.lock is for Python 3.9.")
     assert told.endswith(f"hint: run `envmgr lock {ENTRY}` and commit the result\n")

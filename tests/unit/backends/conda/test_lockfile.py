@@ -46,7 +46,7 @@ def packages(draw: st.DrawFn, name: str) -> LockedPackage:
         sha256=draw(st.text("0123456789abcdef", min_size=64, max_size=64)),
         depends=tuple(draw(st.lists(specs, max_size=3))),
         constrains=tuple(draw(st.lists(specs, max_size=2))),
-        noarch=draw(st.sampled_from([None, "python", "generic"])),
+        noarch=draw(st.sampled_from([None, "python", "generic"] if subdir == "noarch" else [None])),
         size=draw(st.none() | st.integers(0, 1 << 40)),
         timestamp=draw(st.none() | st.integers(0, 1 << 41)),
         license=draw(st.none() | st.sampled_from(["MIT", "Größe: ünfrei # 1"])),

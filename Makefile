@@ -70,7 +70,7 @@ $(REFRAME)/.installed: Makefile $(VENV)/.installed
 	@touch $@
 
 test-easybuild: venv lmod  ## real EasyBuild, on toys and small software
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make cmake
 	@$(PYTEST) tests/easybuild
 
 test-slow: venv lmod  ## Python and MPICH from real source, with mpi4py, run under mpirun and srun

@@ -103,7 +103,7 @@ class Bare:
         self._tool = EasyBuild(home / "bin/python", places, EASYBUILD, find_lmod(None, os.environ).commands / "lmod")
 
     def build(self, easyconfig: str) -> Took:
-        settings = configuration(False, (), "x86-64-v2")
+        settings = configuration(False, (), "x86-64-v2", {})
         options = [
             f"--prefix={self.prefix}", f"--sourcepath={self._sources}", f"--buildpath={self._box.root}/build/bare",
             f"--robot-paths={shipped('easyconfigs')}:{self._tool.easyconfigs}", f"--optarch={settings['optarch']}",

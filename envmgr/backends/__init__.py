@@ -79,6 +79,15 @@ class OwnFolder:
     public: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class GpuCodes:
+    """For which GPUs of a vendor (`nvidia`, `amd`) the site has software compiled: what its `field` says."""
+
+    field: str
+    vendor: str
+    codes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLock(ABC):
     """A lock that answers its recipe. Each backend has a class of its own, which holds what it read; it changes nothing.
@@ -221,6 +230,10 @@ class Backend(ABC):
 
     def explain(self, site: Site) -> Iterable[SiteFact]:  # noqa: ARG002 - most backends have none
         """What the backend's settings mean on this machine, and what is wrong with them; asks no network."""
+        return ()
+
+    def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:  # noqa: ARG002 - most backends compile nothing
+        """For which GPUs it compiles, where the site says that; no row for what the site leaves open."""
         return ()
 
     def reads(self, site: Site) -> Sequence[Path]:  # noqa: ARG002 - most backends have none

@@ -28,6 +28,20 @@ class SiteFact:
     hint: str = ""
 
 
+def site_line(field: str, value: str) -> str:
+    """A line of site.yaml that says `field` (`backends.NAME.SETTING`); `value` is YAML."""
+    *above, last = field.split(".")
+    line = f"{last}: {value}"
+    for name in reversed(above):
+        line = f"{name}: {{{line}}}"
+    return line
+
+
+def quoted(values: Sequence[str]) -> str:
+    """A list of texts in YAML: `["7.5", "8.6"]`."""
+    return "[" + ", ".join(f'"{each}"' for each in values) + "]"
+
+
 class NoSettings(BaseModel):
     """Of a backend that has none."""
 

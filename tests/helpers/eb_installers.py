@@ -108,7 +108,7 @@ done
 [ -n "$silent" ] && [ -n "$root" ] || { echo "Do you accept the above EULA? (accept/decline/quit): "; exit 1; }
 mkdir -p "$root/bin" "$root/include" "$root/lib64/stubs" "$root/nvvm/bin" "$root/nvvm/lib64" "$root/pkgconfig" \
     "$root/extras/CUPTI/lib64" "$root/extras/CUPTI/include"
-for tool in fatbinary nvlink ptxas; do
+for tool in cuobjdump fatbinary nvlink ptxas; do
     printf '#!/bin/sh\necho "%s: Cuda compilation tools, release @RELEASE@, V@VERSION@"\n' $tool >"$root/bin/$tool"
 done
 cat >"$root/bin/nvcc" <<'NVCC'

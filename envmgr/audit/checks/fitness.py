@@ -5,6 +5,8 @@ must have a compute capability of the same major number as one in `requires.comp
 glibc and the x86-64 level must be at least what is required. A node without driver and GPU (a login node) is no fault: there
 an entry does what it does without a GPU. What is not known of a node is not held against it.
 
+A GPU for which the site says that nothing is compiled (a backend's settings) is a warning; where the site does not say, none is.
+
 An entry that no node can run is an error; so is a node that cannot run what others of its node group run. An entry that a
 whole group cannot run while others can is a note. Within a group, nodes that differ in driver, GPUs, glibc or CPU level are
 told. A GPU without a driver, and a driver that `nvidia-smi` cannot talk to (often an update without a reboot), are errors.
@@ -29,6 +31,7 @@ from envmgr.audit.folding import joined, short
 from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
 from envmgr.audit.matrix import is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.outside import outside
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu.codes import same_effect
 from envmgr.catalog.gpu.needs import toolkit_driver
@@ -57,6 +60,7 @@ def gpu_probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - th
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _drivers(evidence)
     yield from _site_level(evidence)
+    yield from outside(evidence)
     yield from (_fewer_names(finding) for finding in joined(_unfit_entries(evidence)))
     yield from joined(_drift(evidence))
 

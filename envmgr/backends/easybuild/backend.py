@@ -9,9 +9,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
+from envmgr.backends.easybuild.gpus import compiled_for, differing_from_now, explain_gpus
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import MARKED, brings_python, closure_of, items_of, module_names
 from envmgr.backends.easybuild.judging import lock_facts, version_of
@@ -197,6 +198,10 @@ class EasyBuildBackend(Backend):
             raise EnvmgrError(
                 "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
             )
+        if differing := differing_from_now(found, read_input(entry, recipe, EasyBuildInput), site):
+            raise EnvmgrError(
+                "lock-stale", f"{folder / LOCK_NAME} is for other GPUs than now", context=differing, hint=hint
+            )
         last = found.items[-1]
         return LoadedEasyBuildLock(
             backend=self,
@@ -218,7 +223,11 @@ class EasyBuildBackend(Backend):
             return {}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
-        return explain_settings(site)
+        yield from explain_settings(site)
+        yield from explain_gpus(site)
+
+    def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:
+        return compiled_for(site)
 
     def reads(self, site: Site) -> Sequence[Path]:
         return [folder for folder in easyconfig_folders(site) if folder.exists()]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from envmgr.backends.easybuild.capabilities import SETTINGS, AmdCapabilities, CudaCapabilities
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.target import CpuLevel
 
@@ -17,7 +18,8 @@ EASYBUILD = "5.4.1"
 class EasyBuildInput(BaseModel):
     """`input` of a recipe: the easyconfig's file name, and the configuration that matters.
 
-    `unhashed` names sources for which the easyconfig has no sha256, each with the reason why that is accepted.
+    `unhashed` names sources for which the easyconfig has no sha256, each with the reason why that is accepted. The capabilities are
+    those of the GPUs to compile for; the site's where they are empty.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,6 +30,8 @@ class EasyBuildInput(BaseModel):
     rpath: bool = False
     filter_deps: tuple[str, ...] = ()
     unhashed: dict[str, str] = Field(default={})
+    cuda_compute_capabilities: CudaCapabilities = ()
+    amdgcn_capabilities: AmdCapabilities = ()
 
     @field_validator("easyconfig")
     @classmethod
@@ -61,8 +65,9 @@ class EasyBuildInput(BaseModel):
         return values
 
     def digest(self) -> str:
-        """Of what a lock answers."""
-        return recipe_digest("easybuild", self.model_dump(mode="json"))
+        """Of what a lock answers. A recipe that says nothing of GPUs has the digest of before they could be said."""
+        unsaid: set[str] = {setting for setting in SETTINGS if not getattr(self, setting)}
+        return recipe_digest("easybuild", self.model_dump(mode="json", exclude=unsaid))
 
 
 def eula_word(software: str) -> str:
@@ -75,9 +80,14 @@ def accept_eula_for(names: Sequence[str]) -> str:
     return ",".join(f"{re.escape(name)}$" for name in names)
 
 
-def configuration(rpath: bool, filter_deps: Sequence[str], cpu_level: CpuLevel) -> dict[str, object]:
-    """The settings of EasyBuild that shape an install's bytes: part of its digest, and of the command that builds it."""
-    return {"rpath": rpath, "filter-deps": list(filter_deps), "optarch": optarch(cpu_level)}
+def configuration(
+    rpath: bool, filter_deps: Sequence[str], cpu_level: CpuLevel, capabilities: Mapping[str, list[str]]
+) -> dict[str, object]:
+    """The settings of EasyBuild that shape an install's bytes: part of its digest, and of the command that builds it.
+
+    `capabilities` are for an easyconfig that asks for them: see `handed_to`.
+    """
+    return {"rpath": rpath, "filter-deps": list(filter_deps), "optarch": optarch(cpu_level), **capabilities}
 
 
 # By compiler family as EasyBuild names it (COMPILER_FAMILY), and `rustc`, which its easyblock of Rust packages asks for; that one

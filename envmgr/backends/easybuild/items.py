@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from envmgr.backends.easybuild.capabilities import handed_to, said_by
 from envmgr.backends.easybuild.folders import module_name
 from envmgr.backends.easybuild.input import configuration
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
@@ -32,10 +33,10 @@ def brings_python(item: LockedItem) -> bool:
 
 def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item, ...]:
     """The items in build order. An item's digest covers the digests of what it depends on, so a change reaches all above it."""
-    settings = configuration(lock.rpath, lock.filter_deps, cpu_level)
     installs: dict[str, Install] = {}
     found = []
     for item in lock.items:
+        settings = configuration_of(lock, item, cpu_level)
         identity = _identity(
             lock, item, settings, {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
         )
@@ -45,6 +46,11 @@ def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item
             Item(install, tuple(installs[d] for d in item.depends), tuple(installs[d] for d in item.build_depends))
         )
     return tuple(found)
+
+
+def configuration_of(lock: EasyBuildLock, item: LockedItem, cpu_level: CpuLevel) -> dict[str, object]:
+    """The settings that shape the bytes of this item."""
+    return configuration(lock.rpath, lock.filter_deps, cpu_level, handed_to(item.asks, said_by(lock)))
 
 
 def closure_of(items: Sequence[Item], install: Install) -> list[Install]:

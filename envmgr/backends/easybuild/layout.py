@@ -9,7 +9,8 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.easyconfigs import local_easyconfig, local_file
 from envmgr.backends.easybuild.folders import locks_folder, modules_folder
-from envmgr.backends.easybuild.input import accept_eula_for, configuration
+from envmgr.backends.easybuild.input import accept_eula_for
+from envmgr.backends.easybuild.items import configuration_of
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.backends.easybuild.tool import EasyBuild
@@ -49,7 +50,7 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         (place / source.name).symlink_to(order.sources[source.name])
     easyconfig = _easyconfigs(order, folder / "easyconfigs")
     atomic_write(folder / "items.json", pretty_json(dict(order.names)))
-    settings = configuration(order.lock.rpath, order.lock.filter_deps, order.site.cpu_level)
+    settings = configuration_of(order.lock, locked, order.site.cpu_level)
     rows = {
         "installpath-software": install.prefix.store,
         "installpath-modules": modules_folder(install.prefix),
@@ -69,9 +70,7 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         "hooks": order.tool.inside / "envmgr_hooks.py",
         "parallel": jobs,
         "local-var-naming-check": "error",
-        "optarch": settings["optarch"],
-        "rpath": int(order.lock.rpath),
-        "filter-deps": ",".join(order.lock.filter_deps),
+        **{name: _said(value) for name, value in settings.items()},
         "accept-eula-for": accept_eula_for(order.lock.accept_eula),
         "umask": "022",
         "show-progress-bar": 0,
@@ -80,6 +79,11 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
     lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in rows.items() if value != ""]
     atomic_write(folder / "easybuild.cfg", "[config]\nsuffix-modules-path=\n" + "\n".join(lines) + "\n")
     return easyconfig
+
+
+def _said(value: object) -> object:
+    """As EasyBuild's configuration file has it."""
+    return ",".join(value) if isinstance(value, list) else int(value) if isinstance(value, bool) else value
 
 
 def _easyconfigs(order: Order, folder: Path) -> Path:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from envmgr.backends.easybuild.capabilities import SETTINGS, AmdCapabilities, CudaCapabilities, Setting
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.yamlfile import dump_yaml
 
@@ -80,7 +81,7 @@ class LockedItem(_Model):
     `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself. `files` are sources that lie
     beside it. `os_packages` are lists of alternatives. `eulas` are the softwares whose licence agreement its easyblock asks for,
     or that the easyconfig itself accepts. `python` is that its easyblock makes a conda environment, with a Python in it, whatever
-    the software's name.
+    the software's name. `asks` are the settings of GPUs that it is built with, where they say anything.
     """
 
     name: FolderName
@@ -97,6 +98,7 @@ class LockedItem(_Model):
     os_packages: tuple[tuple[str, ...], ...] = ()
     extensions: tuple[str, ...] = ()
     python: bool = False
+    asks: tuple[Setting, ...] = ()
     instructions: str = Field(default="", description="how to get what cannot be downloaded, in the easyconfig's words")
 
     @property
@@ -118,7 +120,7 @@ class EasyBuildLock(_Model):
     """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input.
 
     `easybuild_sha256` is of EasyBuild's own files (`contents_sum`); empty in a lock of an earlier envmgr. No install's digest
-    covers it: what it holds fast are the versions, which are in the digests.
+    covers it: what it holds fast are the versions, which are in the digests. The capabilities are those that items ask for.
     """
 
     version: Literal[1] = 1
@@ -129,6 +131,8 @@ class EasyBuildLock(_Model):
     rpath: bool
     filter_deps: tuple[str, ...] = ()
     accept_eula: tuple[str, ...] = ()
+    cuda_compute_capabilities: CudaCapabilities = ()
+    amdgcn_capabilities: AmdCapabilities = ()
     items: tuple[LockedItem, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -140,6 +144,9 @@ class EasyBuildLock(_Model):
             if item.key in seen:
                 raise ValueError(f"{item.key} is there twice")
             seen.add(item.key)
+        asked = {setting for item in self.items for setting in item.asks}
+        if idle := [setting for setting in SETTINGS if getattr(self, setting) and setting not in asked]:
+            raise ValueError(f"no item asks for {idle[0]}")
         return self
 
 

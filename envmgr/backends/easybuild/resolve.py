@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envmgr.backends.easybuild.capabilities import Setting
 from envmgr.backends.easybuild.failures import eula_not_accepted
+from envmgr.backends.easybuild.gpus import refused, said_now
 from envmgr.backends.easybuild.input import EasyBuildInput, accept_eula_for
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
 from envmgr.backends.easybuild.settings import easyconfig_folders
@@ -34,18 +36,23 @@ def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner,
 
     Raises:
         InputError: `unknown-easyconfig`, `easyconfig-invalid`, `source-unhashed`, `external-module`, `eula-not-accepted`,
-            `patch-missing`, `patch-differs`.
+            `patch-missing`, `patch-differs`; see `gpus.refused`.
         EnvmgrError: `unresolved-dependency`; `easybuild-failed`; `source-differs` for one beside its easyconfig.
     """
-    answer = _ask(wanted, tool, site, runner)
+    said = said_now(wanted, site)
+    answer = _ask(wanted, tool, site, runner, said)
     items = [_item(raw, wanted, tool, choose) for raw in answer["items"]]
+    asked = {setting for item in items for setting in item.asks}
     return EasyBuildLock(
         recipe=wanted.digest(), framework=answer["framework"], easyblocks=answer["easyblocks"], rpath=wanted.rpath,
         filter_deps=wanted.filter_deps, accept_eula=wanted.accept_eula, items=tuple(items),
+        **{setting: values for setting, values in said.items() if setting in asked},
     )  # fmt: skip
 
 
-def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> Mapping[str, Any]:
+def _ask(
+    wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner, said: Mapping[Setting, Sequence[str]]
+) -> Mapping[str, Any]:
     roots = [*easyconfig_folders(site), tool.easyconfigs]
     with tempfile.TemporaryDirectory(prefix="envmgr-easybuild-") as scratch:
         options = [
@@ -55,7 +62,7 @@ def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) ->
             *([f"--accept-eula-for={accept_eula_for(wanted.accept_eula)}"] if wanted.accept_eula else []),
             *([f"--filter-deps={','.join(wanted.filter_deps)}"] if wanted.filter_deps else []),
         ]  # fmt: skip
-        request = json.dumps({"options": options, "easyconfig": wanted.easyconfig}) + "\n"
+        request = json.dumps({"options": options, "easyconfig": wanted.easyconfig, "capabilities": said}) + "\n"
         done = runner.run(
             tool.argv(tool.inside / "resolve.py"), env=tool.environment(HOME=scratch), stdin=request,
             cwd=Path(scratch), timeout=_TIMEOUT, check=False,
@@ -69,6 +76,8 @@ def _ask(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) ->
         ) from None  # fmt: skip
     if "error" in answer:
         raise _explain(wanted, answer, done.stderr, roots)
+    if "refused" in answer:
+        raise refused(wanted.easyconfig, answer["refused"], said)
     return dict(answer)
 
 
@@ -142,6 +151,7 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
         os_packages=tuple(tuple(group) for group in raw["os_packages"]),
         extensions=tuple(raw["extensions"]),
         python=raw["python"],
+        asks=tuple(raw["asks"]),
         instructions=" ".join(raw["instructions"].split()),
     )
 

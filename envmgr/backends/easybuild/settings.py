@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from envmgr.backends.easybuild.capabilities import AmdCapabilities, CudaCapabilities
 from envmgr.catalog.settings import SiteFact, backend_settings
 from envmgr.catalog.site import Site
 from envmgr.system.resources import shipped
@@ -21,11 +22,21 @@ class EasyBuildSettings(BaseModel):
         default=(),
         description="folders of easyconfigs, searched before those that ship with envmgr and EasyBuild's own",
     )
+    cuda_compute_capabilities: CudaCapabilities = Field(
+        default=(), description="of the NVIDIA GPUs to compile for, where a recipe does not say its own"
+    )
+    amdgcn_capabilities: AmdCapabilities = Field(
+        default=(), description="the architectures of the AMD GPUs to compile for, where a recipe does not say its own"
+    )
+
+
+def easybuild_settings(site: Site) -> EasyBuildSettings:
+    return backend_settings(site, "easybuild", EasyBuildSettings)
 
 
 def own_easyconfigs(site: Site) -> tuple[Path, ...]:
     """The site's own folders of easyconfigs."""
-    return tuple(site.absolute(path) for path in backend_settings(site, "easybuild", EasyBuildSettings).easyconfigs)
+    return tuple(site.absolute(path) for path in easybuild_settings(site).easyconfigs)
 
 
 def easyconfig_folders(site: Site) -> tuple[Path, ...]:

@@ -66,6 +66,30 @@ def same_effect(one: Iterable[str], other: Iterable[str]) -> bool:
     return all(runs(here, gpu, jit=jit) == runs(there, gpu, jit=jit) for gpu in _GPUS for jit in (True, False))
 
 
+# Source: LLVM, "User Guide for AMDGPU Backend", generic processors.
+_GENERIC = {
+    "gfx9-generic": "gfx90[02469c]",
+    "gfx9-4-generic": "gfx9(4[0-2]|50)",
+    "gfx10-1-generic": "gfx101[0-3]",
+    "gfx10-3-generic": "gfx103[0-6]",
+    "gfx11-generic": "gfx11(0[0-3]|5[0-3])",
+    "gfx12-generic": "gfx120[01]",
+}
+
+
+def covers(vendor: str, values: Iterable[str], arch: str) -> bool | None:
+    """Whether what is compiled for these values has machine code for a GPU of this capability, or architecture of AMD's.
+
+    None: not known, of a generic architecture that has no row here.
+    """
+    if vendor == "nvidia":
+        return runs(map(parse_code, values), arch, jit=False)
+    said = list(values)
+    if arch in said or any(re.fullmatch(_GENERIC[each], arch) for each in said if each in _GENERIC):
+        return True
+    return None if any(each.endswith("-generic") and each not in _GENERIC for each in said) else False
+
+
 def runs(codes: Iterable[Code], capability: str, *, jit: bool | None) -> bool | None:
     """Whether one of them runs on a GPU of this capability; `jit`: whether its driver compiles PTX of theirs. None: not known."""
     gpu = parse_code(capability)

@@ -299,3 +299,25 @@ def test_gpus_that_are_hidden_over_ssh_are_those_that_a_job_was_shown() -> None:
     ]  # one that was shown stands for others of its name
     assert known[("c1",)].cuda == "12.2"
     assert [gpu.arch for gpu in known[("c2",)].gpus] == ["", ""]
+
+
+def test_gpus_outside_of_what_the_site_compiles_for_are_found_where_it_says_so() -> None:
+    nodes = {
+        "c1": GPU, "c2": driven("535.54.03", "nvidia 9.0 {} NVIDIA H100"), "c3": driven("535.54.03", "nvidia ? {} NVIDIA H100"),
+        "a1": NODE | {"fitness.gpus": "amd gfx90a ? AMD Instinct"}, "login": NODE,
+    }  # fmt: skip
+    groups = {name: (name,) for name in nodes}
+    assert [row for row in told(fitness, evidence(nodes, groups=groups)) if "no code" in row] == []
+    said = {"backends": {"easybuild": {"cuda_compute_capabilities": ["7.0", "8.0"], "amdgcn_capabilities": ["gfx908"]}}}
+    assert [row for row in told(fitness, evidence(nodes, groups=groups, settings=said)) if "no code" in row] == [
+        (
+            "warning c2: backends.easybuild.cuda_compute_capabilities: no code for NVIDIA H100 (9.0) | 9.0 among 7.0, 8.0 | "
+            'compile for it, too: `backends: {easybuild: {cuda_compute_capabilities: ["7.0", "8.0", "9.0"]}}` in site.yaml; then lock '
+            "and build what asks for it"
+        ),
+        (
+            "warning a1: backends.easybuild.amdgcn_capabilities: no code for AMD Instinct (gfx90a) | gfx90a among gfx908 | "
+            'compile for it, too: `backends: {easybuild: {amdgcn_capabilities: ["gfx908", "gfx90a"]}}` in site.yaml; then lock and '
+            "build what asks for it"
+        ),
+    ]

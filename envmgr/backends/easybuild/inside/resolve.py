@@ -16,6 +16,9 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parent))  # our own files alone
+import asking
+
 TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
 
 
@@ -50,7 +53,9 @@ def resolve(request):
     filetools.download_file = lambda *_args, **_more: (
         None
     )  # ConfigureMake's config.guess; easyblocks are imported later
-    set_up_configuration(args=request["options"], silent=True)
+    values = asking.known_settings(request["capabilities"])
+    capabilities = [f"--{name.replace('_', '-')}={','.join(each)}" for name, each in values.items()]
+    set_up_configuration(args=[*request["options"], *capabilities], silent=True)
     paths = det_easyconfig_paths([request["easyconfig"]])
     parsed, _ = parse_easyconfigs([(path, False) for path in paths], validate=False)
     try:
@@ -58,10 +63,18 @@ def resolve(request):
     except EasyBuildError as error:
         code = error.exit_code
         raise EasyBuildError("%s", "\n".join([error.msg, *wanting(parsed)]), exit_code=code) from error
+    looks = asking.look_at(ordered)
+    wrong = [
+        {**look, "easyconfig": Path(item["spec"]).name}
+        for item, look in zip(ordered, looks, strict=True)
+        if look["lacks"] or look["only_one"] or look["unresolved"]
+    ]
+    if wrong:
+        return {"refused": wrong}
     return {
         "framework": str(VERSION),
         "easyblocks": str(EASYBLOCKS_VERSION),
-        "items": [describe(item) for item in ordered],
+        "items": [{**describe(item), "asks": look["asks"]} for item, look in zip(ordered, looks, strict=True)],
     }
 
 

@@ -84,6 +84,8 @@ backends:
     # Your easyconfigs (EasyBuild's files), laid out as z/zlib/zlib-1.3.1.eb; those that ship with envmgr, and EasyBuild's own,
     # come after.
     easyconfigs: [easyconfigs]
+    # The GPUs that software is compiled for, where it asks; after an audit `envmgr site check` proposes the line.
+    # cuda_compute_capabilities: ["7.5", "8.6"]
   # conda:
   #   channels:
   #     conda-forge:

@@ -147,6 +147,14 @@ def test_easyblock_that_needs_the_value_is_told_as_such_and_below_cuda_alone(box
     box.entry("plain/1.0", "plain-1.0.eb")
     box.ok("lock", "plain/1.0")
     assert asks_of(box, "plain/1.0") == {"plain": []}
+    box.entry("plain/1.0", "plain-1.0.eb", input={"cuda_compute_capabilities": ["8.0"]})
+    assert (
+        "input.cuda_compute_capabilities: no easyconfig of the closure asks for it"
+        in box.ok("lock", "plain/1.0").stderr
+    )
+    assert "cuda_compute_capabilities" not in lock_of(box, "plain/1.0")
+    gpu_toy(box, configopts="", dependencies=[CUDA], skipsteps=["configure", "build", "install"])
+    box.ok("lock", "gputoy/1.0")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +169,10 @@ def test_easyblock_that_needs_the_value_is_told_as_such_and_below_cuda_alone(box
         (
             {"easyblock": "PythonBundle", "exts_list": [("a", "1", {"preinstallopts": "X=%(cuda_cc_semicolon_sep)s "})]},
             "exts_list has the template %(cuda_cc_semicolon_sep)s",
+        ),
+        (
+            {"dependencies": [("other", "%(cuda_cc_cmake)s")]},
+            "it, or what it stands on, has the template %(cuda_cc_cmake)s",
         ),
         ({"modextravars": {"A": "%(amdgcn_cc_space_sep)s"}}, "modextravars has the template %(amdgcn_cc_space_sep)s"),
         ({"sources": ["toy-%(cuda_compute_capabilities)s.tar.gz"]}, "sources has the template %(cuda_compute_capabilities)s"),

@@ -10,7 +10,14 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from envmgr.backends.easybuild.capabilities import SETTINGS, AmdCapabilities, CudaCapabilities, Setting
+from envmgr.backends.easybuild.capabilities import (
+    SETTINGS,
+    AmdCapabilities,
+    CudaCapabilities,
+    Setting,
+    handed_to,
+    said_by,
+)
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.yamlfile import dump_yaml
 
@@ -168,10 +175,14 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
 def describe(lock: EasyBuildLock) -> Mapping[str, str]:
     """name -> what diffs, generations and plans show of it: the version, and the first digits of the easyconfig's sha256.
 
-    EasyBuild's framework is among them: another version of it builds everything anew. Of two items of one name, the versions are
+    Where it asks for GPUs, these too. EasyBuild's framework is among them: another version of it builds everything anew. Of two items of one name, the versions are
     part of their names.
     """
     times = Counter(item.name for item in lock.items)
     names = {item.key: item.name if times[item.name] == 1 else item.key for item in lock.items}
-    items = {names[item.key]: f"{item.version} {item.sha256[:8]}" for item in lock.items}
+    said = said_by(lock)
+    items = {}
+    for item in lock.items:
+        values = [value for each in handed_to(item.asks, said).values() for value in each]
+        items[names[item.key]] = f"{item.version} {item.sha256[:8]}" + (f" for {', '.join(values)}" if values else "")
     return {"easybuild-framework": lock.framework} | items

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from envmgr.backends.easybuild.capabilities import SETTINGS
 from envmgr.backends.easybuild.choose import easybuild_for_lock
 from envmgr.backends.easybuild.contents import contents_sum
 from envmgr.backends.easybuild.input import EasyBuildInput
@@ -36,7 +37,7 @@ def make_lock(
     *,
     shared: bool = False,
 ) -> tuple[EasyBuildLock, tuple[str, ...]]:
-    """The lock, and notes for the person: sources that were locked by what lies in a mirror.
+    """The lock, and notes for the person: sources that were locked by what lies in a mirror, GPUs that nothing asks for.
 
     Root lets the site's build user run EasyBuild and the easyconfigs; without one, both must be root's own. With `shared`,
     an EasyBuild that has to be made is the prefix's.
@@ -67,6 +68,9 @@ def make_lock(
         for s in (*item.sources, *item.files)
         if s.unhashed
     ]
+    asked = {setting for item in made.items for setting in item.asks}
+    idle = [setting for setting in SETTINGS if getattr(wanted, setting) and setting not in asked]
+    notes += [f"input.{setting}: no easyconfig of the closure asks for it" for setting in idle]
     return made, tuple(notes)
 
 

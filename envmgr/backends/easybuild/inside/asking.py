@@ -52,6 +52,15 @@ def look_at(ordered):
     return found
 
 
+def lacks_in(error):
+    """The settings that EasyBuild's error is about: of a template that it wants resolved before it knows the closure."""
+    found = re.search(r'Failed to resolve all templates in "(.*?)" using template dictionary', error, re.DOTALL)
+    names = templates_in(found[1]) if found else []
+    return {
+        setting_of(name): f"it, or what it stands on, has the template %({name})s" for name in names if setting_of(name)
+    }
+
+
 class _Look:
     """One easyconfig; `names` are the softwares whose modules are loaded while it is built, with their easyconfigs."""
 
@@ -89,7 +98,7 @@ class _Look:
         """As EasyBuild takes it: the option, the easyconfig's own, that of NVIDIA's compilers."""
         from easybuild.tools.config import build_option
 
-        if found := build_option(setting) or self.raw.get(setting):
+        if found := (known_settings({setting: True}) and build_option(setting)) or self.raw.get(setting):
             return found
         compilers = [self.names.get(name) for name in NVIDIA_COMPILERS if setting == CUDA]
         return next((c[setting] for c in compilers if c is not None and c is not self.config and c[setting]), None)

@@ -36,6 +36,9 @@ def main():
                 "kind": type(error).__name__,
                 "code": int(code) if code is not None else None,
             }
+            if lacks := asking.lacks_in(result["error"]):
+                look = {"lacks": lacks, "only_one": {}, "unresolved": {}, "easyconfig": request["easyconfig"]}
+                result = {"refused": [look]}
     answer.write(json.dumps(result) + "\n")
     answer.flush()
     os._exit(0)

@@ -19,7 +19,7 @@ from envmgr.backends.easybuild.capabilities import AMD, CUDA, Setting
 from envmgr.backends.easybuild.gpus import differing_from_now, explain_gpus, refused
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import configuration_of, items_of
-from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, lock_text
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, describe, lock_text
 from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpu.codes import covers
@@ -129,6 +129,12 @@ def test_only_items_that_ask_get_easybuild_s_option() -> None:
     below, asking = (configuration_of(both, each, "x86-64-v2") for each in both.items)
     assert {name: asking[name] for name in asking.keys() - below.keys()} == {
         "cuda-compute-capabilities": ["7.5", "8.6"], "amdgcn-capabilities": ["gfx90a"],
+    }  # fmt: skip
+
+
+def test_what_is_shown_of_an_item_tells_its_gpus() -> None:
+    assert describe(lock(BELOW, ASKING, **SAYS)) == {
+        "easybuild-framework": "5.4.1", "below": "1.0 aaaaaaaa", "asking": "1.0 aaaaaaaa for 7.5, 8.6",
     }  # fmt: skip
 
 

@@ -37,12 +37,15 @@ Model = TypeVar("Model", bound="BaseModel")
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """What locking gave: file name -> text for the recipe's folder, and name -> `version build`. `facts` are judged before it is written."""
+    """What locking gave: file name -> text for the recipe's folder, and name -> `version build`. `facts` are judged before it is written,
+    with those of the entries `below`.
+    """
 
     files: Mapping[str, str]
     packages: Mapping[str, str]
     notes: tuple[str, ...] = ()
     facts: LockFacts = field(default_factory=LockFacts)
+    below: tuple[LoadedEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,7 @@ class LoadedLock(ABC):
         What it `needs` is there. The caller holds the install's lock. `jobs` is how many cores it may use.
         """
 
-    def facts(self, recipe: Recipe) -> LockFacts:  # noqa: ARG002 - most locks have nothing to judge
+    def facts(self) -> LockFacts:
         """What of it, and of the recipe's input, is judged: as `LockResult.facts`, and by what is seen of its text."""
         return LockFacts()
 

@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
-from envmgr.catalog.lockrules.judge import judge
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
+from envmgr.commands.judging import faults_of, judge_all
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
@@ -137,10 +137,10 @@ def _check_entry(
         )
     try:
         lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-        judged = judge(lock.facts(recipe), recipe)
+        judged = judge_all(found.entry, recipe, lock.facts(), lock.below)
         findings += [
             Finding("lock", "error", str(found.entry), f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
-            for fault in judged.faults
+            for fault in faults_of(found.entry, judged)
         ]
         findings += [
             Finding(
@@ -150,7 +150,7 @@ def _check_entry(
                 f"{where}: accept.{rule}: its lock has no such fault",
                 hint="take it out",
             )
-            for rule in judged.unused
+            for rule in judged[-1][1].unused
         ]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 from envmgr.backends import Backend, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
-from envmgr.catalog.lockrules.judge import judge, refusal
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
+from envmgr.commands.judging import faults_of, judge_all, require_sound
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
@@ -22,7 +22,9 @@ LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "f
 
 @dataclass(frozen=True, slots=True)
 class LockOutcome:
-    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale or faulty."""
+    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale or faulty, `mends` what would mend
+    its faults.
+    """
 
     entry: str
     status: LockStatus
@@ -30,6 +32,7 @@ class LockOutcome:
     changes: tuple[LockChange, ...]
     notes: tuple[str, ...] = ()
     reason: str = ""
+    mends: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,8 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     try:
         _require_solver(backend, options.solver)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
-        judged = judge(result.facts, recipe)
-        if judged.faults:
-            raise refusal(entry.entry, judged)
+        judged = judge_all(entry.entry, recipe, result.facts, result.below)
+        require_sound(judged)
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)
         raise
@@ -157,7 +159,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
             for name, text in result.files.items():  # in the backend's order
                 atomic_write(entry.folder / name, text)
     changes = diff_packages(old, result.packages)
-    return LockOutcome(str(entry.entry), status, len(result.packages), changes, (*result.notes, *judged.notes))
+    return LockOutcome(str(entry.entry), status, len(result.packages), changes, (*result.notes, *judged[-1][1].notes))
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
@@ -165,10 +167,11 @@ def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
     backend = get_backend(recipe.backend)
     try:
         lock = backend.load_lock(entry.entry, recipe, entry.folder, site)
-        judged = judge(lock.facts(recipe), recipe)
+        judged = judge_all(entry.entry, recipe, lock.facts(), lock.below)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
-    if judged.faults:
-        reason = "; ".join(f"{fault.rule}: {fault.text}" for fault in judged.faults)
-        return LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason)
-    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), (*lock.notes, *judged.notes))
+    if faults := faults_of(entry.entry, judged):
+        reason = "; ".join(f"{fault.rule}: {fault.text}" for fault in faults)
+        mends = tuple(dict.fromkeys(fault.mend for fault in faults if fault.mend))
+        return LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason, mends=mends)
+    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), (*lock.notes, *judged[-1][1].notes))

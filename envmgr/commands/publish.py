@@ -140,6 +140,8 @@ def _built(ctx: Context) -> list[Wanted]:
             item = load_one(ctx, entry, target)
             item.require_sound()
         except EnvmgrError as error:
+            if error.reference == "lock-contradicts":
+                ctx.reporter.say(f"left out: {error.message}: `envmgr lock --check {entry.entry}` tells")
             ctx.reporter.log(f"{entry.entry}: {error.message}")
             continue
         if item.install.exists():

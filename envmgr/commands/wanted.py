@@ -11,11 +11,12 @@ from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpu.needs import gpu_needs
-from envmgr.catalog.lockrules.judge import Fault, judge, refusal
+from envmgr.catalog.lockrules.judge import Fault, Judged
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context
+from envmgr.commands.judging import faults_of, judge_all, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
@@ -89,14 +90,14 @@ class Wanted:
 
     def require_sound(self) -> None:
         """InputError `lock-contradicts`, of the first lock with faults of those that it is built from."""
-        for part in self.parts:
-            judged = judge(part.made_by.lock.facts(part.made_by.recipe), part.made_by.recipe)
-            if judged.faults:
-                raise refusal(part.made_by.lock.entry, judged)
+        require_sound(self._judged())
 
-    def faults(self) -> tuple[Fault, ...]:
-        """Of its own lock."""
-        return judge(self.lock.facts(self.recipe), self.recipe).faults
+    def faults(self) -> list[Fault]:
+        """Of the locks that it is built from."""
+        return faults_of(self.entry, self._judged())
+
+    def _judged(self) -> list[tuple[Entry, Judged]]:
+        return judge_all(self.entry, self.recipe, self.lock.facts(), self.lock.below)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""
@@ -173,7 +174,8 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
                 item = _load(ctx, found, target)
-                item.require_sound()
+                if not _unacknowledged(ctx, item):
+                    item.require_sound()
         if item is None:
             continue
         if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):

@@ -15,6 +15,12 @@ from envmgr.catalog.versions import older
 _CUDA_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")
 # Also of others' wheels: `cupy-cuda12x`, `cudf-cu12`, `jax-cuda12-plugin`.
 _OF_CUDA = re.compile(r"[a-z0-9-]+-cu(da)?(?P<major>1\d)(\dx?|x)?(-[a-z]+)?")
+# A local version: `+cu118`, `+pt25cu124`, `+cu12torch2.5`, `+cuda12.cudnn89`.
+_LOCAL = re.compile(r"\+(?:.*[^a-z])??(?:[a-z]+\d+)?cu(?:da)?(?P<major>1\d)(?P<minor>\d{1,2}(?!\d))?")
+# Of NVIDIA's own libraries without a number in their name, those whose major is CUDA's.
+_OF_ITS_MAJOR = re.compile(r"nvidia-(cuda-[a-z]+|nvjitlink|nvtx|cublas)|cuda-toolkit")
+_HELPER = re.compile(r"nvidia-(nccl|nvshmem)-cu\d+ ")
+_MAJORS = range(8, 30)
 # Of NVIDIA's own libraries from 13 on, those whose version is CUDA's.
 _VERSIONED = re.compile(r"nvidia-(cuda-(runtime|nvrtc|cupti)|nvjitlink)(-cu\d+)?")
 
@@ -121,28 +127,31 @@ def _kind(each: LockedFile) -> str:
 def cuda_of(versions: Mapping[str, str]) -> str | None:
     """The CUDA version of an environment, as `12.1`; None without CUDA. By NVIDIA's runtime, else by a local version (`+cu118`)."""
     for name, version in versions.items():
-        if _CUDA_RUNTIME.fullmatch(name):
+        if _CUDA_RUNTIME.fullmatch(name) and int(version.partition(".")[0]) in _MAJORS:
             return ".".join(version.split(".")[:2])
     for version in versions.values():
-        if local := re.search(r"\+(?:.*[._-])?cu(\d{2})(\d+)", version):
-            return f"{local[1]}.{local[2]}"
+        if (local := _LOCAL.search(version)) and local["minor"]:
+            return f"{local['major']}.{local['minor']}"
     return None
 
 
 def cuda_majors(versions: Mapping[str, str]) -> dict[str, list[str]]:
-    """CUDA major -> `name version` of the packages that are made for it."""
+    """CUDA major -> `name version` of the packages that are made for it. Empty where only libraries for communication are: programs
+    that run without a GPU ask for those, too.
+    """
     found: dict[str, list[str]] = {}
     for name, version in versions.items():
         major = ""
         if own := _OF_CUDA.fullmatch(name):
             major = own["major"]
-        elif _VERSIONED.fullmatch(name):
+        elif _OF_ITS_MAJOR.fullmatch(name):
             major = version.partition(".")[0]
-        elif local := re.search(r"\+(?:.*[._-])?cu(\d{2})\d+", version):
-            major = local[1]
-        if major:
+        elif local := _LOCAL.search(version):
+            major = local["major"]
+        if major.isdecimal() and int(major) in _MAJORS:
             found.setdefault(major, []).append(f"{name} {version}")
-    return found
+    alone = all(_HELPER.match(each) for names in found.values() for each in names)
+    return {} if alone else found
 
 
 def newer_than_cuda(versions: Mapping[str, str]) -> list[str]:

@@ -44,6 +44,7 @@ class LoadedCondaLock(LoadedLock):
     """The packages of one environment, which is one install. `folder` is the recipe's."""
 
     content: CondaLock
+    wanted: CondaInput
     folder: Path
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
@@ -51,13 +52,13 @@ class LoadedCondaLock(LoadedLock):
         return (Item(self.backend.install(self.entry, self.content.identity(), site, target, newest=newest)),)
 
     def cuda(self) -> str | None:
-        return cuda_of(self.content)
+        return cuda_of(self.content, self.wanted)
 
     def cuda_compat(self) -> str:
         return short_cuda(self.content.versions.get("cuda-compat")) or ""
 
-    def facts(self, recipe: Recipe) -> LockFacts:
-        return facts_of(self.content, CondaInput.model_validate(recipe.input), edited_by_hand(self.folder))
+    def facts(self) -> LockFacts:
+        return facts_of(self.content, self.wanted, edited_by_hand(self.folder))
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
@@ -148,6 +149,7 @@ class CondaBackend(Backend):
             installed=None if download is None or added is None else download * UNPACKED + added * WHEEL_UNPACKED,
             notes=notes_of(found, wanted),
             content=found,
+            wanted=wanted,
             folder=folder,
         )
 

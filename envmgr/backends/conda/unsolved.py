@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from envmgr.backends.conda.client import call_rattler
+from envmgr.backends.conda.rows import read_row
+from envmgr.catalog.gpu.tables import SHIPPED
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
@@ -21,6 +22,9 @@ _LACKING = (
     re.compile(rf"nothing provides (?:requested )?({_NAME})(?: ([^\n]*?))?(?: needed by .*| requested by .*)?$"),
     re.compile(rf"[─ -]({_NAME})(?: ([^\n]*?))? does not exist"),
 )
+_LIMITED = re.compile(
+    r"[─ ](__[a-z]+) ([<>=!~\d*][^,\n]*?)(?:,? (?:which|for which)|$)"
+)  # a virtual package that a package limits
 _TOP = re.compile(r"^No candidates were found for|nothing provides requested")
 _ROOT = re.compile(rf"^[├└]─ ({_NAME})\b")
 _MENTIONED = re.compile(rf"[─ ]({_NAME}) [*<>=!~\d]")
@@ -30,26 +34,32 @@ _FEW, _NAMES = 8, 6
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """`versions`: name -> pairs of a version and its builds, the newest first. `near`: a name that no channel has -> names like it."""
+    """`versions`: name -> pairs of a version and its builds, the newest first. `near`: a name that no channel has -> names like it.
+    `bare` are channels that have nothing for the platform.
+    """
 
     versions: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = field(default_factory=dict)
     near: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bare: Sequence[str] = ()
 
 
 def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: Runner, reporter: Reporter) -> None:
-    """Add to `error` what the channels have of what it mentions, and a hint that fits. Where they cannot be asked, it stays as it is."""
+    """Add to `error` what the channels have of what it mentions, and a hint that fits. Where they cannot be asked, that is said."""
+    specs = {read_row(spec).name: spec for spec in request["specs"]}
     lacking = _lacking(error.context)
-    names = [name for name in _mentioned(error.context, lacking, request["specs"]) if not name.startswith("__")]
-    specs = [spec.split()[0].lower() for spec in request["specs"]]
+    names = [name for name in _mentioned(error.context, lacking, specs) if not name.startswith("__")]
     question = {**request, "op": "offer", "names": [*dict.fromkeys([*names, *specs, "cuda-version"])]}
-    with suppress(EnvmgrError):
+    try:
         told = call_rattler(question, runner, reporter)
-        offers = Offers(told["versions"], told["near"])
-        lacking |= {
-            name: lacking.get(name, "") for name in specs if name in offers.near
-        }  # a solver tells the first of them
-        error.context = (*error.context, *_told([*dict.fromkeys([*names, *lacking])], lacking, offers))
-        error.hint = "\n  ".join(_hints(error.context, lacking, offers, request))
+    except EnvmgrError as failed:
+        error.context = (*error.context, f"what the channels have could not be asked: {failed.message}")
+        return
+    offers = Offers(told["versions"], told["near"], told["bare"])
+    for spec in told["unmatched"]:  # a solver tells the first of them
+        row = read_row(spec)
+        lacking.setdefault(row.name, f"{row.version} {row.build}".strip())
+    error.context = (*error.context, *_told([*dict.fromkeys([*names, *lacking])], lacking, offers, request))
+    error.hint = "\n  ".join(_hints(error.context, lacking, offers, request))
 
 
 def _lacking(lines: Sequence[str]) -> dict[str, str]:
@@ -63,16 +73,15 @@ def _lacking(lines: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _mentioned(lines: Sequence[str], lacking: Iterable[str], specs: Sequence[str]) -> list[str]:
+def _mentioned(lines: Sequence[str], lacking: Iterable[str], named: Iterable[str]) -> list[str]:
     tree = "\n".join(line for line in lines if not line.startswith(("specs: ", "virtual packages: ")))
-    named = [spec.split()[0].lower() for spec in specs]
     seen = [name.lower() for name in _MENTIONED.findall(tree)]
     others = [name for name in named if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", tree)]
     return list(dict.fromkeys([*lacking, *others, *(name for name in seen if not name[0].isdigit())]))[:_NAMES]
 
 
-def _told(names: Sequence[str], lacking: Mapping[str, str], offers: Offers) -> list[str]:
-    rows = []
+def _told(names: Sequence[str], lacking: Mapping[str, str], offers: Offers, request: Mapping[str, Any]) -> list[str]:
+    rows = [f"{channel} has nothing for {request['platform']}" for channel in offers.bare]
     for name in names:
         if there := offers.versions.get(name):
             shown = ", ".join(version for version, _ in there[:_FEW])
@@ -102,9 +111,12 @@ def _builds(name: str, asked: str, there: Sequence[tuple[str, Sequence[str]]]) -
 
 
 def _hints(lines: Sequence[str], lacking: Mapping[str, str], offers: Offers, request: Mapping[str, Any]) -> list[str]:
-    own = {spec.split()[0].lower(): spec for spec in request["specs"] if " " in spec}
+    own = {row.name: spec for spec in request["specs"] if (row := read_row(spec)).version or row.build}
     found = []
-    for name, asked in lacking.items():
+    if offers.bare and all(name in offers.near for name in lacking):
+        return [f"add a channel that has packages for {request['platform']}, or take another `platform`"]
+    tree = {name: asked for line in lines if "conflicts with" in line for name, asked in _LIMITED.findall(line)}
+    for name, asked in {**tree, **lacking}.items():
         if name.startswith("__"):
             found.append(_virtual(name, asked, offers, request))
         elif name in offers.versions and name in own and not any(_TOP.search(line) for line in lines):
@@ -115,7 +127,7 @@ def _hints(lines: Sequence[str], lacking: Mapping[str, str], offers: Offers, req
             found.append(f"ask for a {name} that is there, or add a channel that has `{f'{name} {asked}'.strip()}`")
         elif like := offers.near.get(name):
             found.append(
-                f"did you mean `{like[0]}`? If it is no conda package, `pip` of the recipe takes it from an index"
+                f"for {name}, did you mean `{like[0]}`? If it is no conda package, `pip` of the recipe takes it from an index"
             )
         else:
             found.append(
@@ -141,24 +153,26 @@ def _virtual(name: str, asked: str, offers: Offers, request: Mapping[str, Any]) 
 
 
 def _least(asked: str) -> str:
-    """The lowest version that `>=12.4,<13`, `12.*`, `1 x86_64_v3` allow, with the build; empty where any does."""
-    match = re.match(r"(?:>=|==|=|~=)?(\d+(?:\.\d+)*)", asked)
-    if match is None:
-        return ""
-    build = re.fullmatch(r"[^\s]+ ([\w.]+)", asked.strip())
-    return f"{match[1]} {build[1]}" if build else match[1]
+    """A version that `>=12.4,<13`, `12.*`, `1.* *haswell`, `<12` allow, with the build; empty where any does, or none is known."""
+    low = re.match(r"(?:>=|==|=|~=)?(\d+(?:\.\d+)*)", asked) or re.search(r">=(\d+(?:\.\d+)*)", asked)
+    if low is None:
+        high = re.match(r"<(\d+)(?:\.0+)*(?:a\d*)?$", asked.split(",", maxsplit=1)[0])
+        known = [version for version in SHIPPED if high and int(version.partition(".")[0]) == int(high[1]) - 1]
+        return known[-1] if known else ""
+    build = asked.strip().partition(" ")[2].strip("*_ ")
+    return f"{low[1]} {build}" if build else low[1]
 
 
 def _cuda(specs: Sequence[str], offers: Offers) -> str:
     """The CUDA version that the recipe names, else the newest that the channels know."""
-    for spec in specs:
-        name, _, rest = spec.partition(" ")
-        if name in ("cuda-version", "cudatoolkit", "pytorch-cuda") and (
-            version := re.match(r"\D*(\d+(?:\.\d+)?)", rest)
+    rows = [read_row(spec) for spec in specs]
+    for row in rows:
+        if row.name in ("cuda-version", "cudatoolkit", "pytorch-cuda") and (
+            found := re.search(r"\d+(\.\d+)?", row.version)
         ):
-            return version[1]
-    for spec in specs:
-        if build := re.search(r"cuda_?(\d\d)(\d)", spec):
+            return found[0]
+    for row in rows:
+        if build := re.search(r"cuda_?(\d\d)\.?(\d)", row.build):
             return f"{build[1]}.{build[2]}"
     known = offers.versions.get("cuda-version")
     return known[0][0] if known else "12.4"

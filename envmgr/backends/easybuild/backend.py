@@ -85,7 +85,7 @@ class LoadedEasyBuildLock(LoadedLock):
     def cuda_compat(self) -> str:
         return short_cuda((version_of(self.content, "CUDAcompat") or "").partition("-")[0]) or ""
 
-    def facts(self, recipe: Recipe) -> LockFacts:  # noqa: ARG002 - the lock tells all of it
+    def facts(self) -> LockFacts:
         return lock_facts(self.content)
 
     def may_build(self) -> None:

@@ -50,10 +50,10 @@ class LoadedWheelsLock(LoadedLock):
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
     def cuda(self) -> str | None:
-        return _facts(self.content).cuda
+        return cuda_of(self.content.versions)
 
-    def facts(self, recipe: Recipe) -> LockFacts:  # noqa: ARG002 - the lock tells all of it
-        return _facts(self.content)
+    def facts(self) -> LockFacts:
+        return _facts(self.content, self.base)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels
@@ -120,7 +120,13 @@ class WheelsBackend(Backend):
         wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
         made = resolve(wanted, base, folder, site, runner, reporter, options.places or {})
-        return LockResult(lock_texts(made), describe(made.packages), _notes(base, made), _facts(made))
+        return LockResult(
+            lock_texts(made),
+            describe(made.packages),
+            _notes(base, made),
+            _facts(made, base),
+            below=() if base.entry is None else (base.entry,),
+        )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
         found, sha256 = read_lock(folder)
@@ -169,9 +175,13 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock) -> LockFacts:
-    majors = cuda_majors(lock.versions)
-    return LockFacts(cuda_of(lock.versions) or ("" if majors else None), majors, glibc_of(lock.wheels))
+def _facts(lock: WheelsLock, base: Base) -> LockFacts:
+    """With the CUDA of the entry that it stands on: one process loads both."""
+    majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
+    if majors and base.entry is not None:
+        for major, names in (base.entry.lock.facts().majors or {}).items():
+            majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
+    return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels))
 
 
 def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:

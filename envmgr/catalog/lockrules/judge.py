@@ -68,7 +68,7 @@ def judge(facts: LockFacts, recipe: Recipe) -> Judged:
 
 def refusal(entry: object, judged: Judged) -> InputError:
     """`lock-contradicts`, for a lock that has faults."""
-    mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend)
+    mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
     rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
     ways = [*mends, *([f"`envmgr lock {entry}` writes it anew"] if EDITED in {f.rule for f in judged.faults} else [])]
     if rules:
@@ -100,7 +100,9 @@ def _number(row: tuple[str, object]) -> int:
 def _driver(facts: LockFacts, recipe: Recipe) -> list[Fault]:
     """By the newest CUDA that anything in it is for."""
     majors = sorted(facts.majors or {}, key=int)
-    cuda = facts.cuda or (majors[-1] if majors else facts.cuda)
+    cuda = facts.cuda
+    if majors and int((cuda or "0").partition(".")[0] or 0) < int(majors[-1]):
+        cuda = majors[-1]
     if cuda is None:
         return []
     needed = minimum_driver(cuda)

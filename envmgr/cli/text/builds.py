@@ -74,6 +74,8 @@ def show_lock(result: LockCommandResult) -> None:
         count = f"  {counted(outcome.packages, 'packages')}" if outcome.packages else ""
         out(f"{outcome.entry}: {outcome.status}{count}{f'  ({outcome.reason})' if outcome.reason else ''}")
         show_changes(outcome.changes, indent="  ")
+        for mend in outcome.mends:
+            out(f"  hint: {mend}")
         for note in outcome.notes:
             out(f"  note: {note}")
 

@@ -50,7 +50,10 @@ def test_lock_that_was_edited_by_hand_is_told_by_both_checks(sandbox: Sandbox, f
     lock.write_text(lock.read_text().replace("optional: false", "optional: true"))
     told = f"{lock} was changed after it was written: {SIDECAR} belongs to another text"
     checked = sandbox.run("lock", "hello/1.0", "--check")
-    assert (checked.code, checked.stdout) == (1, f"hello/1.0: faulty  1 package  (edited: {told})\n")
+    assert (checked.code, checked.stdout) == (
+        1,
+        f"hello/1.0: faulty  1 package  (edited: {told})\n  hint: lock it again\n",
+    )
     found = sandbox.run("catalog", "check", "hello/1.0")
     assert found.code == 1
     assert told in found.stdout

@@ -17,7 +17,8 @@ import pytest
 
 from envmgr.system.run import Runner
 from envmgr.wheels.pages import Listed, sha256_told
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.standin.records import write_channel
 from tests.helpers.standin.server import Fault
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 from tests.helpers.wheelhouse import Wheelhouse
@@ -154,6 +155,38 @@ def test_two_cudas_in_one_lock_are_refused(scene: WheelBox) -> None:
     told = scene.refused("lock", "some/1.0").stderr
     assert "  cuda-majors: CUDA 12: nvidia-cublas-cu12 12.1.3; CUDA 13: nvidia-cuda-runtime 13.0.1\n" in told
     assert "CUDA 12: nvidia-cublas-cu12 12.1.3" in told
+
+
+def test_cuda_of_the_base_and_of_the_wheels_are_one(scene: WheelBox) -> None:
+    channel = write_channel(
+        scene.box.root / "cuda", [{"is": f"python {PYTHON}.9 h1_0"}, {"is": "cudatoolkit 11.8.0 h1_0"}]
+    )
+    scene.box.settings["channels"] = {"cuda": {"url": "http://channel.invalid/cuda", "mirrors": [str(channel)]}}
+    scene.index(house=scene.house.simple.as_uri())
+    wanted = {"channels": ["cuda"], "specs": ["python", "cudatoolkit"], "virtual_packages": {"__cuda": "11.8"}}
+    scene.box.recipe("base/1.0", [], input=wanted, requires={"nvidia_driver": "450.80.02"})
+    scene.box.ok("lock", "base/1.0")
+    scene.house.wheel("nvidia-cuda-runtime-cu12", "12.1.105")
+    scene.house.wheel("plain")
+    driver = {"nvidia_driver": "525.60.13"}
+    given = {"python": "base/1.0", "requirements": ["nvidia-cuda-runtime-cu12"], "indexes": ["house"]}
+    scene.box.recipe("some/1.0", [], backend="wheels", input=given, requires=driver)
+    told = "cuda-majors: CUDA 11: cudatoolkit 11.8.0 (of base/1.0); CUDA 12: nvidia-cuda-runtime-cu12 12.1.105"
+    assert told in scene.refused("lock", "some/1.0").stderr
+    scene.box.recipe("some/1.0", [], backend="wheels", input={**given, "requirements": ["plain"]})
+    scene.lock("some/1.0")  # without CUDA of its own
+    base = scene.box.root / "recipes/base/1.0/conda-lock.yml"
+    base.write_text(base.read_text().replace("optional: false", "optional: true", 1))
+    for verb in (
+        ("lock", "some/1.0"),
+        ("lock", "--check", "some/1.0"),
+        ("catalog", "check", "some/1.0"),
+        ("build", "some/1.0"),
+        ("show", "some/1.0"),
+    ):
+        done = scene.box.run(*verb)
+        assert "was changed after it was written" in done.stdout + done.stderr, verb
+        assert verb[0] == "show" or done.code in (1, 2)
 
 
 def test_driver_floor_and_glibc_follow_from_the_wheels(scene: WheelBox) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,27 +11,11 @@ import pytest
 
 from envmgr.backends.conda.lockfile import LOCK_NAME
 from tests.helpers.sandbox import Sandbox
+from tests.helpers.standin.records import write_channel
 
 ENTRY = "demo/1"
 DRIVER = {"nvidia_driver": "525.60.13"}
 CUDA = {"__cuda": "12.9"}
-
-
-def write_channel(folder: Path, packages: Sequence[Mapping[str, Any]]) -> Path:
-    """Records alone: nothing of it can be installed."""
-    records = {}
-    for each in packages:
-        name, version, build = str(each["is"]).split()
-        records[f"{name}-{version}-{build}.conda"] = {
-            "name": name, "version": version, "build": build, "build_number": 0, "subdir": "linux-64",
-            "depends": list(each.get("depends", ())), "constrains": list(each.get("constrains", ())),
-            "md5": "0" * 32, "sha256": "ab" * 32, "size": 1,
-        }  # fmt: skip
-    for subdir, found in (("linux-64", records), ("noarch", {})):
-        (folder / subdir).mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": found})
-        (folder / subdir / "repodata.json").write_text(text)
-    return folder
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,15 @@ def test_lock_as_json_has_status_and_changes(sandbox: Sandbox, channel: Channel)
     data = sandbox.ok("lock", "demo/1", "--format", "json").data
 
     change = {"name": "shared", "old": "", "new": "1.0 0"}
-    outcome = {"entry": "demo/1", "status": "written", "packages": 1, "changes": [change], "notes": [], "reason": ""}
+    outcome = {
+        "entry": "demo/1",
+        "status": "written",
+        "packages": 1,
+        "changes": [change],
+        "notes": [],
+        "reason": "",
+        "mends": [],
+    }
     assert data == {"schema": "envmgr.lock/1", "outcomes": [outcome], "check": False, "dry_run": False}
 
 
@@ -213,7 +221,7 @@ def test_what_no_channel_has_names_what_there_is(sandbox: Sandbox, channel: Chan
     lines, hint = refused("numpy", "hello-prefx", "nothing-like-it")
     assert "  no channel of the recipe has hello-prefx; there is hello-prefix" in lines
     assert "  no channel of the recipe has nothing-like-it" in lines
-    assert lines[-2].startswith("hint: did you mean `hello-prefix`?")
+    assert lines[-2].startswith("hint: for hello-prefx, did you mean `hello-prefix`?")
     lines, hint = refused(f"numpy {channel.versions('numpy')[0]} nosuch_0")
     assert f"  builds of numpy {builds(channel, 'numpy')[0].replace(' ', ': ')}" in lines
     lines, hint = refused("left", "shared >=2")

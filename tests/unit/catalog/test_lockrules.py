@@ -33,7 +33,7 @@ def test_no_shipped_lock_is_refused(entry: str, tmp_path: Path) -> None:
     found = open_catalog(site).find(parse_entry(entry))
     read = load_recipe(found.recipe_path)
     lock = get_backend(read.backend).load_lock(found.entry, read, found.folder, site)
-    judged = judge(lock.facts(read), read)
+    judged = judge(lock.facts(), read)
     assert (judged.faults, judged.unused) == ((), ())
 
 
@@ -43,9 +43,9 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
     for entry in open_catalog(site).entries():
         read = entry.recipe()
         lock = get_backend(read.backend).load_lock(entry.entry, read, entry.folder, site)
-        if lock.facts(read).majors:
+        if lock.facts().majors:
             found.add(str(entry.entry))
-            assert "cuda-driver" in [f.rule for f in judge(lock.facts(read), recipe()).faults], entry.entry
+            assert "cuda-driver" in [f.rule for f in judge(lock.facts(), recipe()).faults], entry.entry
     assert found == {
         entry for entry in SHIPPED if load_recipe(ROOT / "recipes" / entry / "recipe.yaml").requires.nvidia_driver
     }
@@ -60,6 +60,11 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         (LockFacts(cuda="", majors={"11": ["cudnn 8"]}), {}, ["cuda-driver"]),
         (LockFacts(cuda="", majors={"11": ["cudnn 8"]}), {"requires": {"nvidia_driver": "450.80.02"}}, []),
         (LockFacts(cuda="11.8", majors={"11": ["a 1"], "12": ["b 1"]}), {}, ["cuda-majors", "cuda-driver"]),
+        (
+            LockFacts(cuda="11.8", majors={"11": ["a 1"], "12": ["b 1"]}),
+            {"requires": {"nvidia_driver": "450.80.02"}, "accept": {"cuda-majors": "two"}},
+            ["cuda-driver"],
+        ),
         (LockFacts(glibc="2.28"), {}, []),  # nothing is said of it
         (LockFacts(glibc="2.28"), {"requires": {"glibc": "2.17"}}, ["glibc-floor"]),
         (LockFacts(own=(Fault("openmp-mutex", ""), Fault(EDITED, ""))), {}, [EDITED, "openmp-mutex"]),

@@ -42,6 +42,38 @@ def test_cuda_majors_of_names_and_of_versions() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "major"),
+    [
+        ("cupy-cuda12x", "13.4", "12"),
+        ("cudf-cu12", "25.2", "12"),
+        ("jax-cuda12-plugin", "0.5", "12"),
+        ("tensorrt-cu12-libs", "10.3", "12"),
+        ("torch-scatter", "2.1.2+pt25cu124", "12"),
+        ("flash-attn", "2.7.4+cu12torch2.5cxx11abifalse", "12"),
+        ("jaxlib", "0.4.25+cuda12.cudnn89", "12"),
+        ("nvidia-cublas", "13.1.0", "13"),
+        ("nvidia-nvtx", "13.0.85", "13"),
+        ("cuda-toolkit", "13.0.2", "13"),
+        ("nvidia-cufft", "12.0", ""),  # its own version
+        ("nvidia-cudnn", "9.1", ""),
+        ("nvidia-cuda-runtime", "0.0.1", ""),  # a place holder
+        ("cuda-bindings", "12.9", ""),  # loads what is there
+        ("torch", "2.1+cpu", ""),
+        ("acute-cu", "12.1", ""),
+    ],
+)
+def test_cuda_major_of_a_wheel(name: str, version: str, major: str) -> None:
+    assert cuda_majors({name: version}) == ({major: [f"{name} {version}"]} if major else {})
+
+
+def test_communication_library_alone_is_no_cuda() -> None:
+    assert cuda_majors({"xgboost": "3.0", "nvidia-nccl-cu12": "2.27"}) == {}
+    assert cuda_of({"nvidia-cuda-runtime": "0.0.1"}) is None
+    both = {"nvidia-nccl-cu12": "2.27", "nvidia-cudnn-cu13": "9.1"}
+    assert sorted(cuda_majors(both)) == ["12", "13"]
+
+
 def test_libraries_of_a_later_cuda_than_the_runtime() -> None:
     base = {"nvidia-cuda-runtime-cu12": "12.1.105", "nvidia-cuda-nvrtc-cu12": "12.1.105", "nvidia-cudnn-cu12": "13.9"}
     assert newer_than_cuda(base) == []

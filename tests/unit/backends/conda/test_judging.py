@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from envmgr.backends.conda.cuda import conda_majors
 from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.judging import conda_majors, cuda_of, facts_of, notes_of
+from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 
 
@@ -21,8 +22,8 @@ def lock(*packages: LockedPackage) -> CondaLock:
     return CondaLock("linux-64", "", packages, (), {}, "")
 
 
-def wanted(**virtual: str) -> CondaInput:
-    return CondaInput(channels=("c",), specs=("s",), virtual_packages=virtual)
+def wanted(*specs: str, **virtual: str) -> CondaInput:
+    return CondaInput(channels=("c",), specs=specs or ("s",), virtual_packages=virtual)
 
 
 def faults(*packages: LockedPackage, virtual: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
@@ -62,6 +63,12 @@ def faults(*packages: LockedPackage, virtual: Mapping[str, str] | None = None) -
         ("some 1.0 h1_0", ("conda-forge::cuda-version 12.*|13.*",), []),
         ("some 1.0 h1_0", ("cuda-version=12.4",), ["12"]),
         ("some 1.0 h1_0", ("cuda-version",), []),
+        ("dgl-cuda11.3 0.9.1 py39_0", (), ["11"]),
+        ("dgl 2.1.0.cu118 py311_0", ("python",), ["11"]),
+        ("cuda-nvprof 12.4.127 0", (), ["12"]),
+        ("cuda-cudart_linux-64 12.9.79 h3_0", (), ["12"]),
+        ("cuda-compat-impl 13.0 h1_0", ("cuda-version >=13,<13.1.0a0",), []),
+        ("py-xgboost 2.0.3 cuda120_py311h0_0", ("__cuda", "libxgboost 2.0.3"), ["12"]),  # where nothing else tells
     ],
 )
 def test_major_of_a_package(text: str, depends: tuple[str, ...], majors: list[str]) -> None:
@@ -73,17 +80,50 @@ def test_what_leaves_majors_open_must_allow_the_one_that_is_there() -> None:
     newer = package("ucx 1.18 h1_0", "cuda-version >=12")
     between = package("ucx 1.18 h1_0", "cuda-version >=11.2,<13")
     only_limits = package("libhwloc 2.11 h1_0", constrains=["cuda-version >=12,<13"])
+    of_another = package("libhwloc 2.11 h1_0", constrains=["cudatoolkit >=12,<13"])
     told = "ucx 1.18 is for `cuda-version >=12`; CUDA 11: cuda-version 11.8"
     assert faults(own, newer, virtual={"__cuda": "11.8"}) == [("cuda-majors", told)]
     assert faults(own, between, virtual={"__cuda": "11.8"}) == []
     assert [rule for rule, _ in faults(own, only_limits, virtual={"__cuda": "11.8"})] == ["cuda-majors"]
     assert faults(only_limits, virtual={}) == []  # without CUDA it limits nothing
+    assert faults(own, of_another, virtual={"__cuda": "11.8"}) == []  # nor what is not there
+
+
+def nvidias() -> list[LockedPackage]:
+    """As nvidia's and pytorch's channels solve CUDA 11.8: libraries that are newer, with a newer cuda-version. Seen in public locks."""
+    return [
+        package("pytorch-cuda 11.8 h7e8668a_6", "cuda-libraries >=11.8,<12.0"),
+        package("pytorch 2.3.1 py3.10_cuda11.8_cudnn8.7.0_0", "pytorch-cuda >=11.8,<11.9"),
+        package("cuda-libraries 11.8.0 0", "libcurand >=10.3.0.86", "libcufile >=1.4.0.31"),
+        package("libcurand 10.3.9.55 0", "cuda-version >=12.8,<12.9.0a0"),
+        package("libcufile 1.13.0.11 0", "cuda-version >=12.8,<12.9.0a0"),
+        package("cuda-version 12.8 3", constrains=["__cuda >=12"]),
+    ]
+
+
+def test_libraries_beside_cuda_may_be_newer() -> None:
+    made = lock(*nvidias())
+    facts = facts_of(made, wanted(__cuda="11.8"))
+    assert (facts.cuda, list(facts.majors or ()), facts.own) == ("11.8", ["11"], ())
+    asked = facts_of(made, wanted("cuda-version 12.8", __cuda="12.8"))  # a recipe that names it means it
+    assert list(asked.majors or ()) == ["11", "12"]
+
+
+def test_build_string_of_what_needs_no_cuda_does_not_decide() -> None:
+    found = conda_majors(
+        [
+            package("cuda-version 11.8 h1_0"),
+            package("libxgboost 2.0.3 cuda118_h1_0", "__cuda", "cuda-version >=11.2,<12"),
+            package("py-xgboost 2.0.3 cuda120_py311h0_0", "__cuda", "libxgboost 2.0.3"),
+        ]
+    )
+    assert list(found) == ["11"]
 
 
 def test_cuda_of_an_unknown_version_is_cuda() -> None:
-    assert cuda_of(lock(package("cudnn 8.9.2.26 cuda11_0"))) == ""
-    assert cuda_of(lock(package("cuda-version 12.9 h1_0"))) == "12.9"
-    assert cuda_of(lock(package("zlib 1.3 h1_0"))) is None
+    assert cuda_of(lock(package("cudnn 8.9.2.26 cuda11_0")), wanted()) == ""
+    assert cuda_of(lock(package("cuda-version 12.9 h1_0")), wanted()) == "12.9"
+    assert cuda_of(lock(package("zlib 1.3 h1_0")), wanted()) is None
 
 
 @pytest.mark.parametrize(
@@ -125,6 +165,11 @@ def test_blas_is_of_one_variant(builds: Sequence[str], variants: str) -> None:
     assert all(f"{variant}: " in found[0][1] for variant in variants.split())
 
 
+def test_name_for_blas_of_an_older_channel_is_no_variant() -> None:
+    names = ("libblas", "libcblas", "liblapack")
+    assert faults(*(package(f"{name} 3.9.0 20_linux64_openblas") for name in names), package("blas 1.0 mkl")) == []
+
+
 def test_mkl_and_openblas_side_by_side_are_no_contradiction() -> None:
     assert faults(package("mkl 2023.2.0 h1_0"), package("libopenblas 0.3.30 pthreads_h1_0")) == []
 
@@ -140,6 +185,10 @@ def test_mkl_and_openblas_side_by_side_are_no_contradiction() -> None:
         ("_openmp_mutex * ^.*_llvm$", "2_gnu", False),
         ("_openmp_mutex >=4.5", "2_gnu", True),
         ("conda-forge::_openmp_mutex * *_llvm", "2_gnu", False),
+        ("_openmp_mutex=*=*_llvm", "2_gnu", False),
+        ("_openmp_mutex 4.5=2_kmp_llvm", "2_gnu", False),
+        ("_openmp_mutex[build='*_llvm']", "2_gnu", False),
+        ("_openmp_mutex==4.5=2_gnu", "2_gnu", True),
     ],
 )
 def test_openmp_is_the_one_that_a_package_needs(need: str, build: str, ok: bool) -> None:

@@ -1,0 +1,40 @@
+"""The judgement of a lock, with those of the entries that it stands on: each verb asks here, so that all say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envmgr.backends import LoadedEntry
+from envmgr.catalog.lockrules.judge import Fault, Judged, LockFacts, judge, refusal
+from envmgr.catalog.lockrules.rules import RULES
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+
+
+def judge_all(
+    entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry]
+) -> list[tuple[Entry, Judged]]:
+    """Of the entries `below` first, as they are built; the entry's own is the last."""
+    found = [(each.lock.entry, judge(each.lock.facts(), each.recipe)) for each in below]
+    return [*found, (entry, judge(facts, recipe))]
+
+
+def require_sound(judged: Iterable[tuple[Entry, Judged]]) -> None:
+    """InputError `lock-contradicts`, of the first that has faults."""
+    for entry, each in judged:
+        if each.faults:
+            raise refusal(entry, each)
+
+
+def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Fault]:
+    """All of them, as faults of the entry."""
+    found = []
+    for whose, each in judged:
+        place = "" if whose == entry else f"the lock of {whose}, on which it stands: "
+        found += [Fault(fault.rule, f"{place}{fault.text}", _ways(fault)) for fault in each.faults]
+    return found
+
+
+def _ways(fault: Fault) -> str:
+    accept = f"`accept: {{{fault.rule}: why}}` in its recipe, where it is meant" if fault.rule in RULES else ""
+    return "; or ".join(way for way in (fault.mend, accept) if way)

@@ -87,6 +87,7 @@ def test_solver_is_not_for_easybuild(workshop: Workshop) -> None:
 
 def test_unresolvable_dependency(workshop: Workshop) -> None:
     """EasyBuild itself does not say which easyconfig wants it."""
+    workshop.toy("nada")
     workshop.toy("middle", dependencies=[("nope", "9.9"), ("nada", "1", "-x")])
     workshop.toy(dependencies=[("middle", "1.0")])
     hint = "an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps"
@@ -97,6 +98,8 @@ def test_unresolvable_dependency(workshop: Workshop) -> None:
         "  Missing dependencies: nope/9.9, nada/1-x (no easyconfig file or existing module found)\n"
         "  nope/9.9 is wanted by middle-1.0.eb\n"
         "  nada/1-x is wanted by middle-1.0.eb\n"
+        "  of nope there is no easyconfig at all\n"
+        "  of nada there is nada-1.0.eb\n"
         "\n"
         f"hint: {hint}"
     )

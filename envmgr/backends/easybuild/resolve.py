@@ -109,13 +109,24 @@ def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots
     if code == 31 or "Irresolvable dependencies" in text or "Missing modules for dependencies" in text:
         return EnvmgrError(
             "unresolved-dependency", f"EasyBuild cannot resolve what {wanted.easyconfig} depends on",
-            context=[*context, *_lines(text)],
+            context=[*context, *_lines(text), *_there_is(text, roots)],
             hint="an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps",
         )  # fmt: skip
     return InputError(
         "easyconfig-invalid", f"EasyBuild {wanted.easybuild} refuses {wanted.easyconfig}",
         context=[*context, *_lines(text or said.strip())],
     )  # fmt: skip
+
+
+def _there_is(text: str, roots: Sequence[Path]) -> list[str]:
+    """Of each software that is wanted and not there, the easyconfigs that are."""
+    wanted = dict.fromkeys(re.findall(r"^(\S+)/(\S+) is wanted by", text, re.MULTILINE))
+    rows = []
+    for name, version in wanted:
+        found = {path.name for root in roots for path in (root / letter_folder(name)).glob("*.eb")}
+        close = nearest(f"{name}-{version}.eb", found) or sorted(found)[-3:]
+        rows.append(f"of {name} there is {', '.join(close)}" if close else f"of {name} there is no easyconfig at all")
+    return rows
 
 
 def _lines(text: str) -> list[str]:

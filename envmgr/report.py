@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import datetime
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, ClassVar, Protocol
+
+_SECRETS = (
+    re.compile(r"(://)[^\s/@'\"<>]+(?=@)"),  # a user's name and password
+    re.compile(r"(https?://[^\s'\"<>]*?/t/)[^/\s'\"<>,]+"),  # conda's tokens
+    re.compile(r"([?&](?:[a-z_-]*(?:token|password|secret|signature|credential)|key|sig)=)[^&\s'\"<>]+", re.IGNORECASE),
+)
+# What a terminal obeys, or shows in another order: all but line breaks and tabs.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def masked(text: str) -> str:
+    """Without what URLs hold of names, passwords and tokens: for every output, log and record."""
+    if "://" not in text:
+        return text
+    for secret in _SECRETS:
+        text = secret.sub(r"\1***", text)
+    return text
+
+
+def printable(text: str) -> str:
+    """`masked`, and with control characters by their numbers: for terminals, and for logs that are read on one."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), masked(text))
 
 
 def size_text(count: int) -> str:
@@ -101,7 +124,7 @@ class LoggedReporter:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
-                self._file.writelines(f"{now} {line}\n" for line in text.splitlines() or [""])
+                self._file.writelines(f"{now} {line}\n" for line in printable(text).splitlines() or [""])
                 self._file.flush()
             except OSError as error:
                 self._broken = True

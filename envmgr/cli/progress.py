@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from envmgr.report import Reporter, SilentReporter, Stage, size_text
+from envmgr.report import Reporter, SilentReporter, Stage, printable, size_text
 
 _EVERY = 5.0  # seconds between two plain lines of one stage
 _SAME = 60.0  # the same, where nothing has changed
@@ -55,7 +55,7 @@ class PlainReporter:
 
     def say(self, text: str) -> None:
         with self._lock:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+            print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
 
     def log(self, text: str) -> None:
         pass
@@ -116,7 +116,7 @@ class LiveReporter:
         from rich.markup import escape
 
         console = self._progress.console if self._progress is not None else Console(stderr=True)
-        console.print(text if markup else escape(text), highlight=False)
+        console.print(printable(text) if markup else escape(printable(text)), highlight=False)
 
     def log(self, text: str) -> None:
         pass
@@ -148,4 +148,4 @@ class _LiveStage:
         if total is not None:
             self._progress.update(self._task, total=total)
         self.last = amount(done, self._unit)
-        self._progress.update(self._task, completed=done, amount=f"{self.last} {detail}".strip())
+        self._progress.update(self._task, completed=done, amount=printable(f"{self.last} {detail}").strip())

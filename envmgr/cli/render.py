@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -13,6 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from envmgr.errors import EnvmgrError, ErrorData
+from envmgr.report import masked, printable
+
+# Beside those that JSON itself escapes.
+_CONTROLS = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
@@ -24,11 +29,12 @@ def print_error(error: EnvmgrError, fmt: str) -> None:
         several = {"failed": error.failed, "written": error.written} if error.failed or error.written else {}
         print_json("envmgr.error/1", to_data(ErrorData.of(error)) | to_data(several))
     else:
-        sys.stderr.write(error.render() + "\n")
+        sys.stderr.write(printable(error.render()) + "\n")
 
 
 def print_json(schema: str, data: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"schema": schema, **data}, indent=1, ensure_ascii=False) + "\n")
+    text = masked(json.dumps({"schema": schema, **data}, indent=1, ensure_ascii=False))
+    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def to_data(value: Any) -> Any:
@@ -48,12 +54,12 @@ def to_data(value: Any) -> Any:
 
 def out(text: str = "") -> None:
     """One line on stdout."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
 
 
 def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
     """Columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
-    materialised = [list(r) for r in rows]
+    materialised = [[printable(cell) for cell in r] for r in rows]
     if not materialised:
         return
     if not sys.stdout.isatty():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from envmgr.cli.formats import format_names, get_format
 from envmgr.cli.render import print_error, print_json, to_data
 from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.report import masked
 from envmgr.system.files import atomic_write
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) ->
         print_error(answer, "table")
     if text is None or (report is not None and isinstance(answer, Interrupted)):
         return
+    text = masked(text)
     if report is None:
         sys.stdout.write(text)
     else:  # names of files on nodes may hold what is no UTF-8

@@ -19,6 +19,7 @@ import typer
 from envmgr import __version__
 from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
+from envmgr.report import printable
 
 if TYPE_CHECKING:
     from envmgr.cli.answer import Answer
@@ -131,7 +132,7 @@ def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoRetu
     if failure is not None:
         code = failure.exit_code
         with suppress(OSError):
-            sys.stderr.write(failure.render() + "\n")
+            sys.stderr.write(printable(failure.render()) + "\n")
     raise typer.Exit(code)
 
 
@@ -147,7 +148,7 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
         import traceback
 
         with suppress(OSError):
-            sys.stderr.write(traceback.format_exc())
+            sys.stderr.write(printable(traceback.format_exc()))
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 

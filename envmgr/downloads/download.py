@@ -32,6 +32,8 @@ _SMALL = 600  # seconds in which a small file ends at a lower rate
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
 _LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 _CHUNK = 1 << 22  # bytes copied at once
+_LARGEST = 64 << 30  # bytes of a file whose size the lock does not tell
+_LONGEST = 86_400  # seconds for any one transfer
 _SCHEMES = ("http", "https", "file")
 
 Emit = Callable[..., None]
@@ -163,15 +165,22 @@ async def _into_cache(
             if place.startswith("file://"):
                 await _copy(place, writer)
             else:
-                await _transfer(place, writer, client, stall_timeout)
+                with suppress(OversizedError):  # told below, unless it only arrived unpacked
+                    await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
                     file.truncate(0)
                     writer = _Writer(file, record["name"], record.get("size"), emit)
-                    await _transfer_plainly(place, writer, stall_timeout)
+                    await _unless_stalled(
+                        asyncio.ensure_future(_read_plainly(place, writer, stall_timeout)), writer, stall_timeout
+                    )
+                if writer.error is not None:
+                    raise writer.error
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
                 raise differs(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
+        except OversizedError as error:
+            raise Fault("sha256", str(error), again=False) from None
         finally:
             part.unlink(missing_ok=True)
             with suppress(OSError):
@@ -213,12 +222,12 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
         return part.name.endswith((".gz.part", ".tgz.part")) and arrived.read(2) != b"\x1f\x8b"
 
 
-async def _transfer_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
+async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
     """By Python's own client, which leaves the bytes alone. `stall_timeout` is seconds without a byte."""
     request = urllib.request.Request(place, headers={"Accept-Encoding": "identity"})  # noqa: S310 - http(s), seen above
     try:
         with await asyncio.to_thread(urllib.request.urlopen, request, timeout=stall_timeout) as answer:
-            while chunk := await asyncio.to_thread(answer.read, _CHUNK):
+            while chunk := await asyncio.to_thread(answer.read1, _CHUNK):  # what is there: a drip is seen as one
                 await asyncio.to_thread(writer.write, chunk)
     except (OSError, http.client.HTTPException) as error:
         if writer.error is not None:
@@ -262,6 +271,13 @@ def _is_still(path: Path, file: BinaryIO) -> bool:
         return False
 
 
+class OversizedError(OSError):
+    """More came than the lock says: no more of it is written."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"more than the {size_text(size)} of the lock")
+
+
 class _Writer:
     """What rattler writes the stream into: counts, hashes, and tells progress."""
 
@@ -269,13 +285,16 @@ class _Writer:
         self.digest = hashlib.sha256()
         self.done = 0
         self.moved = time.monotonic()
-        self.error: OSError | None = None
+        self.error: OSError | OversizedError | None = None
         self._file, self._name, self._size, self._emit = file, name, size, emit
         self._told = 0.0
         self.least_rate = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
         emit("download", name=name, done=0, total=size)
 
     def write(self, data: bytes) -> int:
+        if self.done + len(data) > (_LARGEST if self._size is None else self._size):
+            self.error = OversizedError(self._size or _LARGEST)
+            raise self.error
         try:
             self._file.write(data)
         except OSError as error:
@@ -293,6 +312,7 @@ class _Writer:
 async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_timeout: float) -> None:
     """Wait for the download; Fault `stalled` when no byte came for `stall_timeout` seconds, or so few that it would go on for days."""
     began, before = time.monotonic(), 0
+    end = began + _LONGEST
     while True:
         finished, _ = await asyncio.wait({task}, timeout=min(_LOOK_EVERY, stall_timeout))
         if finished:
@@ -307,6 +327,8 @@ async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_tim
             if came < writer.least_rate * stall_timeout:
                 said = f"{size_text(came)} in {stall_timeout:g} s after {size_text(before)}"
             began, before = now, writer.done
+        if now > end:
+            said = f"not done after {_LONGEST // 3600} hours, {size_text(writer.done)} came"
         if said:
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):

@@ -10,6 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from envmgr.catalog.locks import recipe_digest
+from envmgr.report import masked
 from envmgr.wheels.requirements import Question, checked
 from envmgr.wheels.settings import PUBLIC
 
@@ -40,6 +41,16 @@ class CondaInput(BaseModel):
     pip: tuple[str, ...] = ()
     indexes: tuple[str, ...] = Field(default=(PUBLIC,), min_length=1)
     exclude_newer: datetime.date | None = None
+
+    @field_validator("channels")
+    @classmethod
+    def _no_secrets(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if masked(value) != value:
+                raise ValueError(
+                    f"`{masked(value)}`: a recipe holds no name, password or token: the site's mirrors may"
+                )
+        return values
 
     @field_validator("specs")
     @classmethod

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
+from envmgr.report import masked
 
 
 class Channel(BaseModel):
@@ -31,6 +32,10 @@ class Channel(BaseModel):
     def _url(cls, value: str) -> str:
         if not re.fullmatch(r"(https?|file)://[^\s]+", value):
             raise ValueError("must be an http(s):// or file:// URL")
+        if masked(value) != value:
+            raise ValueError(
+                "must be without a name, a password or a token, for locks record it: mirrors may have them"
+            )
         return value.rstrip("/")
 
 

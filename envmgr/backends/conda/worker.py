@@ -21,10 +21,12 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads.child import cancel_on_sigterm, emit, serve
+from envmgr.report import size_text
 from envmgr.store.bytecode import compile_python
 
 _LINKED_FROM = ".unpacked"
 """Folder of a staging folder: what is linked from."""
+_LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all
 _BUSY = 0.1  # share of one core from which a solve counts as computing
 
 
@@ -106,22 +108,34 @@ class NetworkError(Exception):
 
 
 def end_when_stalled(cache: Path, timeout: float) -> None:
-    """End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds: rattler would wait on."""
+    """End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds, or reads so little meanwhile that
+    it would go on for hours: rattler would wait on.
+    """
     pause = min(1.0, timeout / 4)
 
     def watch() -> None:
         cpu, size, moved = time.process_time(), 0, time.monotonic()
+        began, before = moved, 0  # of a stretch in which only little came
         while True:
             time.sleep(pause)
+            now = time.monotonic()
             with suppress(OSError):  # a file that went while it was looked at
                 read = sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
                 used = time.process_time() - cpu
-                if read != size or used > _BUSY * pause:  # this thread itself uses far less
-                    moved = time.monotonic()
+                computes = used > _BUSY * pause  # this thread itself uses far less
+                if read != size or computes:
+                    moved = now
+                if computes or not read or read < before or read - before >= _LEAST_RATE * timeout:
+                    began, before = now, read
                 size, cpu = read, cpu + used
-            if time.monotonic() - moved > timeout:
-                emit("error", kind="Stalled", message=f"no byte for {timeout:g} s")
-                os._exit(1)
+            if now - moved > timeout:
+                said = f"no byte for {timeout:g} s"
+            elif now - began > timeout:
+                said = f"{size_text(size - before)} in {timeout:g} s"
+            else:
+                continue
+            emit("error", kind="Stalled", message=said)
+            os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 # Source: PEP 503, PEP 691.
 _KINDS = {"index.json": "application/vnd.pypi.simple.v1+json", "index.html": "text/html"}
-Kind = Literal["cut", "corrupt", "404", "503-then-ok", "stall", "slow"]
+Kind = Literal["cut", "corrupt", "404", "503-then-ok", "stall", "slow", "flood"]
 
 
 @dataclass(slots=True)
@@ -28,7 +28,8 @@ class Fault:
     - `404`: not found, for HEAD too;
     - `503-then-ok`: unavailable, `times` times (default 2), then fine;
     - `stall`: nothing more comes after `at` bytes, until `Server.release()`;
-    - `slow`: `rate` bytes per second.
+    - `slow`: `rate` bytes per second;
+    - `flood`: no length is told, and after the file 300 MB of zeros follow.
 
     `at` is a byte offset, half of the body by default. `times` counts requests: later ones are served well; None means
     every request.
@@ -153,14 +154,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._start(row, 404, 0)
         else:
             data = file.read_bytes()
-            self._start(row, 200, len(data), _KINDS.get(file.name, "application/octet-stream"))
+            flood = fault is not None and fault.kind == "flood"
+            self._start(row, 200, None if flood else len(data), _KINDS.get(file.name, "application/octet-stream"))
             if body:
                 self._send(row, data, fault)
 
-    def _start(self, row: Request, status: int, length: int, kind: str = "application/octet-stream") -> None:
+    def _start(self, row: Request, status: int, length: int | None, kind: str = "application/octet-stream") -> None:
         row.status = status
         self.send_response(status)
-        self.send_header("Content-Length", str(length))
+        if length is None:
+            self.send_header("Connection", "close")
+        else:
+            self.send_header("Content-Length", str(length))
         self.send_header("Content-Type", kind)
         # A client that keeps answers must ask again: tests change files behind one URL.
         self.send_header("Cache-Control", "no-cache")
@@ -184,6 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
                     self._hang_up()
                 else:
                     self._write(row, data[at:])
+            case "flood":
+                self._write(row, data)
+                for _ in range(300):
+                    self._write(row, bytes(1 << 20))
+                self._hang_up()
             case "slow" if fault:
                 self._trickle(row, data, fault.rate)
             case _:

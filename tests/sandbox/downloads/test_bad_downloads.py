@@ -154,6 +154,7 @@ def wrong_lock(box: Sandbox) -> str:
     wrong = "ab" * 32
     lock = box.root / "recipes/hello/1.0/conda-lock.yml"
     lock.write_text(re.sub(r"sha256: [0-9a-f]{64}", f"sha256: {wrong}", lock.read_text()))
+    (lock.parent / "conda-lock.records.json").unlink()  # it would belong to another text: the lock stands for itself
     return wrong
 
 
@@ -279,6 +280,36 @@ def test_mirror_that_takes_the_connection_and_never_answers(box: Sandbox) -> Non
         assert failed(box).startswith(
             f"error[download-stalled]: cannot fetch {AT_MIRROR}\n  {AT_MIRROR}: no byte for 0.7 s after 0 B\n"
         )
+
+
+def test_mirror_that_drips_is_given_up(box: Sandbox, server: Server) -> None:
+    """It is never silent for as long as the limit."""
+    server.faults["noarch/hello-prefix*"] = Fault("slow", rate=1)
+    box.policies |= {"stall_timeout": 3.0, "download_retries": 0}
+    box.write_site()
+    assert f"{AT_MIRROR}: " in (text := failed(box))
+    assert re.search(r"download-stalled.*: \d+ B in 3 s after", text.replace("\n", " ")), text
+    recovers(box, server)
+
+
+def test_lock_against_a_channel_that_drips_is_given_up(box: Sandbox, server: Server) -> None:
+    server.faults["*repodata*"] = Fault("slow", rate=20)
+    box.policies |= {"stall_timeout": 1.5}
+    box.write_site()
+    box.recipe("more/1.0", ["hello-prefix"])
+    done = box.run("lock", "more/1.0")
+    assert done.code == 3
+    assert re.search(r"error\[download-stalled\]: a channel stalled: \d+ B in 1.5 s", done.stderr), done.stderr
+
+
+def test_no_more_is_written_than_the_lock_says(box: Sandbox, server: Server) -> None:
+    server.faults["noarch/hello-prefix*"] = Fault("flood")
+    size = size_text((server.folder / "noarch" / FILE).stat().st_size)
+    text = failed(box)
+    assert max(r.sent for r in server.requests if r.path.endswith(FILE)) < 200 << 20  # it hung up
+    assert "error[wrong-sha256]" in text
+    assert f"{AT_MIRROR}: more than the {size} of the lock" in text
+    recovers(box, server)
 
 
 def test_slow_mirror_is_not_a_stalled_one(box: Sandbox, server: Server) -> None:
@@ -443,3 +474,38 @@ def test_mirror_folder_is_read_where_it_is(box: Sandbox, channel: Channel) -> No
     use(box, str(channel.folder))
     box.ok("build", "hello/1.0")
     assert not list(box.prefix.glob(f"cache/**/{FILE}"))
+
+
+def test_secrets_of_a_mirror_are_told_nowhere(box: Sandbox, server: Server) -> None:
+    place = server.url.replace("://", "://me:s3cret@") + "/t/tk-9999"
+    use(box, place)
+    for verb in (
+        ("build", "hello/1.0"),
+        ("fetch", "hello/1.0"),
+        ("lock", "hello/1.0"),
+        ("site", "check"),
+        ("site", "show"),
+    ):
+        for more in ((), ("--format", "json")):
+            done = box.run(*verb, *more)
+            told = done.stdout + done.stderr
+            assert "s3cret" not in told, (verb, told)
+            assert "tk-9999" not in told, (verb, told)
+    assert "***@127.0.0.1" in box.run("fetch", "hello/1.0").stderr
+    records = [path for path in box.prefix.rglob("*") if path.is_file() and path.stat().st_size < 1 << 20]
+    assert [path for path in records if b"s3cret" in path.read_bytes() or b"tk-9999" in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize("url", ["https://me:s3cret@host/standin", "https://host/t/tk-9999/standin"])
+def test_channel_that_locks_would_record_has_no_secret(box: Sandbox, url: str) -> None:
+    box.settings["channels"] = {"standin": {"url": url}}
+    box.write_site()
+    for recipe in (["hello-prefix"], None):
+        if recipe is None:
+            use(box)
+            box.recipe("hello/1.0", [], input={"channels": [url], "specs": ["hello-prefix"]})
+        done = box.run("lock", "hello/1.0")
+        assert done.code == 2
+        assert "a password or a token" in done.stderr or "password or token" in done.stderr
+        assert "s3cret" not in done.stderr
+        assert "tk-9999" not in done.stderr

@@ -26,7 +26,10 @@ SSH = ("--via", "ssh", "--context", "bash-ssh")
 def entry(audited: Audited) -> Iterator[str]:
     """An entry with code for the GPU."""
     name = "needy/2.0"
-    audited.cluster.recipe(name, ["hello-prefix", "cuda-version=12.9"], requires={"compute_capability": ["7.5"]})
+    specs, virtual = ["hello-prefix", "cuda-version=12.9"], {"__cuda": "12.9"}
+    wanted = {"channels": ["standin"], "specs": specs, "virtual_packages": virtual}
+    requires = {"compute_capability": ["7.5"], "nvidia_driver": "525.60.13"}
+    audited.cluster.recipe(name, [], input=wanted, requires=requires)
     audited.envmgr("lock", name)
     audited.envmgr("build", name)
     yield name

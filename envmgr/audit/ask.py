@@ -131,12 +131,13 @@ class Asker:
         alike: dict[tuple[str, ...], list[str]] = {}
         for node, of_node in options.items():
             alike.setdefault(of_node, []).append(node)
-        left = self.left / 2
+        end = time.monotonic() + self.left / 2
+
+        def send(nodes: Sequence[str], words: tuple[str, ...]) -> None:  # those that wait for others have less time
+            self._send(nodes, script, plan, folding, "ALL", end - time.monotonic(), words)
+
         with self.reporter.stage("jobs with a GPU", total=len(options), unit="nodes"), ThreadPoolExecutor(4) as pool:
-            waiting = [
-                pool.submit(self._send, nodes, script, plan, folding, "ALL", left, words)
-                for words, nodes in alike.items()
-            ]
+            waiting = [pool.submit(send, nodes, words) for words, nodes in alike.items()]
             for future in waiting:
                 future.result()
 

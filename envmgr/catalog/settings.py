@@ -29,12 +29,9 @@ class SiteFact:
 
 
 def site_line(field: str, value: str) -> str:
-    """A line of site.yaml that says `field` (`backends.NAME.SETTING`); `value` is YAML."""
-    *above, last = field.split(".")
-    line = f"{last}: {value}"
-    for name in reversed(above):
-        line = f"{name}: {{{line}}}"
-    return line
+    """The line of site.yaml that says `field` (`backends.NAME.SETTING`), and where it belongs; `value` is YAML. What is above it may be there."""
+    above, _, last = field.rpartition(".")
+    return f"under `{above}` in site.yaml: `{last}: {value}`"
 
 
 def quoted(values: Sequence[str]) -> str:

@@ -37,7 +37,9 @@ def gpu_request(given: Iterable[str]) -> str:
     gres = ""
     for option in given:
         name, _, value = option.partition("=")
-        if name.startswith("--gpus") or (name.startswith("--tres-per-") and "gpu" in value):
+        if (name.startswith("--gpus") and not re.search(r"(^|:)0$", value)) or (
+            name.startswith("--tres-per-") and "gpu" in value
+        ):
             return option
         if name == "--gres":
             gres = value  # of several, Slurm takes the last

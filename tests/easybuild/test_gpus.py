@@ -24,7 +24,7 @@ file(WRITE ${CMAKE_BINARY_DIR}/codes "${MINE}|${CMAKE_CUDA_ARCHITECTURES}\\n")
 install(FILES ${CMAKE_BINARY_DIR}/codes DESTINATION share)
 """
 MINE = '-DMINE="%(cuda_cc_cmake)s"'
-SITE = '`backends: {easybuild: {cuda_compute_capabilities: ["7.5", "8.6"]}}`'
+SITE = 'under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.5", "8.6"]`'
 
 OR_ELSE = (
     "(`envmgr site check` proposes it for those that an audit saw), "
@@ -107,11 +107,18 @@ def test_closure_that_asks_is_refused_without_built_with_and_stale_after_another
     say(box, cuda_compute_capabilities=["9.0a"])
     stale = box.run("build", "gputoy/1.0")
     assert stale.code == 3
-    assert error_of(stale, box).splitlines()[1:] == [
-        "  backends.easybuild.cuda_compute_capabilities says 9.0a, the lock 7.5, 8.6",
+    told = "for other GPUs than now: backends.easybuild.cuda_compute_capabilities says 9.0a, the lock 7.5, 8.6"
+    head, *rest = error_of(stale, box).splitlines()
+    assert head.endswith(told)
+    assert rest == [
         "",
-        "hint: run `envmgr lock gputoy/1.0` and commit the result",
+        (
+            "hint: run `envmgr lock gputoy/1.0` and commit the result; or, where its GPUs are meant, say "
+            '`cuda_compute_capabilities: ["7.5", "8.6"]` under `input` of the recipe'
+        ),
     ]
+    for verb in (("lock", "--check"), ("catalog", "check"), ("show",), ("list",)):
+        assert told in box.run(*verb, *(() if verb == ("list",) else ("gputoy/1.0",))).stdout, verb
     box.ok("lock", "gputoy/1.0", "toy/1.0")
     assert (box.root / "recipes/toy/1.0" / LOCK_NAME).read_text() == before
     box.ok("build", "gputoy/1.0", "toy/1.0")

@@ -29,7 +29,7 @@ from functools import partial
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import joined, short
 from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.matrix import is_hidden, observed, required
+from envmgr.audit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.outside import outside
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
@@ -39,7 +39,7 @@ from envmgr.catalog.gpu.tables import FLOORS
 from envmgr.catalog.gpu.verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.finding import Finding
-from envmgr.nodes import fold
+from envmgr.nodes import fold, gpu_request
 from envmgr.probe.model import Fleet, Group, ProbeStage
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, script_text
@@ -172,15 +172,22 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
                 "fitness", "error", "nvidia-smi", short(f"fails: {said}"), "the GPUs that the driver sees",
                 "driver and library of different versions? reboot after a driver update", fold(nodes),
             )  # fmt: skip
-    without: dict[int, list[str]] = {}
+    without: dict[tuple[int, str], list[str]] = {}
     for facts, nodes in observed(evidence).items():
         if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
-            without.setdefault(count, []).extend(nodes)
-    for count, idle in without.items():
-        yield Finding(
-            "fitness", "error", "NVIDIA driver", "none is loaded", f"one, for {_gpus(count)}",
-            "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again", fold(idle),
-        )  # fmt: skip
+            without.setdefault((count, facts.driver), []).extend(nodes)
+    for (count, driver), idle in without.items():
+        if driver:
+            found, hint = (
+                f"{driver} is loaded, and does not have {_gpus(count)}",
+                "what the driver said of it: `dmesg | grep -i nvrm`",
+            )
+        else:
+            found, hint = (
+                "none is loaded",
+                "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again",
+            )
+        yield Finding("fitness", "error", "NVIDIA driver", found, f"one, for {_gpus(count)}", hint, fold(idle))
     for facts, nodes in observed(evidence).items():
         if facts.driver and facts.library and facts.library != facts.driver:
             yield Finding(
@@ -191,11 +198,13 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
 
 def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Finding]:
     """GPUs that are hidden from who asks are no fault; those that are hidden from the job that they were given to are one."""
-    hidden = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks"
-    answers = gpu_answers(evidence)
+    hidden = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
+    answers, listing = gpu_answers(evidence), hiding(evidence)
+    job = gpu_request(evidence.site.transport.slurm_options)
     found: dict[GpuAnswer | None, list[str]] = {}
     for node in nodes:
-        found.setdefault(answers.get(node), []).append(node)
+        if node in listing or node in answers:
+            found.setdefault(answers.get(node), []).append(node)
     for answer, of in found.items():
         if answer is not None and answer.kind == "none":
             hint = "`File=` of its gres.conf and `ls -l /dev/nvidia*` on the node name the same devices? the driver's log: `dmesg | grep -i nvrm`"
@@ -204,7 +213,7 @@ def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Finding]:
             )
         else:
             said = f"{hidden}; {answer.text}" if answer is not None else hidden
-            yield Finding("fitness", "note", "GPUs", said, "a job with `--gres=gpu:1` is shown one", "", fold(of))
+            yield Finding("fitness", "note", "GPUs", said, f"a job with `{job}` is shown one", "", fold(of))
 
 
 def _gpus(count: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
-from envmgr.backends.easybuild.gpus import compiled_for, differing_from_now, explain_gpus
+from envmgr.backends.easybuild.gpus import compiled_for, differing_from_now, explain_gpus, not_looked_at, to_keep
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import MARKED, brings_python, closure_of, items_of, module_names
 from envmgr.backends.easybuild.judging import lock_facts, version_of
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
     from envmgr.nodes import JobOptions
 
 _UNSUMMED = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock {entry}` adds it"
+_UNSEEN = "the lock does not say which of its easyconfigs ask for GPUs; `envmgr lock {entry}` looks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +201,9 @@ class EasyBuildBackend(Backend):
             )
         if differing := differing_from_now(found, read_input(entry, recipe, EasyBuildInput), site):
             raise EnvmgrError(
-                "lock-stale", f"{folder / LOCK_NAME} is for other GPUs than now", context=differing, hint=hint
-            )
+                "lock-stale", f"{folder / LOCK_NAME} is for other GPUs than now: {differing[0]}", context=differing[1:],
+                hint=f"{hint}; or, where its GPUs are meant, say {keep} under `input` of the recipe" if (keep := to_keep(found)) else hint,
+            )  # fmt: skip
         last = found.items[-1]
         return LoadedEasyBuildLock(
             backend=self,
@@ -212,7 +214,7 @@ class EasyBuildBackend(Backend):
             extensions=last.extensions,
             python=True if last.name == "Python" else None,  # an installer may bring one, too
             python_version=last.version.partition("-")[0] if last.name == "Python" else None,
-            notes=() if found.easybuild_sha256 else (_UNSUMMED.format(entry=entry),),
+            notes=tuple(_notes(entry, found)),
             content=found,
         )
 
@@ -255,6 +257,13 @@ class EasyBuildBackend(Backend):
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:
         clean_modules(prefix, reporter)
+
+
+def _notes(entry: Entry, lock: EasyBuildLock) -> Iterator[str]:
+    if not lock.easybuild_sha256:
+        yield _UNSUMMED.format(entry=entry)
+    if not_looked_at(lock):
+        yield _UNSEEN.format(entry=entry)
 
 
 def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:

@@ -19,6 +19,10 @@ VENDORS: Mapping[Setting, str] = {CUDA: "nvidia", AMD: "amd"}
 EXAMPLES: Mapping[Setting, str] = {CUDA: '["7.5", "8.6"]', AMD: '["gfx90a"]'}
 
 
+# Whose easyblocks take the first of several, sorted as texts, with a warning. Source: easybuild-easyblocks 5.4.1, kokkos.py, lammps.py.
+ONE_OF_SEVERAL = ("Kokkos", "LAMMPS")
+
+
 def _texts(example: str) -> Callable[[object], object]:
     """YAML reads 8.0 as a number."""
 

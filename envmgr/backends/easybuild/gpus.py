@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from envmgr.nodes import fold
 from envmgr.store.node_facts import read_node_facts
 from envmgr.store.prefix import Prefix
 
+_TOOLKITS = frozenset({"CUDA", "CUDAcore", "ROCm", "ROCm-LLVM", "rocm-compilers", "HIP", "hipcc"})
 _MOST = 8  # easyconfigs that are named
 _OF = {CUDA: "NVIDIA", AMD: "AMD"}
 
@@ -29,14 +30,36 @@ def said_now(wanted: EasyBuildInput, site: Site) -> dict[Setting, tuple[str, ...
 
 
 def differing_from_now(lock: EasyBuildLock, wanted: EasyBuildInput, site: Site) -> list[str]:
-    """Where a lock answers other values than those that hold now, and has an item that asks for them."""
+    """Where a lock answers other values than those that hold now, and has an item that asks for them; or was made before anybody looked
+    for what asks.
+    """
     asked, locked, now = {s for item in lock.items for s in item.asks}, said_by(lock), said_now(wanted, site)
+    if not_looked_at(lock) and any(now.values()):
+        said = "; ".join(f"{setting} is {', '.join(values)}" for setting, values in now.items() if values)
+        return [f"it was locked before envmgr looked for what asks for GPUs, and {said}"]
     return [
         f"{'input.' + setting if getattr(wanted, setting) else FIELDS[setting]} says "
         f"{', '.join(now[setting]) or 'nothing'}, the lock {', '.join(locked[setting]) or 'nothing'}"
         for setting in SETTINGS
         if setting in asked and now[setting] != locked[setting]
     ]
+
+
+def not_looked_at(lock: EasyBuildLock) -> bool:
+    """Whether a lock with software for GPUs is of an envmgr that did not look for what asks for them."""
+    return not lock.gpus_seen and for_gpus(item.name for item in lock.items)
+
+
+def for_gpus(names: Iterable[str]) -> bool:
+    """Whether a closure has a toolkit for GPUs, and something besides that may be compiled with it."""
+    there = set(names)
+    return bool(there & _TOOLKITS) and bool(there - _TOOLKITS)
+
+
+def to_keep(lock: EasyBuildLock) -> str:
+    """What the recipe would have to say for the lock to hold as it is; empty where it has no values."""
+    locked = said_by(lock)
+    return ", ".join(f"`{setting}: {quoted(locked[setting])}`" for setting in SETTINGS if locked[setting])
 
 
 def refused(easyconfig: str, looks: Sequence[Mapping[str, Any]], said: Mapping[Setting, Sequence[str]]) -> InputError:
@@ -57,15 +80,24 @@ def refused(easyconfig: str, looks: Sequence[Mapping[str, Any]], said: Mapping[S
                 "capabilities-missing", f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
                 context=_first(few),
                 hint=f"say in site.yaml for which {_OF[setting]} GPUs software is compiled, such as "
-                f"`{site_line(FIELDS[setting], EXAMPLES[setting])}` (`envmgr site check` proposes it for those that an audit saw), "
-                f"or in the recipe: `input: {{{setting}: {EXAMPLES[setting]}}}`",
+                f"{site_line(FIELDS[setting], EXAMPLES[setting])} (`envmgr site check` proposes it for those that an audit saw), "
+                f"or under `input` of the recipe `{setting}: {EXAMPLES[setting]}`",
             )  # fmt: skip
     setting = next(setting for setting in SETTINGS for look in looks if setting in look["only_one"])
     many = [f"{look['easyconfig']}: {why}" for look in looks if (why := look["only_one"].get(setting))]
     return InputError(
         "capabilities-too-many", f"{easyconfig} is built for one value of {setting}, not for {', '.join(said[setting])}",
         context=_first(many),
-        hint=f"choose one in the recipe, such as `input: {{{setting}: {quoted(said[setting][-1:])}}}`: for all that is below it, too",
+        hint=f"choose one under `input` of the recipe, such as `{setting}: {quoted(said[setting][-1:])}`: for all that is below it, too",
+    )  # fmt: skip
+
+
+def unread(version: str, settings: Sequence[str], said: str) -> InputError:
+    """An earlier EasyBuild does not know all values: `9.0a`, `10.0f`."""
+    return InputError(
+        "capabilities-unread", f"EasyBuild {version} does not take the values of {', '.join(settings)}, which this closure asks for",
+        context=said.splitlines()[:6],
+        hint="say others in the recipe's `input`, or lock with a later EasyBuild (`input.easybuild`)",
     )  # fmt: skip
 
 
@@ -90,7 +122,7 @@ def explain_gpus(site: Site) -> Iterator[SiteFact]:
             if found:
                 line = site_line(field, quoted(_ordered(vendor, found)))
                 text = f"not set: what needs it is not locked; the last audits saw {_told(vendor, found)}"
-                yield SiteFact(field, "ok", text, f"for these GPUs: {line}")
+                yield SiteFact(field, "ok", text, f"for these GPUs, {line}")
             continue
         yield SiteFact(field, "ok", f"{', '.join(values)}: what asks for it is compiled for these {_OF[setting]} GPUs")
         outside = {arch: nodes for arch, nodes in found.items() if covers(vendor, values, arch) is False}

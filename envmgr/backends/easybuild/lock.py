@@ -140,6 +140,9 @@ class EasyBuildLock(_Model):
     accept_eula: tuple[str, ...] = ()
     cuda_compute_capabilities: CudaCapabilities = ()
     amdgcn_capabilities: AmdCapabilities = ()
+    gpus_seen: bool = Field(
+        default=False, description="of a closure with software for GPUs: what asks for them was looked for"
+    )
     items: tuple[LockedItem, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.easybuild.capabilities import SETTINGS
+from envmgr.backends.easybuild.capabilities import ONE_OF_SEVERAL, SETTINGS
 from envmgr.backends.easybuild.choose import easybuild_for_lock
 from envmgr.backends.easybuild.contents import contents_sum
 from envmgr.backends.easybuild.input import EasyBuildInput
@@ -71,6 +71,11 @@ def make_lock(
     asked = {setting for item in made.items for setting in item.asks}
     idle = [setting for setting in SETTINGS if getattr(wanted, setting) and setting not in asked]
     notes += [f"input.{setting}: no easyconfig of the closure asks for it" for setting in idle]
+    notes += [
+        f"{item.key}: its easyblock compiles for one of {', '.join(made.cuda_compute_capabilities)} alone: for others name that in the recipe"
+        for item in made.items
+        if item.name in ONE_OF_SEVERAL and len(made.cuda_compute_capabilities) > 1
+    ]
     return made, tuple(notes)
 
 

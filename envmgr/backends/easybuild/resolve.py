@@ -11,7 +11,7 @@ from typing import Any
 
 from envmgr.backends.easybuild.capabilities import Setting
 from envmgr.backends.easybuild.failures import eula_not_accepted
-from envmgr.backends.easybuild.gpus import refused, said_now
+from envmgr.backends.easybuild.gpus import for_gpus, refused, said_now, unread
 from envmgr.backends.easybuild.input import EasyBuildInput, accept_eula_for
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
 from envmgr.backends.easybuild.settings import easyconfig_folders
@@ -46,6 +46,7 @@ def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner,
     return EasyBuildLock(
         recipe=wanted.digest(), framework=answer["framework"], easyblocks=answer["easyblocks"], rpath=wanted.rpath,
         filter_deps=wanted.filter_deps, accept_eula=wanted.accept_eula, items=tuple(items),
+        gpus_seen=for_gpus(item.name for item in items),
         **{setting: values for setting, values in said.items() if setting in asked},
     )  # fmt: skip
 
@@ -76,6 +77,8 @@ def _ask(
         ) from None  # fmt: skip
     if "error" in answer:
         raise _explain(wanted, answer, done.stderr, roots)
+    if "unread" in answer:
+        raise unread(wanted.easybuild, answer["settings"], str(answer["unread"]))
     if "refused" in answer:
         raise refused(wanted.easyconfig, answer["refused"], said)
     return dict(answer)

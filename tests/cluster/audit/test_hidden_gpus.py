@@ -14,7 +14,7 @@ from tests.helpers.waiting import DEADLINE, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
 DRIVER = "575.57.08"
-HIDDEN = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks"
+HIDDEN = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
 JOB = "a job with `--gres=gpu:1`"
 # What the table of entries and nodes is made of.
 CHECKS = ("--check", "fitness", "--check", "software", "--nodes", "c[1-2]")

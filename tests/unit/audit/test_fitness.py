@@ -158,7 +158,7 @@ def test_nvidia_smi_that_fails_or_hangs() -> None:
 def test_job_that_is_shown_no_gpu_is_no_fault() -> None:
     hidden = driven("535.54.03", "nvidia ? {} NVIDIA A100") | {"fitness.smi": "No devices were found"}
     note = (
-        "note c1: GPUs: `nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks | "
+        "note c1: GPUs: `nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks | "
         "a job with `--gres=gpu:1` is shown one"
     )
     for way in ("ssh", "slurm"):
@@ -307,17 +307,19 @@ def test_gpus_outside_of_what_the_site_compiles_for_are_found_where_it_says_so()
         "a1": NODE | {"fitness.gpus": "amd gfx90a ? AMD Instinct"}, "login": NODE,
     }  # fmt: skip
     groups = {name: (name,) for name in nodes}
-    assert [row for row in told(fitness, evidence(nodes, groups=groups)) if "no code" in row] == []
+    assert [row for row in told(fitness, evidence(nodes, groups=groups)) if "no machine code" in row] == []
     said = {"backends": {"easybuild": {"cuda_compute_capabilities": ["7.0", "8.0"], "amdgcn_capabilities": ["gfx908"]}}}
-    assert [row for row in told(fitness, evidence(nodes, groups=groups, settings=said)) if "no code" in row] == [
+    assert [
+        row for row in told(fitness, evidence(nodes, groups=groups, settings=said)) if "no machine code" in row
+    ] == [
         (
-            "warning c2: backends.easybuild.cuda_compute_capabilities: no code for NVIDIA H100 (9.0) | 9.0 among 7.0, 8.0 | "
-            'compile for it, too: `backends: {easybuild: {cuda_compute_capabilities: ["7.0", "8.0", "9.0"]}}` in site.yaml; then lock '
-            "and build what asks for it"
+            "warning c2: backends.easybuild.cuda_compute_capabilities: no machine code for NVIDIA H100 (9.0) | 9.0 among 7.0, 8.0 | "
+            "if its CUDA or ROCm knows that GPU, compile for it, too: under `backends.easybuild` in site.yaml: "
+            '`cuda_compute_capabilities: ["7.0", "8.0", "9.0"]`; then lock and build what asks for it'
         ),
         (
-            "warning a1: backends.easybuild.amdgcn_capabilities: no code for AMD Instinct (gfx90a) | gfx90a among gfx908 | "
-            'compile for it, too: `backends: {easybuild: {amdgcn_capabilities: ["gfx908", "gfx90a"]}}` in site.yaml; then lock and '
-            "build what asks for it"
+            "warning a1: backends.easybuild.amdgcn_capabilities: no machine code for AMD Instinct (gfx90a) | gfx90a among gfx908 | "
+            "if its CUDA or ROCm knows that GPU, compile for it, too: under `backends.easybuild` in site.yaml: "
+            '`amdgcn_capabilities: ["gfx908", "gfx90a"]`; then lock and build what asks for it'
         ),
     ]

@@ -21,7 +21,7 @@ from tests.helpers.evidence import evidence, told
 DRIVER = "535.54.03"
 NODE = {"fitness.driver": DRIVER, "fitness.library": DRIVER, "fitness.glibc": "2.34", "fitness.arch": "ppc64le"}
 NO_DEVICES = {"fitness.smi": "No devices were found"}
-HIDDEN = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint hides them from who asks"
+HIDDEN = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
 ONE = "a job with `--gres=gpu:1`"
 
 

@@ -58,7 +58,14 @@ def resolve(request):
     )  # ConfigureMake's config.guess; easyblocks are imported later
     values = asking.known_settings(request["capabilities"])
     capabilities = [f"--{name.replace('_', '-')}={','.join(each)}" for name, each in values.items()]
-    set_up_configuration(args=[*request["options"], *capabilities], silent=True)
+    unread = ""
+    try:
+        set_up_configuration(args=[*request["options"], *capabilities], silent=True)
+    except EasyBuildError as error:
+        if not capabilities:
+            raise
+        set_up_configuration(args=request["options"], silent=True, reconfigure=True)  # for what asks for none of them
+        unread = error.msg
     paths = det_easyconfig_paths([request["easyconfig"]])
     parsed, _ = parse_easyconfigs([(path, False) for path in paths], validate=False)
     try:
@@ -72,6 +79,8 @@ def resolve(request):
         for item, look in zip(ordered, looks, strict=True)
         if look["lacks"] or look["only_one"] or look["unresolved"]
     ]
+    if unread and any(look["asks"] or look["lacks"] for look in looks):
+        return {"unread": unread, "settings": sorted(values)}
     if wrong:
         return {"refused": wrong}
     return {

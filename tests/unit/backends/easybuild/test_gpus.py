@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from envmgr.backends.easybuild.backend import EasyBuildBackend
 from envmgr.backends.easybuild.capabilities import AMD, CUDA, Setting
-from envmgr.backends.easybuild.gpus import differing_from_now, explain_gpus, refused
+from envmgr.backends.easybuild.gpus import differing_from_now, explain_gpus, not_looked_at, refused, unread
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.items import configuration_of, items_of
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, describe, lock_text
@@ -218,19 +218,20 @@ def test_line_is_proposed_from_the_last_audits_and_can_be_written_as_it_stands(t
         (
             "backends.easybuild.cuda_compute_capabilities", "ok",
             "not set: what needs it is not locked; the last audits saw 7.5 on c[2-3], 10.0 on c1",
-            'for these GPUs: backends: {easybuild: {cuda_compute_capabilities: ["7.5", "10.0"]}}',
+            'for these GPUs, under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.5", "10.0"]`',
         ),
         (
             "backends.easybuild.amdgcn_capabilities", "ok",
             "not set: what needs it is not locked; the last audits saw gfx90a on a1",
-            'for these GPUs: backends: {easybuild: {amdgcn_capabilities: ["gfx90a"]}}',
+            'for these GPUs, under `backends.easybuild` in site.yaml: `amdgcn_capabilities: ["gfx90a"]`',
         ),
     ]  # fmt: skip
     assert sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()) == before
-    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path}/prefix\n" + told(where)[0][-1].partition(": ")[2] + "\n")
-    assert [each.codes for each in EasyBuildBackend().gpu_codes(load_site(tmp_path / "site.yaml", {}))] == [
-        ("7.5", "10.0")
-    ]
+    lines = [fact[-1].split("`")[3] for fact in told(where)]  # both can stand under one `backends`
+    text = f"prefix: {tmp_path}/prefix\nbackends:\n  easybuild:\n" + "".join(f"    {line}\n" for line in lines)
+    (tmp_path / "site.yaml").write_text(text)
+    made = EasyBuildBackend().gpu_codes(load_site(tmp_path / "site.yaml", {}))
+    assert [each.codes for each in made] == [("7.5", "10.0"), ("gfx90a",)]
 
 
 def test_gpus_outside_of_the_values_are_told_with_the_line_that_has_them(tmp_path: Path) -> None:
@@ -239,11 +240,11 @@ def test_gpus_outside_of_the_values_are_told_with_the_line_that_has_them(tmp_pat
     assert [fact[1:] for fact in told(where) if fact[1] == "warning"] == [
         (
             "warning", "no code for 10.0 on c1, seen by the last audits",
-            'backends: {easybuild: {cuda_compute_capabilities: ["7.0", "10.0"]}}',
+            'under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.0", "10.0"]`',
         ),
         (
             "warning", "no code for gfx90a on a1, seen by the last audits",
-            'backends: {easybuild: {amdgcn_capabilities: ["gfx9-generic", "gfx90a"]}}',
+            'under `backends.easybuild` in site.yaml: `amdgcn_capabilities: ["gfx9-generic", "gfx90a"]`',
         ),
     ]  # fmt: skip
 
@@ -268,10 +269,46 @@ def test_code_for_a_gpu(vendor: str, values: list[str], arch: str, expected: boo
     assert covers(vendor, values, arch) is expected
 
 
-@given(st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), min_size=1, max_size=4))
-def test_line_of_a_field_is_yaml_that_says_it(names: list[str]) -> None:
-    found = yaml.safe_load(site_line(".".join(names), "'x'"))
-    for name in names:
-        assert list(found) == [name]
-        found = found[name]
-    assert found == "x"
+@given(st.lists(st.from_regex(r"[a-z]{1,8}", fullmatch=True), min_size=2, max_size=4))
+def test_line_of_a_field_is_yaml_below_what_it_names(names: list[str]) -> None:
+    told = site_line(".".join(names), "'x'")
+    _, above, where, line, _ = told.split("`")
+    assert where == " in site.yaml: "
+    assert above.split(".") == names[:-1]
+    assert yaml.safe_load(line) == {names[-1]: "x"}
+
+
+def locked(*names: str, seen: bool = False, **more: Any) -> EasyBuildLock:
+    rows = [
+        {"name": n, "version": "1.0", "easyconfig": f"{n}-1.0.eb", "origin": "easybuild", "sha256": "0" * 64}
+        for n in names
+    ]
+    base = {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": rows, "gpus_seen": seen}
+    return EasyBuildLock.model_validate({**base, **more})
+
+
+@pytest.mark.parametrize(
+    ("lock", "old"),
+    [
+        (locked("zlib"), False),
+        (locked("CUDA"), False),  # nothing that it could be compiled into
+        (locked("CUDA", "gromacs"), True),
+        (locked("zlib", "ROCm-LLVM", "rocBLAS"), True),
+        (locked("CUDA", "gromacs", seen=True), False),
+    ],
+)
+def test_lock_of_before_anybody_looked_is_stale_where_a_setting_holds(
+    lock: EasyBuildLock, old: bool, tmp_path: Path
+) -> None:
+    assert not_looked_at(lock) is old
+    wanted = EasyBuildInput(easyconfig="a-1.eb")
+    assert differing_from_now(lock, wanted, site(tmp_path)) == []
+    said = differing_from_now(lock, wanted, site(tmp_path, cuda_compute_capabilities=["7.5"]))
+    assert ["cuda_compute_capabilities is 7.5" in row for row in said] == ([True] if old else [])
+
+
+def test_earlier_easybuild_that_does_not_take_a_value_names_the_setting() -> None:
+    error = unread("5.0.0", ["cuda_compute_capabilities"], "Found problems\nvalidating")
+    assert error.render().startswith(
+        "error[capabilities-unread]: EasyBuild 5.0.0 does not take the values of cuda_compute_cap"
+    )

@@ -500,7 +500,7 @@ def test_eula_that_the_recipe_or_the_site_does_not_accept(workshop: Workshop) ->
         "\n"
         "hint: read it; then add `accept_eula: [CUDA]` to the recipe's input, and `cuda-eula` to policies.licences in site.yaml"
     )
-    workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})
+    workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]}, requires={"nvidia_driver": "1.0"})
     workshop.ok("lock", "cuda/1.0")
     assert told(workshop, workshop.run("build", "cuda/1.0"), 3) == (
         "error[licence-not-acknowledged]: cuda/1.0 comes under a licence that the site has not acknowledged\n"

@@ -26,9 +26,10 @@ install(FILES ${CMAKE_BINARY_DIR}/codes DESTINATION share)
 MINE = '-DMINE="%(cuda_cc_cmake)s"'
 SITE = 'under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.5", "8.6"]`'
 
+DRIVER = {"nvidia_driver": "450.80.02"}
 OR_ELSE = (
     "(`envmgr site check` proposes it for those that an audit saw), "
-    'or in the recipe: `input: {cuda_compute_capabilities: ["7.5", "8.6"]}`'
+    'or under `input` of the recipe `cuda_compute_capabilities: ["7.5", "8.6"]`'
 )
 
 
@@ -76,7 +77,7 @@ def box(workshop: Workshop) -> Workshop:
     workshop.write_site()
     gpu_toy(workshop, dependencies=[CUDA])
     workshop.toy()
-    workshop.entry("gputoy/1.0", "gputoy-1.0.eb", input={"accept_eula": ["CUDA"]})
+    workshop.entry("gputoy/1.0", "gputoy-1.0.eb", input={"accept_eula": ["CUDA"]}, requires=DRIVER)
     workshop.entry("toy/1.0", "toy-1.0.eb")
     return workshop
 
@@ -131,7 +132,7 @@ def test_recipe_s_own_value_wins_over_the_site_s_and_over_the_easyconfig_s(box: 
     say(box, cuda_compute_capabilities=["7.5"])
     gpu_toy(box, dependencies=[CUDA], cuda_compute_capabilities=["6.0"])
     own = {"accept_eula": ["CUDA"], "cuda_compute_capabilities": ["8.0"]}
-    box.entry("mine/1.0", "gputoy-1.0.eb", input=own)
+    box.entry("mine/1.0", "gputoy-1.0.eb", input=own, requires=DRIVER)
     box.ok("lock", "mine/1.0", "gputoy/1.0")
     box.ok("build", "mine/1.0", "gputoy/1.0")
     assert sorted(codes_of(box).values()) == ["75|75", "80|80"]
@@ -147,7 +148,7 @@ def test_easyblock_that_needs_the_value_is_told_as_such_and_below_cuda_alone(box
     gpu_toy(box, configopts="", dependencies=[CUDA])
     assert "gputoy-1.0.eb: its easyblock CMakeMake needs it" in box.run("lock", "gputoy/1.0").stderr
     gpu_toy(box, "upper", configopts="", dependencies=[("gputoy", "1.0")])
-    box.entry("upper/1.0", "upper-1.0.eb", input={"accept_eula": ["CUDA"]})
+    box.entry("upper/1.0", "upper-1.0.eb", input={"accept_eula": ["CUDA"]}, requires=DRIVER)
     refused = box.run("lock", "upper/1.0").stderr
     assert all(f"{name}-1.0.eb: its easyblock CMakeMake needs it" in refused for name in ("gputoy", "upper"))
     gpu_toy(box, "plain", configopts="")
@@ -208,13 +209,18 @@ def test_template_that_nothing_resolves_is_refused_and_those_of_a_build_are_not(
 
 def test_easyblock_that_takes_one_value_is_refused_more(box: Workshop) -> None:
     box.easyconfig("ELPA", "2024.05.001", dependencies=[CUDA])
-    box.entry("elpa/1.0", "ELPA-2024.05.001.eb", input={"accept_eula": ["CUDA"]})
+    box.entry("elpa/1.0", "ELPA-2024.05.001.eb", input={"accept_eula": ["CUDA"]}, requires=DRIVER)
     say(box, cuda_compute_capabilities=["7.5", "8.6"])
     refused = box.run("lock", "elpa/1.0")
     assert refused.code == 2
     assert "error[capabilities-too-many]: ELPA-2024.05.001.eb is built for one value of" in refused.stderr
-    assert 'input: {cuda_compute_capabilities: ["8.6"]}' in refused.stderr
-    box.entry("elpa/1.0", "ELPA-2024.05.001.eb", input={"accept_eula": ["CUDA"], "cuda_compute_capabilities": ["8.6"]})
+    assert 'under `input` of the recipe, such as `cuda_compute_capabilities: ["8.6"]`' in refused.stderr
+    box.entry(
+        "elpa/1.0",
+        "ELPA-2024.05.001.eb",
+        input={"accept_eula": ["CUDA"], "cuda_compute_capabilities": ["8.6"]},
+        requires=DRIVER,
+    )
     box.ok("lock", "elpa/1.0")
 
 

@@ -220,7 +220,7 @@ def test_installer_like_theirs_from_elsewhere_needs_nothing(workshop: Workshop) 
 
 def test_eula_that_the_easyconfig_accepts_itself_is_the_site_s_to_accept(workshop: Workshop) -> None:
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64], accept_eula=True)
-    folder = workshop.locked("gpu/1.0", "CUDA-1.0.eb")
+    folder = workshop.locked("gpu/1.0", "CUDA-1.0.eb", requires={"nvidia_driver": "1.0"})
     assert read_lock(folder)[0].items[-1].eulas == ("CUDA",)
     refused(workshop, "gpu/1.0", "cuda-eula")
 
@@ -246,7 +246,7 @@ def test_accepted_eula_is_not_a_pattern_to_easybuild(workshop: Workshop) -> None
     for name in ("C", "CU.A"):
         workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": [name]})
         assert error_of(workshop.run("lock", "cuda/1.0"), workshop).startswith("error[eula-not-accepted]: ")
-    workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})
+    workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]}, requires={"nvidia_driver": "1.0"})
     workshop.ok("lock", "cuda/1.0")
 
 
@@ -388,7 +388,9 @@ def test_bad_entry_does_not_keep_the_others_from_being_locked(workshop: Workshop
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64])
     good, bad = workshop.entry("a/1.0", "a-1.0.eb"), workshop.entry("m/1.0", "nowhere-1.0.eb")
     worse = workshop.entry("z/1.0", "z-1.0.eb")
-    acknowledged = workshop.entry("cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]})
+    acknowledged = workshop.entry(
+        "cuda/1.0", "CUDA-1.0.eb", input={"accept_eula": ["CUDA"]}, requires={"nvidia_driver": "1.0"}
+    )
     (bad / LOCK_NAME).write_text("as it was")
     done = workshop.run("lock", "--all")
     assert done.code == 2

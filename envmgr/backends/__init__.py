@@ -130,6 +130,23 @@ class LoadedLock(ABC):
         error. A dry run tells what is missing, and changes nothing.
         """
 
+    def fetch_tools(
+        self,
+        site: Site,  # noqa: ARG002 - most builds need no tool
+        runner: Runner,  # noqa: ARG002
+        reporter: Reporter,  # noqa: ARG002
+        *,
+        given: Given,  # noqa: ARG002
+        dry_run: bool = False,  # noqa: ARG002
+    ) -> Fetched:
+        """Bring the tools that the lock names, too, which `fetch` leaves out where this machine has them installed: another may not.
+
+        As `fetch` otherwise.
+        """
+        from envmgr.downloads import Fetched
+
+        return Fetched(())
+
     @abstractmethod
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         """Put the install at `item.install.path`, read-only, without its manifest; on failure leave nothing behind.

@@ -56,6 +56,9 @@ def fetch(
             "--file", help="A file that you got by other ways, or a folder of such: a carried cache.", resolve_path=True
         ),
     ] = None,
+    carry: Annotated[
+        bool, typer.Option("--carry", help="EasyBuild itself, too, for a machine that has another.")
+    ] = False,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -68,9 +71,8 @@ def fetch(
     from envmgr.commands.fetch import fetch_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return shown(
-        fetch_entries(ctx, entries or (), everything=everything, files=file or (), dry_run=dry_run), show_fetch
-    )
+    result = fetch_entries(ctx, entries or (), everything=everything, files=file or (), carry=carry, dry_run=dry_run)
+    return shown(result, show_fetch)
 
 
 @verb

@@ -47,11 +47,13 @@ def fetch_entries(
     *,
     everything: bool = False,
     files: Sequence[Path] = (),
+    carry: bool = False,
     dry_run: bool = False,
 ) -> FetchResult:
     """Bring the sources and packages of the named entries, and of what they depend on, into the cache, checked.
 
     `files` are files, or folders of files, that the administrator got by other ways; each must be one that an entry needs.
+    `carry`: also what this machine needs not, and another that builds from the cache may.
     What cannot be had does not keep the rest from being fetched.
 
     Raises:
@@ -64,41 +66,42 @@ def fetch_entries(
     if files or dry_run:
         by_path = {path: read_given(path) for path in files}
         given = {sha256: file for found in by_path.values() for sha256, file in found.items()}
-        looked = {str(w.entry): _fetch(ctx, w, given, dry_run=True) for w in wanted}
+        looked = {str(w.entry): _fetch(ctx, w, given, carry=carry, dry_run=True) for w in wanted}
         _refuse_unexpected(by_path, looked)
         if dry_run:
             return FetchResult(_entries(looked), dry_run, None)
     can_write(ctx.site, [part.made_by.lock.backend for item in wanted for part in item.parts])
     with logged(ctx, "fetch") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)
-        return FetchResult(_entries(_fetch_all(inner, wanted, given)), dry_run, str(log))
+        return FetchResult(_entries(_fetch_all(inner, wanted, given, carry=carry)), dry_run, str(log))
 
 
-def _fetch(ctx: Context, item: Wanted, given: Given, *, dry_run: bool = False) -> Fetched:
+def _fetch(ctx: Context, item: Wanted, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
     """Of the entry and of those that it stands on. All are tried; then the first error is raised."""
     files: dict[str, FetchedFile] = {}
     failed: list[EnvmgrError] = []
-    for part in item.parts:
+    locks = [part.made_by.lock for part in item.parts]
+    for bring in [*(lock.fetch for lock in locks), *(lock.fetch_tools for lock in locks if carry)]:
         try:
-            done = part.made_by.lock.fetch(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
+            done = bring(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
         except Interrupted:
             raise
         except EnvmgrError as error:
             failed.append(error)
         else:
-            files |= {file.sha256: file for file in done.files}
+            files = {file.sha256: file for file in done.files} | files
     if failed:
         raise failed[0]
     return Fetched(tuple(files.values()))
 
 
-def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given) -> dict[str, Fetched]:
+def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given, *, carry: bool) -> dict[str, Fetched]:
     """All are tried; then one error tells of all that failed."""
     done: dict[str, Fetched] = {}
     failed: dict[str, EnvmgrError] = {}
     for item in wanted:
         try:
-            done[str(item.entry)] = _fetch(ctx, item, given)
+            done[str(item.entry)] = _fetch(ctx, item, given, carry=carry)
         except Interrupted:
             raise
         except EnvmgrError as error:

@@ -27,14 +27,15 @@ class SourceFile:
     """One file a build starts from.
 
     `sha256` is 64 hex digits; `urls` are upstream's full URLs, in order of trial; none for a vendor's installer that must be
-    downloaded by hand; `folder` is EasyBuild's own place for it (`z/zlib`), or empty. Raises ValueError for what is no file
-    name.
+    downloaded by hand; `folder` is EasyBuild's own place for it (`z/zlib`), or empty; `mirrored` are URLs in mirrors of a kind
+    of their own. Raises ValueError for what is no file name.
     """
 
     name: str
     sha256: str
     urls: tuple[str, ...]
     folder: str
+    mirrored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
@@ -62,11 +63,13 @@ def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
 
 
 def source_places(file: SourceFile, site: Site) -> tuple[str, ...]:
-    """Where a source may be had, in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; then upstream."""
+    """Where a source may be had, in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; in its
+    own mirrors; then upstream.
+    """
     own = (f"{file.folder}/{file.name}", f"{file.folder}/extensions/{file.name}") if file.folder else ()
     below = (*own, file.name, f"{file.sha256}/{file.name}")
     mirrored = [f"{mirror}/{quote(path)}" for mirror in site.sources.mirrors for path in below]
-    return (*mirrored, *(file.urls if site.sources.upstream else ()))
+    return (*mirrored, *file.mirrored, *(file.urls if site.sources.upstream else ()))
 
 
 def fetch_sources(

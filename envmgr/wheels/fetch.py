@@ -121,7 +121,7 @@ def _locate(
         except UnreachedError as error:
             error.hint = other_ways(label)
             raise
-        urls = dict(_urls(tomllib.loads(text)))
+        urls = dict(urls_of(tomllib.loads(text)))
         found |= {w.sha256: urls[w.sha256] for w in group if w.sha256 in urls}
     if lacking := [wheel for wheel in wheels if wheel.sha256 not in found]:
         where = ", ".join(dict.fromkeys(places[w.index].url for w in lacking))
@@ -134,7 +134,8 @@ def _locate(
     return found
 
 
-def _urls(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def urls_of(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """sha256 and URL of every file in a pylock.toml."""
     for package in pylock.get("packages", ()):
         for wheel in (*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])):
             if (sha256 := wheel["hashes"].get("sha256")) and re.match(r"(https?|file)://", wheel.get("url", "")):

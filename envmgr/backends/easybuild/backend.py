@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 
 _UNSUMMED = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock {entry}` adds it"
 _UNSEEN = "the lock does not say which of its easyconfigs ask for GPUs; `envmgr lock {entry}` looks"
+_UNFILED = "the lock does not name EasyBuild's files: a private one comes from the package index; `envmgr lock {entry}` adds them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +98,25 @@ class LoadedEasyBuildLock(LoadedLock):
             raise root_refused()
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        from envmgr.backends.easybuild.sourcing import source_files
-        from envmgr.downloads.sources import fetch_sources
+        """EasyBuild itself as well, where a build here would install it."""
+        from envmgr.backends.easybuild.choose import needs_private
+        from envmgr.backends.easybuild.sourcing import fetch_locked
 
-        files = [file for item in self.content.items for file in source_files(item)]
-        return fetch_sources(files, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run)
+        return fetch_locked(
+            self.content, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run,
+            sources=True, easybuild=needs_private(self.content, site),
+        )  # fmt: skip
+
+    def fetch_tools(
+        self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
+    ) -> Fetched:
+        """EasyBuild itself."""
+        from envmgr.backends.easybuild.sourcing import fetch_locked
+
+        return fetch_locked(
+            self.content, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run,
+            sources=False, easybuild=True,
+        )  # fmt: skip
 
     def prepare(
         self,
@@ -121,7 +136,7 @@ class LoadedEasyBuildLock(LoadedLock):
         if elsewhere is None:  # the host that builds looks for itself
             require_packages(locked, runner)
         collect_all(locked, site, runner, reporter, label=str(self.entry))
-        easybuild_for_build(data, site, os.environ, runner, reporter, nodes=elsewhere)
+        easybuild_for_build(data, site, os.environ, runner, reporter, label=str(self.entry), nodes=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
         from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
@@ -139,7 +154,7 @@ class LoadedEasyBuildLock(LoadedLock):
 
         data, locked = self.content, self._locked(item)
         require_packages([locked], runner)
-        tool = easybuild_for_build(data, site, os.environ, runner, reporter)
+        tool = easybuild_for_build(data, site, os.environ, runner, reporter, label=str(self.entry))
         everything = self.items(site, read_target(site.cpu_level))
         order = Order(
             install=item.install,
@@ -260,8 +275,11 @@ class EasyBuildBackend(Backend):
 
 
 def _notes(entry: Entry, lock: EasyBuildLock) -> Iterator[str]:
+    """What a lock of an earlier envmgr lacks."""
     if not lock.easybuild_sha256:
         yield _UNSUMMED.format(entry=entry)
+    elif not lock.easybuild_files:
+        yield _UNFILED.format(entry=entry)
     if not_looked_at(lock):
         yield _UNSEEN.format(entry=entry)
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.making import Files
 from envmgr.backends.easybuild.own import own_places, why_not_own
 from envmgr.backends.easybuild.private import ensure_private, find_private, is_complete, site_home
+from envmgr.backends.easybuild.sourcing import collect_easybuild
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import find_lmod
@@ -24,15 +26,17 @@ def easybuild_for_build(
     runner: Runner,
     reporter: Reporter,
     *,
+    label: str = "",
     nodes: JobOptions | None = None,
 ) -> EasyBuild:
     """What builds run that the lock stands for: envmgr's own where it may be used, else the prefix's, made if it is not there.
+    `label` is the entry, for hints.
 
     With `nodes`, the builds are Slurm jobs that ask for this: a node that is free is asked whether envmgr's own may be used there.
     Where none is, each job sees for itself.
 
     Raises:
-        EnvmgrError: `easybuild-differs` for another EasyBuild than the lock's; see `ensure_private`.
+        EnvmgrError: `easybuild-differs` for another EasyBuild than the lock's; see `ensure_private`, `collect_easybuild`.
     """
     home = site_home(lock.framework, site)
     why = why_not_own(lock.framework, lock.easybuild_sha256)
@@ -41,13 +45,25 @@ def easybuild_for_build(
     if why:
         tell = reporter.log if is_complete(home) else reporter.say
         tell(f"EasyBuild {lock.framework}: envmgr's own is not used: {why}")
+
+        def bring() -> Mapping[str, Path]:
+            return collect_easybuild(lock, site, runner, reporter, label=label)
+
         tool = ensure_private(
-            lock.framework, home, site, environ, runner, reporter, contents=lock.easybuild_sha256
+            lock.framework, home, site, environ, runner, reporter, contents=lock.easybuild_sha256,
+            files=Files(lock.easybuild_files, bring) if lock.easybuild_files else None, label=label,
         )  # fmt: skip
     else:
         tool = _own(lock.framework, site, environ, runner)
     tool.require(lock.framework, lock.easyblocks)
     return tool
+
+
+def needs_private(lock: EasyBuildLock, site: Site) -> bool:
+    """Whether a build here would make a private EasyBuild."""
+    if is_complete(site_home(lock.framework, site)):
+        return False
+    return bool(why_not_own(lock.framework, lock.easybuild_sha256))
 
 
 def easybuild_for_lock(

@@ -20,9 +20,11 @@ from envmgr.backends.easybuild.capabilities import (
 )
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.yamlfile import dump_yaml
+from envmgr.wheels.settings import PUBLIC, index_of
 
 LOCK_NAME = "easybuild-lock.yml"
 _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
+PACKAGES = ("easybuild-framework", "easybuild-easyblocks", "easybuild-easyconfigs")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -57,6 +59,12 @@ def _folder(value: str) -> str:
     letter, _, name = value.partition("/")
     if value and letter_folder(_folder_name(name)) != f"{letter}/{name}":
         raise ValueError(f"`{value}` is not a folder of easyconfigs")
+    return value
+
+
+def _of_the_index(value: str) -> str:
+    if index_of(value) != PUBLIC:
+        raise ValueError(f"`{value}` is no place of the package index `{PUBLIC}`")
     return value
 
 
@@ -123,11 +131,30 @@ class LockedItem(_Model):
         return letter_folder(self.name)
 
 
+class EasyBuildFile(_Model):
+    """What a private EasyBuild is made from: the source of one of its packages, or a wheel that builds them.
+
+    `package` is the name in the index, normalised, `name` the file's. `url` is its place, by index: see `locked_url`.
+    """
+
+    package: FolderName
+    version: FolderName
+    name: FileName
+    sha256: Sha256
+    url: Annotated[str, AfterValidator(_of_the_index)]
+
+    @property
+    def builds(self) -> bool:
+        """Whether it is the build tool, no part of EasyBuild."""
+        return self.package not in PACKAGES
+
+
 class EasyBuildLock(_Model):
     """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input.
 
-    `easybuild_sha256` is of EasyBuild's own files (`contents_sum`); empty in a lock of an earlier envmgr. No install's digest
-    covers it: what it holds fast are the versions, which are in the digests. The capabilities are those that items ask for.
+    `easybuild_sha256` is of EasyBuild's own files, where it is installed (`contents_sum`); `easybuild_files` are what an
+    installation is made from. Both are empty in locks of an earlier envmgr. No install's digest covers them: what they hold fast
+    are the versions, which are in the digests. The capabilities are those that items ask for.
     """
 
     version: Literal[1] = 1
@@ -135,6 +162,7 @@ class EasyBuildLock(_Model):
     framework: str
     easyblocks: str
     easybuild_sha256: Annotated[str, AfterValidator(lambda value: value and _sha256(value))] = ""
+    easybuild_files: tuple[EasyBuildFile, ...] = ()
     rpath: bool
     filter_deps: tuple[str, ...] = ()
     accept_eula: tuple[str, ...] = ()
@@ -144,6 +172,14 @@ class EasyBuildLock(_Model):
         default=False, description="of a closure with software for GPUs: what asks for them was looked for"
     )
     items: tuple[LockedItem, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> EasyBuildLock:
+        """All of EasyBuild and what builds it, or nothing: the rest would come from nowhere."""
+        parts = sorted(file.package for file in self.easybuild_files if not file.builds)
+        if self.easybuild_files and (parts != sorted(PACKAGES) or len(parts) == len(self.easybuild_files)):
+            raise ValueError("easybuild_files must have EasyBuild's three packages, each once, and what builds them")
+        return self
 
     @model_validator(mode="after")
     def _closed(self) -> EasyBuildLock:

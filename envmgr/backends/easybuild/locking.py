@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from envmgr.backends.easybuild.capabilities import ONE_OF_SEVERAL, SETTINGS
 from envmgr.backends.easybuild.choose import easybuild_for_lock
 from envmgr.backends.easybuild.contents import contents_sum
+from envmgr.backends.easybuild.index import find_files
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_as_user import make_lock_as
@@ -37,7 +38,8 @@ def make_lock(
     *,
     shared: bool = False,
 ) -> tuple[EasyBuildLock, tuple[str, ...]]:
-    """The lock, and notes for the person: sources that were locked by what lies in a mirror, GPUs that nothing asks for.
+    """The lock, and notes for the person: sources that were locked by what lies in a mirror, GPUs that nothing asks for, why
+    EasyBuild's files are lacking.
 
     Root lets the site's build user run EasyBuild and the easyconfigs; without one, both must be root's own. With `shared`,
     an EasyBuild that has to be made is the prefix's.
@@ -61,8 +63,11 @@ def make_lock(
         return _choose(folder, name, accepted, site)
 
     with reporter.stage(f"{entry} resolve"):
-        made = resolve(wanted, tool, site, runner, choose=choose).model_copy(update={"easybuild_sha256": contents})
-    notes = [
+        made = resolve(wanted, tool, site, runner, choose=choose)
+    files, why = find_files(version, contents, site, runner, reporter)
+    made = made.model_copy(update={"easybuild_sha256": contents, "easybuild_files": files})
+    notes = [f"the lock does not name the files that EasyBuild {version} is made from: {why}"] if why else []
+    notes += [
         f"{s.name} has no checksum upstream: locked by the file in a mirror ({s.unhashed})"
         for item in made.items
         for s in (*item.sources, *item.files)

@@ -1,4 +1,4 @@
-"""A private EasyBuild: one version in an environment that uv makes from the Python package index."""
+"""A private EasyBuild: one version in an environment of its own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.contents import Places, contents_sum
 from envmgr.backends.easybuild.folders import tools_folder
+from envmgr.backends.easybuild.making import Files, make_from_files, make_from_index
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.backends.easybuild.trust import only_ours
 from envmgr.catalog.site import Site
-from envmgr.errors import CommandError, EnvmgrError
+from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, explain_os_error, file_lock, pretty_json, remove_tree
-from envmgr.system.pip_settings import uv_settings
-from envmgr.system.run import Runner, clean_env
+from envmgr.system.run import Runner
 
 _MARKER = "envmgr.json"  # written last: an environment without it is not complete
-_LIMIT = 1800.0  # seconds that making the environment may take
 
 
 def find_private(version: str, site: Site, environ: Mapping[str, str], runner: Runner) -> EasyBuild | None:
@@ -46,13 +45,16 @@ def ensure_private(
     reporter: Reporter,
     *,
     contents: str = "",
+    files: Files | None = None,
+    label: str = "",
 ) -> EasyBuild:
     """The environment in `home`, made if it is not there, or anew if its Python is gone. If two processes need it at once, one makes it.
 
-    `contents` is the sha256 that it must have; empty where the lock has none.
+    `contents` is the sha256 that it must have, `files` what it is made of, and `label` the entry whose lock says that; without,
+    it is made of what the package index has.
 
     Raises:
-        EnvmgrError: `easybuild-unavailable` with what uv said, `easybuild-differs`, `lmod-missing`, `disk-full`.
+        EnvmgrError: `easybuild-unavailable` with what uv said, `easybuild-differs`, `lmod-missing`, `disk-full`; as `files` fail.
     """
     lmod = _lmod(site, environ, runner)
     marker = home / _MARKER
@@ -67,10 +69,14 @@ def ensure_private(
     ):  # fmt: skip
         if not is_complete(home):
             remove_tree(home)
+            paths = files.bring() if files else {}
             try:
                 with reporter.stage(f"EasyBuild {version} install"):
-                    _make(version, home, environ, runner)
-                made = _require_contents(_private(home, version, lmod), contents)
+                    if files:
+                        make_from_files(version, home, files.locked, paths, runner, reporter)
+                    else:
+                        make_from_index(version, home, environ, runner, label=label)
+                made = _require_contents(_private(home, version, lmod), contents, locked=files is not None)
                 rows = {"contents": contents_sum(made.places), "easybuild": version, "python": sys.version.split()[0]}
                 atomic_write(marker, pretty_json(rows))
             except BaseException:
@@ -84,19 +90,27 @@ def _private(home: Path, version: str, lmod: Path) -> EasyBuild:
     return EasyBuild(home / "bin" / "python", Places(packages, home), version, lmod)
 
 
-def _require_contents(tool: EasyBuild, wanted: str) -> EasyBuild:
-    """The sum taken when the environment was made is in its marker; a marker of an earlier envmgr has none, so it is taken now."""
+def _require_contents(tool: EasyBuild, wanted: str, *, locked: bool = False) -> EasyBuild:
+    """The sum taken when the environment was made is in its marker; a marker of an earlier envmgr has none, so it is taken now.
+
+    `locked`: it was made just now, of the lock's own files.
+    """
     home = tool.places.home
     try:
         found = str(json.loads((home / _MARKER).read_text())["contents"])
     except (OSError, ValueError, KeyError, TypeError):
         found = contents_sum(tool.places) if wanted else ""
     if wanted and found != wanted:
+        hint = (
+            "the package index has another one than when the entry was locked: find out why, before you lock it again; "
+            "if that folder was changed, remove it: it is made anew"
+        )
+        if locked:
+            hint = "it was made of the files that the lock names: the lock was edited, or made from another EasyBuild; lock again"
         raise EnvmgrError(
             "easybuild-differs", f"EasyBuild {tool.version} is not what the lock says",
             context=[str(home), f"sha256 {wanted} was locked", f"sha256 {found} was installed"],
-            hint="the package index has another one than when the entry was locked: find out why, before you lock it again; "
-            "if that folder was changed, remove it: it is made anew",
+            hint=hint,
         )  # fmt: skip
     return tool
 
@@ -122,39 +136,6 @@ def is_complete(home: Path) -> bool:
     """Whether it is whole. Its Python is a link to the system's, which an upgrade may take away."""
     python = home / "bin" / "python"
     return (home / _MARKER).is_file() and python.is_file() and os.access(python, os.X_OK)
-
-
-def _make(version: str, home: Path, environ: Mapping[str, str], runner: Runner) -> None:
-    from uv import find_uv_bin
-
-    uv, env = find_uv_bin(), _uv_environment(environ)
-    try:
-        runner.run([uv, "venv", "--quiet", "--python", sys.executable, home], env=env, timeout=_LIMIT)
-        runner.run(
-            [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", home / "bin" / "python", f"easybuild=={version}"],
-            env=env, timeout=_LIMIT,
-        )  # fmt: skip
-    except CommandError as error:
-        raise EnvmgrError(
-            "easybuild-unavailable",
-            f"EasyBuild {version} could not be installed",
-            context=error.context,
-            hint="it comes from the Python package index: is that reachable, or UV_DEFAULT_INDEX (or UV_FIND_LINKS) set to a mirror?",
-        ) from error
-
-
-def _uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Proxies, certificates, and where packages come from, pass; nothing else of the caller's shell does."""
-    passed = {
-        key: value
-        for key, value in environ.items()
-        if key.startswith("UV_") or key.upper().endswith("_PROXY") or key in ("SSL_CERT_FILE", "SSL_CERT_DIR")
-    }
-    passed = uv_settings(environ) | passed
-    env = clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", **passed)
-    if not os.access(env.get("HOME", "/nonexistent"), os.W_OK):
-        env["UV_NO_CACHE"] = "1"  # a build user without a home
-    return env
 
 
 def _lmod(site: Site, environ: Mapping[str, str], runner: Runner) -> Path:

@@ -89,7 +89,7 @@ def _fetch(ctx: Context, item: Wanted, given: Given, *, carry: bool, dry_run: bo
         except EnvmgrError as error:
             failed.append(error)
         else:
-            files = {file.sha256: file for file in done.files} | files
+            files |= {file.sha256: file for file in done.files if file.sha256 not in files}
     if failed:
         raise failed[0]
     return Fetched(tuple(files.values()))

@@ -25,6 +25,7 @@ NO_NETWORK = {
     "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "",
 }  # fmt: skip
 BUNDLE = "easybuild/easyblocks/generic/bundle.py"
+UNFILED = "the lock does not name EasyBuild's files: a private one comes from the package index; `envmgr lock toy/1.0` adds them"
 NOTE = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock toy/1.0` adds it"
 
 
@@ -38,10 +39,11 @@ def lock_says(folder: Path) -> str:
 
 
 def write_sum(folder: Path, contents: str) -> None:
-    """Another one than `envmgr lock` wrote; none where it is empty."""
+    """Another one than `envmgr lock` wrote, none where it is empty; and no files, as before locks had them."""
     path = folder / LOCK_NAME
     line = f"easybuild_sha256: {contents}\n" if contents else ""
-    path.write_text(re.sub(r"^easybuild_sha256: .*\n", line, path.read_text(), flags=re.MULTILINE))
+    without = re.sub(r"^easybuild_files:\n(?:[- ].*\n)+", "", path.read_text(), flags=re.MULTILINE)
+    path.write_text(re.sub(r"^easybuild_sha256: .*\n", line, without, flags=re.MULTILINE))
 
 
 def private(box: Workshop) -> Path:
@@ -93,6 +95,7 @@ def test_easybuild_that_is_not_the_lock_s_is_left_for_the_one_that_is(workshop: 
     folder = workshop.locked("toy/1.0", "toy-1.0.eb")
     own, wrong = lock_says(folder), "f" * 64
     write_sum(folder, wrong)
+    assert workshop.ok("lock", "toy/1.0", "--check").stdout == f"toy/1.0: fresh  2 packages\n  note: {UNFILED}\n"
     done = workshop.run("build", "toy/1.0", **environ_of(wheels))
     assert done.code == 3
     assert f"EasyBuild 5.4.1: envmgr's own is not used: its sha256 is {own}, the lock says {wrong}\n" in done.stderr
@@ -121,6 +124,11 @@ def test_index_that_cannot_be_reached_is_told_with_the_reason_to_need_it(worksho
     assert done.code == 3
     assert "EasyBuild 5.4.1: envmgr's own is not used: the lock has no sha256 of EasyBuild\n" in done.stderr
     assert error_of(done, workshop).startswith("error[easybuild-unavailable]: EasyBuild 5.4.1 could not be installed\n")
+    assert error_of(done, workshop).endswith(
+        "hint: it comes from the Python package index: is that reachable, or UV_DEFAULT_INDEX set to a mirror, or UV_FIND_LINKS to a "
+        "folder that has it and what builds it, with UV_NO_INDEX=1?\n"
+        "  `envmgr lock toy/1.0` writes EasyBuild's files into the lock, and `envmgr fetch` brings them then"
+    )
     assert not private(workshop).exists()
 
 

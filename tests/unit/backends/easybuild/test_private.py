@@ -13,8 +13,10 @@ import pytest
 from envmgr.backends.easybuild.choose import easybuild_for_build
 from envmgr.backends.easybuild.contents import contents_sum
 from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.making import Files
 from envmgr.backends.easybuild.own import own_places
 from envmgr.backends.easybuild.private import ensure_private, find_private, site_home, user_home
+from envmgr.backends.easybuild.released import FILES
 from envmgr.backends.easybuild.tool import EasyBuild
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
@@ -50,8 +52,10 @@ class Scene:
         """The sha256 of what uv installs."""
         return contents_sum(write_easybuild(self.root / "contents"))
 
-    def ensure(self, home: Path, contents: str = "") -> EasyBuild:
-        return ensure_private("5.4.1", home, self.site, self.environ, Runner(), SilentReporter(), contents=contents)
+    def ensure(self, home: Path, contents: str = "", files: Files | None = None) -> EasyBuild:
+        return ensure_private(
+            "5.4.1", home, self.site, self.environ, Runner(), SilentReporter(), contents=contents, files=files
+        )
 
 
 class Listening(SilentReporter):
@@ -114,6 +118,57 @@ def test_environment_is_what_the_lock_says(scene: Scene) -> None:
     assert json.loads((home / "envmgr.json").read_text())["contents"] == scene.contents
     assert scene.ensure(home, scene.contents) == found
     assert scene.told == ["venv", "pip"]
+
+
+def test_environment_of_the_lock_s_files_is_made_of_these_alone(scene: Scene) -> None:
+    """Each given with its sha256; nothing of the caller's shell says where else to look."""
+    scene.environ |= {
+        "UV_FIND_LINKS": "/elsewhere",
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9",
+        "PIP_INDEX_URL": "http://127.0.0.1:9",
+    }
+    uv = scene.root / "uv"
+    asked = 'if [ "$1" = pip ]; then echo "$@" >{0}/words; env >{0}/env; cat {0}/tmp/*/wanted.txt {0}/tmp/*/builds.txt >{0}/rows; fi\n'
+    uv.write_text(uv.read_text().replace("#!/bin/sh\n", "#!/bin/sh\n" + asked.format(scene.root)))
+    (scene.root / "tmp").mkdir()
+    paths = {file.name: scene.root / file.name for file in FILES}
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tempfile.tempdir", str(scene.root / "tmp"))
+        found = scene.ensure(scene.root / "home", scene.contents, Files(FILES, lambda: paths))
+    assert contents_sum(found.places) == scene.contents
+    words = (scene.root / "words").read_text().split()
+    assert {"--offline", "--no-index", "--require-hashes", "--no-config", "--no-deps"} <= {*words}
+    rows = [f"{file.package}=={file.version} --hash=sha256:{file.sha256}" for file in FILES]
+    assert (scene.root / "rows").read_text().splitlines() == rows
+    passed = {line.partition("=")[0] for line in (scene.root / "env").read_text().splitlines()}
+    assert {name for name in passed if name.startswith(("UV_", "PIP_"))} == {"UV_NO_PROGRESS"}
+    assert [*(scene.root / "tmp").iterdir()] == []
+
+
+def test_environment_of_the_lock_s_files_that_is_another_than_its_sum_says_what_is_wrong(scene: Scene) -> None:
+    home = scene.root / "home"
+    with pytest.raises(EnvmgrError) as caught:
+        scene.ensure(home, "0" * 64, Files(FILES, lambda: {file.name: scene.root for file in FILES}))
+    assert str(caught.value) == (
+        "error[easybuild-differs]: EasyBuild 5.4.1 is not what the lock says\n"
+        f"  {home}\n"
+        f"  sha256 {'0' * 64} was locked\n"
+        f"  sha256 {scene.contents} was installed\n"
+        "\n"
+        "hint: it was made of the files that the lock names: the lock was edited, or made from another EasyBuild; lock again"
+    )
+    assert not home.exists()
+
+
+def test_files_that_cannot_be_had_leave_nothing(scene: Scene) -> None:
+    def bring() -> dict[str, Path]:
+        raise EnvmgrError("source-missing", "toy/1.0: they are missing")
+
+    home = scene.root / "home"
+    with pytest.raises(EnvmgrError, match="they are missing"):
+        scene.ensure(home, scene.contents, Files(FILES, bring))
+    assert (scene.told, home.exists()) == ([], False)
 
 
 def test_environment_that_is_not_what_the_lock_says_does_not_stay(scene: Scene) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
             target.parent.mkdir(parents=True, exist_ok=True)
             software = target.parent / found.software_path.name
             if not software.exists():
-                atomic_write(software, found.software_path.read_bytes())
+                atomic_write(software, read_bytes(found.software_path, SOFTWARE, tree=found.root))
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".copy-") as staging:
-                shutil.copytree(found.folder, Path(staging) / target.name)
+                copy_files(found.folder, Path(staging) / target.name, LOCK, tree=found.root)
                 (Path(staging) / target.name).rename(target)
             for source, place in beside.items():
-                atomic_write(place, source.read_bytes())
+                atomic_write(place, read_bytes(source, LOCK, tree=ANYWHERE if source in named else found.root))
     return CopyResult(str(found.entry), str(target), (*files, *(str(p) for p in beside.values())), dry_run)
 
 
@@ -101,24 +101,23 @@ def _check_entry(
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
         return [
-            Finding("recipe", "error", str(found.entry), line, hint=error.hint)
-            for line in error.context or (error.message,)
+            Finding("recipe", "error", str(found.entry), printable(line), hint=error.hint)
+            for line in shortened(error.context or (error.message,))
         ]
     recipes[str(found.entry)] = recipe
     findings = [
-        Finding("recipe", "error", str(found.entry), f"{where}: {fault}") for fault in backend.faults(recipe, ctx.site)
+        Finding("recipe", "error", str(found.entry), printable(f"{where}: {fault}"))
+        for fault in shortened(backend.faults(recipe, ctx.site))
     ]
     if findings:
         return findings
-    for dependency in recipe.depends:
-        try:
-            catalog.find(parse_entry(dependency))
-        except InputError as error:
-            findings.append(
-                Finding("depends", "error", str(found.entry), f"{where}: depends: {error.message}", hint=error.hint)
-            )
+    findings += _missing(catalog, found, recipe)
+
+    def read(entry: CatalogEntry) -> Recipe:
+        return recipes.get(str(entry.entry)) or entry.recipe()
+
     try:
-        catalog.with_dependencies([found.entry])
+        catalog.with_dependencies([found.entry], read)
     except InputError as error:
         if error.reference == "dependency-cycle":
             findings.append(
@@ -155,6 +154,23 @@ def _check_entry(
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
+    return findings
+
+
+def _missing(catalog: Catalog, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
+    """Each look for a name that is nowhere goes through the whole catalog: of very many, the first."""
+    findings: list[Finding] = []
+    for dependency in recipe.depends:
+        try:
+            catalog.find(parse_entry(dependency))
+        except InputError as error:
+            if len(findings) == MOST_LINES:
+                return [
+                    *findings,
+                    Finding("depends", "error", str(found.entry), f"{found.recipe_path}: depends: and more"),
+                ]
+            text = f"{found.recipe_path}: depends: {error.message}"
+            findings.append(Finding("depends", "error", str(found.entry), text, hint=error.hint))
     return findings
 
 

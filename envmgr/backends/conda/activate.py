@@ -14,12 +14,13 @@ from typing import NoReturn
 
 from envmgr.backends.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
 from envmgr.backends.conda.activate_words import assigned_names, mentioned_names, tells_time, work_names
+from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner
 
-_FORBIDDEN = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"})  # DESIGN, invariant 7
+_OF_EACH_RUN = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # which no script is needed for
 _SEPARATORS = ": ;,"
 _BOOKKEEPING = re.compile(
     r"_.*|.*(BACKUP|SAVED).*|OLD_.*|.*_OLD"
@@ -93,7 +94,9 @@ def _can_be_preset(name: str) -> bool:
 
 
 def _refuse_forbidden(shell: Shell, trace: Trace) -> None:
-    for name in sorted(_FORBIDDEN & trace.changed()):
+    for name in sorted(
+        name for name in trace.changed(own=True) - _OF_EACH_RUN if fault_in_variable(name, as_list=True)
+    ):
         if trace.now(name) or trace.was(name):  # `export X="$X"` on nothing changes nothing that matters
             raise EnvmgrError(
                 "activation-forbidden",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +75,17 @@ class Catalog:
                 found.setdefault(entry, CatalogEntry(entry, folder, root == self.shipped_root))
         return sorted(found.values(), key=lambda e: (e.entry.name.lower(), sort_key(e.entry.version), e.entry.version))
 
-    def find(self, entry: Entry) -> CatalogEntry:
-        """Raises InputError `unknown-entry` with the nearest names."""
+    def look(self, entry: Entry) -> CatalogEntry | None:
         for root in self.roots:
             folder = root / entry.name / entry.version
             if os.path.lexists(folder / RECIPE_NAME):
                 return CatalogEntry(entry, folder, root == self.shipped_root)
+        return None
+
+    def find(self, entry: Entry) -> CatalogEntry:
+        """Raises InputError `unknown-entry` with the nearest names."""
+        if found := self.look(entry):
+            return found
         known = [str(e.entry) for e in self.entries()]
         close = nearest(str(entry), known)
         raise InputError(
@@ -100,10 +105,8 @@ class Catalog:
                 )
         return parse_entry(text)
 
-    def with_dependencies(
-        self, wanted: list[Entry], read: Callable[[CatalogEntry], Recipe] = lambda entry: entry.recipe()
-    ) -> list[CatalogEntry]:
-        """The wanted entries and what their modules depend on, dependencies first, each once. `read` gives their recipes.
+    def with_dependencies(self, wanted: list[Entry]) -> list[CatalogEntry]:
+        """The wanted entries and what their modules depend on, dependencies first, each once.
 
         Raises InputError `unknown-entry`, `dependency-cycle`.
         """
@@ -111,7 +114,7 @@ class Catalog:
         for entry in wanted:
             if entry in order:
                 continue
-            way: dict[Entry, tuple[CatalogEntry, Iterator[Entry]]] = {entry: self._opened(entry, read)}
+            way: dict[Entry, tuple[CatalogEntry, Iterator[Entry]]] = {entry: self._opened(entry)}
             while way:
                 last, (found, waiting) = next(reversed(way.items()))
                 following = next((each for each in waiting if each not in order), None)
@@ -125,12 +128,12 @@ class Catalog:
                         "dependency-cycle", f"{following} depends on itself", context=" -> ".join(shortened(circle))
                     )
                 else:
-                    way[following] = self._opened(following, read)
+                    way[following] = self._opened(following)
         return list(order.values())
 
-    def _opened(self, entry: Entry, read: Callable[[CatalogEntry], Recipe]) -> tuple[CatalogEntry, Iterator[Entry]]:
+    def _opened(self, entry: Entry) -> tuple[CatalogEntry, Iterator[Entry]]:
         found = self.find(entry)
-        return found, map(parse_entry, read(found).depends)
+        return found, map(parse_entry, found.recipe().depends)
 
     def own_root(self) -> Path:
         """The first catalog that can be written: where `copy` puts things. Raises EnvmgrError `no-catalog`."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
+from envmgr.catalog.closures import MOST_BELOW, find_circles, too_many_below
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.lockrules.judge import judge
 from envmgr.catalog.names import parse_entry, variable_name
@@ -83,15 +84,17 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
     recipes: dict[str, Recipe] = {}
     locks: dict[str, LoadedLock] = {}
+    look = _Look(catalog)
     for entry in found:
-        findings += _check_entry(ctx, catalog, entry, recipes, locks)
+        findings += _check_entry(ctx, look, entry, recipes, locks)
+    findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
-    findings += _check_families(ctx, catalog, found, recipes, locks)
+    findings += _check_families(ctx, look, found, recipes, locks)
     return CheckResult(len(found), tuple(findings))
 
 
 def _check_entry(
-    ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
+    ctx: Context, look: _Look, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
 ) -> list[Finding]:
     """`recipes` and `locks` get what could be read."""
     where = str(found.recipe_path)
@@ -111,18 +114,7 @@ def _check_entry(
     ]
     if findings:
         return findings
-    findings += _missing(catalog, found, recipe)
-
-    def read(entry: CatalogEntry) -> Recipe:
-        return recipes.get(str(entry.entry)) or entry.recipe()
-
-    try:
-        catalog.with_dependencies([found.entry], read)
-    except InputError as error:
-        if error.reference == "dependency-cycle":
-            findings.append(
-                Finding("depends", "error", str(found.entry), f"{where}: {error.message}: {error.context[0]}")
-            )
+    findings += _missing(look, found, recipe)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
         findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
@@ -157,21 +149,63 @@ def _check_entry(
     return findings
 
 
-def _missing(catalog: Catalog, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
-    """Each look for a name that is nowhere goes through the whole catalog: of very many, the first."""
+@dataclass(slots=True)
+class _Look:
+    """Finds entries by name. What is nowhere is compared with the whole catalog: not for very many names."""
+
+    catalog: Catalog
+    missed: int = 0
+
+    def find(self, name: str) -> CatalogEntry:
+        """Raises InputError."""
+        entry = parse_entry(name)
+        if found := self.catalog.look(entry):
+            return found
+        self.missed += 1
+        if self.missed > MOST_LINES:
+            raise InputError("unknown-entry", f"no catalog has {entry}")
+        return self.catalog.find(entry)
+
+
+def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
+    """What it depends on that is nowhere; of very many, the first."""
     findings: list[Finding] = []
     for dependency in recipe.depends:
         try:
-            catalog.find(parse_entry(dependency))
+            look.find(dependency)
         except InputError as error:
-            if len(findings) == MOST_LINES:
-                return [
-                    *findings,
-                    Finding("depends", "error", str(found.entry), f"{found.recipe_path}: depends: and more"),
-                ]
-            text = f"{found.recipe_path}: depends: {error.message}"
-            findings.append(Finding("depends", "error", str(found.entry), text, hint=error.hint))
+            text = error.message if len(findings) < MOST_LINES else "and more"
+            findings.append(
+                Finding("depends", "error", str(found.entry), f"{found.recipe_path}: depends: {text}", hint=error.hint)
+            )
+            if len(findings) > MOST_LINES:
+                break
     return findings
+
+
+def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
+    """Circles, and entries that depend on very many; what they depend on is read where it is not among `found`."""
+    depends: dict[str, tuple[str, ...]] = {}
+    waiting = [*recipes]
+    while waiting:
+        name = waiting.pop()
+        if name not in depends:
+            depends[name] = ()
+            with suppress(EnvmgrError):  # told where it is checked
+                depends[name] = (recipes.get(name) or look.find(name).recipe()).depends
+            waiting += depends[name]
+    places = {str(each.entry): each.recipe_path for each in found}
+    circles = find_circles(depends)
+    findings = [
+        Finding("depends", "error", name, f"{place}: {circles[name][0]} depends on itself: {circles[name][1]}")
+        for name, place in places.items()
+        if name in circles
+    ]
+    return findings + [
+        Finding("depends", "error", name, f"{places[name]}: depends on more than {MOST_BELOW} entries, directly or not")
+        for name in too_many_below(depends)
+        if name in places
+    ]
 
 
 def _beyond_target(requires: Requires, target: Target) -> list[str]:
@@ -205,24 +239,27 @@ def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
 
 
 def _check_families(
-    ctx: Context, catalog: Catalog, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe],
+    ctx: Context, look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe],
     locks: Mapping[str, LoadedLock],
 ) -> list[Finding]:  # fmt: skip
     """Of the entries `found`, those that load two members of one family, or two versions of one name."""
-    members = {}
-    waiting = list(found)
+    members: dict[str, Member] = {}
+    waiting, seen = [str(each.entry) for each in found], set[str]()
     while waiting:
-        each = waiting.pop()
-        name = str(each.entry)
-        if name in members:
+        name = waiting.pop()
+        if name in seen:
             continue
+        seen.add(name)
         with suppress(EnvmgrError):  # what is wrong with a recipe or a lock is told where that is checked
+            each = look.find(name)
             recipe = recipes.get(name) or each.recipe()
             members[name] = Member(recipe.named_families, False, recipe.depends)
-            waiting += [catalog.find(parse_entry(d)) for d in recipe.depends]
+            waiting += recipe.depends
             backend = get_backend(recipe.backend)
             lock = locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, ctx.site)
             members[name] = Member(recipe.named_families, _brings_python(ctx, lock), recipe.depends)
+    for name in too_many_below({name: member.depends for name, member in members.items()}):
+        del members[name]
     places = {str(each.entry): str(each.recipe_path) for each in found}
     return [_told(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
 

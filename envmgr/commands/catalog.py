@@ -196,16 +196,18 @@ def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mappin
             waiting += depends[name]
     places = {str(each.entry): each.recipe_path for each in found}
     circles = find_circles(depends)
+    many = {*too_many_below(depends)}
     findings = [
         Finding("depends", "error", name, f"{place}: {circles[name][0]} depends on itself: {circles[name][1]}")
         for name, place in places.items()
         if name in circles
     ]
-    return findings + [
-        Finding("depends", "error", name, f"{places[name]}: depends on more than {MOST_BELOW} entries, directly or not")
-        for name in too_many_below(depends)
-        if name in places
+    findings += [
+        Finding("depends", "error", name, f"{place}: depends on more than {MOST_BELOW} entries, directly or not")
+        for name, place in places.items()
+        if name in many and name not in circles
     ]
+    return findings
 
 
 def _beyond_target(requires: Requires, target: Target) -> list[str]:

@@ -186,7 +186,7 @@ def printable(value: object, longest: int = _LONGEST) -> str:
         text = f"{text[:longest]}… ({len(text)} characters)"
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

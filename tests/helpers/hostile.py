@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.helpers.places import ROOT
 
 SECRET = "root:$6$saltsalt$a-hash-that-nobody-should-see:19000:0:99999:7:::"
 Kind = Callable[[Path, Path, str], None]
@@ -34,6 +37,9 @@ def _file(name: str, make: Callable[[Path, Path], None], recipe: object = _CONDA
 
     def kind(catalog: Path, outside: Path, called: str) -> None:
         path = entry(catalog, called, recipe=recipe, **more) / name
+        if recipe is _WHEELS and "lock" not in name:
+            for each in ("wheels.lock", "wheels.lock.json"):
+                shutil.copyfile(ROOT / "recipes/accelerate/1.15" / each, path.parent / each)
         path.unlink(missing_ok=True)
         make(path, outside)
 
@@ -136,21 +142,21 @@ def _circle(catalog: Path, _: Path, called: str) -> None:
 
 def _long_chain(catalog: Path, _: Path, called: str) -> None:
     """Deeper than Python calls."""
-    for number in range(1200):
+    for number in range(1050):
         entry(catalog, f"{called}{number}", depends=[f"{called}{number + 1}/1.0"])
-    entry(catalog, f"{called}1200", depends=[])
+    entry(catalog, f"{called}1050", depends=[])
     entry(catalog, called, depends=[f"{called}0/1.0"])
 
 
 def _empty_folders(catalog: Path, _: Path, called: str) -> None:
-    for number in range(10_000):
+    for number in range(2000):
         (catalog / called / str(number)).mkdir(parents=True)
     entry(catalog, called, "x").joinpath("recipe.yaml").write_text("nothing")
 
 
 def fill(catalog: Path) -> None:
-    """More recipes than a catalog may have."""
-    for number in range(10_050):
+    """More recipes than a catalog may have, which is 50 then."""
+    for number in range(60):
         folder = catalog / "evil" / str(number)
         folder.mkdir(parents=True)
         (folder / "recipe.yaml").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import resource
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.backends import backend_names, get_backend
 from tests.helpers.hostile import KINDS, SECRET, entry, fill
 from tests.helpers.sandbox import Sandbox
 
@@ -39,7 +41,7 @@ def scene() -> Iterator[Path]:
         yield folder
 
 
-def check(folder: Path, user: int, *words: str) -> tuple[int, str]:
+def check(folder: Path, user: int, *words: str, most: int = 10_000) -> tuple[int, str]:
     """The exit status (negative: by which signal), and all that was said. In a child that has limits, and no shipped catalog."""
     said = folder / "said"
     said.unlink(missing_ok=True)
@@ -47,14 +49,14 @@ def check(folder: Path, user: int, *words: str) -> tuple[int, str]:
     if child == 0:  # pragma: no cover
         status = 99
         try:
-            status = _child(folder, user, said, *words)
+            status = _child(folder, user, said, most, *words)
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status), said.read_bytes().decode(errors="surrogateescape")
 
 
-def _child(folder: Path, user: int, said: Path, *words: str) -> int:  # pragma: no cover
+def _child(folder: Path, user: int, said: Path, most: int, *words: str) -> int:  # pragma: no cover
     signal.alarm(1200)  # what waits takes no time of the CPU
     resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -62,8 +64,12 @@ def _child(folder: Path, user: int, said: Path, *words: str) -> int:  # pragma: 
     os.environ["ENVMGR_SITE"] = str(folder / "site.yaml")
     import envmgr.catalog.site as site_module
 
+    listing = importlib.import_module("envmgr.catalog.listing")
+    listing.MOST_RECIPES = most  # type: ignore[attr-defined]
     site_module.shipped = lambda name: folder / "shipped"  # type: ignore[assignment] # noqa: ARG005
     with Path(os.devnull).open("w") as sys.stdout:
+        for name in backend_names():
+            get_backend(name)
         _check("sound/1.0")  # loads what the user may not be able to read: this Python's own files
     out = os.open(said, os.O_WRONLY | os.O_CREAT, 0o600)
     for number in (1, 2):
@@ -99,28 +105,29 @@ def harmless(code: int, said: str) -> None:
     assert max(map(len, said.splitlines())) < 2000
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_hostile_entries_are_told_each_and_do_no_harm(scene: Path, user: int) -> None:
+def test_hostile_entries_are_told_each_and_do_no_harm(scene: Path) -> None:
     called = {kind: f"e{number}" for number, kind in enumerate(KINDS)}
     for kind, make in KINDS.items():
         make(scene / "recipes", scene / "outside", called[kind])
-    code, said = check(scene, user)
-    harmless(code, said)
-    assert "sound/1.0: sound/1.0 has no lock" in said
-    errors = [line for line in said.splitlines() if line.startswith("error[")]
-    of = {kind: [e for e in errors if re.search(rf"\b{name}(/|up|\\\\|: is)", e)] for kind, name in called.items()}
-    assert [kind for kind, lines in of.items() if not lines] == []
-    assert [kind for kind, lines in of.items() if len(lines) > 25] == []
-    assert check(scene, user, "sound/1.0")[0] == 0
+    for user in USERS:
+        code, said = check(scene, user)
+        harmless(code, said)
+        assert "sound/1.0: sound/1.0 has no lock" in said
+        errors = [line for line in said.splitlines() if line.startswith("error[")]
+        of = {kind: [e for e in errors if re.search(rf"\b{name}(/|: is)", e)] for kind, name in called.items()}
+        assert [kind for kind, lines in of.items() if not lines] == [], said
+        assert [kind for kind, lines in of.items() if len(lines) > 25] == []
+        assert len(errors) < 3000
+        assert check(scene, user, "sound/1.0")[0] == 0
 
 
-@pytest.mark.parametrize("user", USERS)
-def test_of_a_catalog_without_end_entries_can_be_looked_at_by_name(scene: Path, user: int) -> None:
+def test_of_a_catalog_without_end_entries_can_be_looked_at_by_name(scene: Path) -> None:
     fill(scene / "recipes")
-    code, said = check(scene, user)
-    harmless(code, said)
-    assert "error[catalog-too-large]" in said
-    assert check(scene, user, "sound/1.0")[0] == 0
+    for user in USERS:
+        code, said = check(scene, user, most=50)
+        harmless(code, said)
+        assert "error[catalog-too-large]" in said
+        assert check(scene, user, "sound/1.0", most=50)[0] == 0
 
 
 def test_the_sound_entry_alone_has_no_fault(scene: Path) -> None:

@@ -12,7 +12,7 @@ import re
 _REACHES = re.compile(
     r"""
     # the loader and the C library: libraries, character sets, locales, and where names of hosts come from
-    LD_(?!GOLD$|RUN_PATH$)\w+  # these two are a linker's, which conda's compilers name
+    LD_(?!GOLD$|RUN_PATH$)\w+  # these two are a linker's, which packages of compilers name
     | GCONV_PATH | GETCONF_DIR | GLIBC_TUNABLES | LOCPATH | MALLOC_TRACE | NIS_PATH | HOSTALIASES | LOCALDOMAIN | RES_OPTIONS | RESOLV_\w+
     # shells: what they run at their start and at each prompt, and how they read
     | BASH\w* | ENV | SHELLOPTS | PROMPT_COMMAND | PS[0-4] | IFS | CDPATH | FPATH | ZDOTDIR | INPUTRC | GLOBIGNORE | EXECIGNORE

@@ -53,7 +53,6 @@ SITE = Kind("site file", 1 << 20)
 TEST_FILE = Kind("test's file", 1 << 20)
 BESIDE = Kind("file beside the recipe", 16 << 20)
 LOCK = Kind("lock", 16 << 20)
-EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig
 ROW = Kind("record", 16 << 20)
 GENERATION = Kind("generation's record", 256 << 20)
 FACTS = Kind("record", 256 << 20)

@@ -9,7 +9,9 @@ from pathlib import Path
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.catalog.site import Site
-from envmgr.system.reading import ANYWHERE, EASYCONFIG, copy_file, digest_of
+from envmgr.system.reading import ANYWHERE, Kind, copy_file, digest_of
+
+EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.backends.easybuild.easyconfigs import local_easyconfig, local_file, root_of, sum_of
+from envmgr.backends.easybuild.easyconfigs import EASYCONFIG, local_easyconfig, local_file, root_of, sum_of
 from envmgr.backends.easybuild.folders import locks_folder, modules_folder
 from envmgr.backends.easybuild.input import accept_eula_for, configuration
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
@@ -17,7 +17,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
 from envmgr.store.prefix import Install
 from envmgr.system.files import atomic_write, pretty_json
-from envmgr.system.reading import EASYCONFIG, copy_file
+from envmgr.system.reading import copy_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,17 +31,13 @@ def list_catalog(root: Path) -> Listed:
     faults: list[str] = []
     seen = 0
     for name in _folders_in(root):
+        seen += 1
         if name.is_symlink() and not stays_in(Path(name.path), root):
             faults.append(_leads_out(Path(name.path)))
             continue
         for version in _folders_in(Path(name.path)):
             seen += 1
             folder = Path(version.path)
-            if seen > _MOST_FOLDERS or len(folders) > MOST_RECIPES:
-                raise InputError(
-                    "catalog-too-large", f"the catalog {root} has more than {MOST_RECIPES} recipes, or very many folders",
-                    hint="check some of its entries by their names, and take out what is no catalog",
-                )  # fmt: skip
             if version.is_symlink() and not stays_in(folder, root):
                 faults.append(_leads_out(folder))
             elif os.path.lexists(folder / RECIPE_NAME):
@@ -52,7 +48,17 @@ def list_catalog(root: Path) -> Listed:
                 ]
                 faults += told
                 folders += [] if told else [folder]
+            _require_end(root, len(folders), seen)
+        _require_end(root, len(folders), seen)
     return Listed(tuple(sorted(folders)), tuple(faults))
+
+
+def _require_end(root: Path, recipes: int, seen: int) -> None:
+    if recipes > MOST_RECIPES or seen > _MOST_FOLDERS:
+        raise InputError(
+            "catalog-too-large", f"the catalog {root} has more than {MOST_RECIPES} recipes, or very many folders",
+            hint="check some of its entries by their names, and take out what is no catalog",
+        )  # fmt: skip
 
 
 def _folders_in(folder: Path) -> Iterator[os.DirEntry[str]]:

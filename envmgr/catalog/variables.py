@@ -1,7 +1,7 @@
 """What a module must never set: variables that make programs outside the entry load or run something, that move or break Lmod, or
 that say who and where the user is.
 
-One rule for the `environment` of recipes, for what activation scripts of packages do, and for EasyBuild's modules.
+One rule for the `environment` of recipes, for activation scripts of packages, and for modules that another tool made.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
-from envmgr.system.reading import LOCK, printable, read_file_text, read_json
-from envmgr.system.yamlfile import MOST_LOCKED, parse_yaml, reason_of
+from envmgr.system.reading import LOCK, MOST_LOCKED, printable, read_file_text, read_json
+from envmgr.system.yamlfile import parse_yaml, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -70,7 +70,7 @@ def lock_text(path: Path) -> str:
 def lock_json(path: Path) -> Any:
     """What lies beside a lock. FileNotFoundError where nothing does, InputError as `read_file_text`, `lock-invalid`."""
     try:
-        return read_json(path, LOCK, tree=catalog_of(path.parent))
+        return read_json(path, LOCK, tree=catalog_of(path.parent), most=MOST_LOCKED)
     except ValueError as error:
         raise InputError("lock-invalid", f"{path} is not JSON", context=printable(error)) from None
     except FileNotFoundError:

@@ -8,7 +8,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,6 +26,8 @@ from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
+
+_LONGEST = 1500  # characters of one finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,10 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
-    return CheckResult(len(found), tuple(findings))
+    told = (
+        replace(each, found=printable(each.found, _LONGEST), hint=printable(each.hint, _LONGEST)) for each in findings
+    )
+    return CheckResult(len(found), tuple(told))
 
 
 def _check_entry(

@@ -26,6 +26,7 @@ ANYWHERE = Path("/")
 
 _PIECE = 256 << 10  # bytes
 _LONGEST = 300  # characters
+MOST_LOCKED = 500_000  # keys and values of a lock
 MOST_LINES = 20  # that are told of one thing
 _MOST_FILES = 10_000  # of a tree that is copied
 _KINDS = {
@@ -88,10 +89,13 @@ def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
         raise InputError("yaml-syntax", f"{printable(path)}: not UTF-8 (byte {error.start})") from None
 
 
-def read_json(path: Path, kind: Kind, *, tree: Path | None = None) -> Any:
-    """Errors as `read_bytes`; ValueError for what is no JSON, or nested deeper than Python reads."""
+def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
+    """Errors as `read_bytes`; ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
+    data = read_bytes(path, kind, tree=tree)
+    if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
+        raise ValueError(f"more than {most} keys and values")
     try:
-        return json.loads(read_bytes(path, kind, tree=tree))
+        return json.loads(data)
     except RecursionError:
         raise ValueError("nested too deep") from None
 

@@ -26,7 +26,6 @@ Model = TypeVar("Model", bound=BaseModel)
 _MAX_DEPTH = 100  # nested collections; libyaml's own recursion ends in a segmentation fault
 _MAX_ALIASED = 10_000  # nodes that aliases stand for: "billion laughs" is a few lines that expand without end
 MOST_NODES = 20_000  # of a file that people write; the longest that was seen has some hundred
-MOST_LOCKED = 1_000_000  # of a lock
 _MOST_FAULTS = 20  # that are told of one file
 _CAN_BE_HUGE = re.compile(rf"(?:^|[\s\[{{,])&\S|^[ ?:-]{{{_MAX_DEPTH}}}", re.MULTILINE)
 _LONGEST_NUMBER = 500  # characters; `1:1:1…`, sixty for each, takes the square of its length

@@ -215,6 +215,7 @@ KINDS: dict[str, Kind] = {
     "easybuild lock is a link to a secret": _file("easybuild-lock.yml", _to_secret, _EASYBUILD),
     "wheels lock is a device": _file("wheels.lock", _device, _WHEELS),
     "sidecar nested deep": _sidecar("[" * 200_000),
+    "sidecar of very many values": _sidecar(json.dumps({"schema": 1, "wheels": [1] * 600_000})),
     "sidecar of a long number": _sidecar("1" * 100_000),
     "requirements are a link to a secret": _file("requirements.txt", _to_secret, _WHEELS),
     "requirements are a pipe": _file("requirements.txt", _pipe, _WHEELS),

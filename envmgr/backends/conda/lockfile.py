@@ -20,8 +20,8 @@ from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, Lo
 from envmgr.catalog.locks import lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.reading import printable
-from envmgr.system.yamlfile import MOST_LOCKED, dump_yaml, parse_yaml
+from envmgr.system.reading import MOST_LOCKED, printable
+from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"

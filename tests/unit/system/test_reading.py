@@ -140,6 +140,10 @@ def test_json_that_is_nested_without_end_is_no_json(tree: Path) -> None:
     (tree / "file").write_text("[" * 200_000)
     with pytest.raises(ValueError, match="nested too deep"):
         read_json(tree / "file", deep)
+    (tree / "file").write_text('{"a": [1, 2]}')
+    assert read_json(tree / "file", deep, most=5) == {"a": [1, 2]}
+    with pytest.raises(ValueError, match="more than 3 keys and values"):
+        read_json(tree / "file", deep, most=3)
 
 
 def test_a_folder_is_copied_with_what_stays_in_its_tree(tree: Path) -> None:

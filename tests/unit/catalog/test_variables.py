@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from envmgr.catalog.recipe import load_recipe
 from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.run import Runner
+from tests.helpers.places import ROOT
 
 LOADER = "LD_AUDIT LD_PRELOAD LD_LIBRARY_PATH LD_DEBUG LD_BIND_NOW LD_ORIGIN_PATH LD_PROFILE LD_SHOW_AUXV LD_HWCAP_MASK"
 LIBC = "GCONV_PATH GETCONF_DIR GLIBC_TUNABLES LOCPATH MALLOC_TRACE NIS_PATH HOSTALIASES LOCALDOMAIN RES_OPTIONS RESOLV_HOST_CONF"
@@ -190,3 +192,15 @@ def test_easybuild_s_module_may_not_take_path_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_packages_set_for_themselves_stays_allowed(name: str) -> None:
     assert fault_in_variable(name, as_list=False) == ""
+
+
+def test_the_manual_names_what_is_refused() -> None:
+    text = (ROOT / "docs/recipe.md").read_text()
+    table = text.partition("| refused | why |\n")[2].partition("\n\n")[0]
+    names = {name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+\*?)`", row.split("|")[1])}
+    names -= {"LD_GOLD", "LD_RUN_PATH", "PATH", "set", "set_default"}
+    assert len(names) > 60
+    assert [n for n in sorted(names) if not fault_in_variable(n.replace("*", "X"), as_list=True)] == []
+    stems = tuple(name.rstrip("*") for name in names if name.endswith("*"))
+    told = [*(n for n in FORBIDDEN if n in names or n.startswith(stems)), "PS1", "PS2"]  # of `PS0` to `PS4`
+    assert [n for n in FORBIDDEN if n not in told] == []

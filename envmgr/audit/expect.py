@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.record import RECORD, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
+from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
 
@@ -42,7 +42,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
             return None
         return PublishedGeneration(
             record=record,
-            record_sha256=hashlib.sha256((here.generation(record.number) / RECORD).read_bytes()).hexdigest(),
+            record_sha256=digest_of(here.generation(record.number) / RECORD, GENERATION),
             specs={name: published_spec(item).spec for name, item in raw.items()},
             kept=tuple(complete_numbers(here)),
             since=float((Path(folder) / "since").read_text()),

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.catalog.names import Entry, fault_in_part, nearest, parse_entry
+from envmgr.catalog.listing import RECIPE_NAME, list_catalog
+from envmgr.catalog.names import Entry, catalog_of, fault_in_part, nearest, parse_entry
 from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software, sort_key
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.system.reading import shortened
 
-RECIPE_NAME = "recipe.yaml"
 SOFTWARE_NAME = "software.yaml"
 
 
@@ -24,6 +25,11 @@ class CatalogEntry:
     entry: Entry
     folder: Path
     shipped: bool
+
+    @property
+    def root(self) -> Path:
+        """The catalog that it lies in."""
+        return catalog_of(self.folder)
 
     @property
     def recipe_path(self) -> Path:
@@ -64,16 +70,22 @@ class Catalog:
         """Every entry, the winning folder of each, sorted by name and version as people expect."""
         found: dict[Entry, CatalogEntry] = {}
         for root in self.roots:
-            for entry, folder in _recipes_under(root):
+            for folder in list_catalog(root).folders:
+                entry = Entry(folder.parent.name, folder.name)
                 found.setdefault(entry, CatalogEntry(entry, folder, root == self.shipped_root))
         return sorted(found.values(), key=lambda e: (e.entry.name.lower(), sort_key(e.entry.version), e.entry.version))
 
-    def find(self, entry: Entry) -> CatalogEntry:
-        """Raises InputError `unknown-entry` with the nearest names."""
+    def look(self, entry: Entry) -> CatalogEntry | None:
         for root in self.roots:
             folder = root / entry.name / entry.version
-            if (folder / RECIPE_NAME).is_file():
+            if os.path.lexists(folder / RECIPE_NAME):
                 return CatalogEntry(entry, folder, root == self.shipped_root)
+        return None
+
+    def find(self, entry: Entry) -> CatalogEntry:
+        """Raises InputError `unknown-entry` with the nearest names."""
+        if found := self.look(entry):
+            return found
         known = [str(e.entry) for e in self.entries()]
         close = nearest(str(entry), known)
         raise InputError(
@@ -99,22 +111,29 @@ class Catalog:
         Raises InputError `unknown-entry`, `dependency-cycle`.
         """
         order: dict[Entry, CatalogEntry] = {}
-
-        def visit(entry: Entry, way: tuple[Entry, ...]) -> None:
-            if entry in way:
-                raise InputError(
-                    "dependency-cycle", f"{entry} depends on itself", context=" -> ".join(map(str, (*way, entry)))
-                )
-            if entry in order:
-                return
-            found = self.find(entry)
-            for dependency in found.recipe().depends:
-                visit(parse_entry(dependency), (*way, entry))
-            order[entry] = found
-
         for entry in wanted:
-            visit(entry, ())
+            if entry in order:
+                continue
+            way: dict[Entry, tuple[CatalogEntry, Iterator[Entry]]] = {entry: self._opened(entry)}
+            while way:
+                last, (found, waiting) = next(reversed(way.items()))
+                following = next((each for each in waiting if each not in order), None)
+                if following is None:
+                    del way[last]
+                    order[last] = found
+                elif following in way:
+                    names = [str(each) for each in way]
+                    circle = [*names, str(following)]
+                    raise InputError(
+                        "dependency-cycle", f"{following} depends on itself", context=" -> ".join(shortened(circle))
+                    )
+                else:
+                    way[following] = self._opened(following)
         return list(order.values())
+
+    def _opened(self, entry: Entry) -> tuple[CatalogEntry, Iterator[Entry]]:
+        found = self.find(entry)
+        return found, map(parse_entry, found.recipe().depends)
 
     def own_root(self) -> Path:
         """The first catalog that can be written: where `copy` puts things. Raises EnvmgrError `no-catalog`."""
@@ -128,23 +147,24 @@ class Catalog:
         )
 
     def name_faults(self) -> list[str]:
-        """Folders that cannot be entries, and names or versions that differ only by case: `path: reason` lines."""
+        """Folders that cannot be entries, and names or versions that differ only by case: `path: reason` lines.
+
+        Raises InputError `catalog-too-large`.
+        """
         faults = []
         folded: dict[str, set[str]] = defaultdict(set)
         for root in self.roots:
             if not root.is_dir():
                 faults.append(f"{root}: the catalog's folder does not exist")
                 continue
-            for recipe in sorted(root.glob(f"*/*/{RECIPE_NAME}")):
-                version, name = recipe.parent.name, recipe.parent.parent.name
-                faults += [
-                    f"{recipe}: bad name `{part}`: {why}" for part in (name, version) if (why := fault_in_part(part))
-                ]
+            listed = list_catalog(root)
+            faults += shortened(listed.faults)
+            for folder in listed.folders:
+                version, name = folder.name, folder.parent.name
                 folded[name.lower()].add(name)
                 folded[f"{name.lower()}/{version.lower()}"].add(f"{name}/{version}")
-        return faults + [
-            f"{' and '.join(sorted(names))} differ only by case" for names in folded.values() if len(names) > 1
-        ]
+        alike = [f"{' and '.join(sorted(names))} differ only by case" for names in folded.values() if len(names) > 1]
+        return [*faults, *shortened(alike)]
 
 
 def closed_catalog(root: Path) -> EnvmgrError | None:
@@ -168,11 +188,3 @@ def open_catalog(site: Site) -> Catalog:
         if closed := closed_catalog(root):
             raise closed
     return Catalog(site.catalogs, site.shipped_catalog)
-
-
-def _recipes_under(root: Path) -> Iterator[tuple[Entry, Path]]:
-    """Only well-named folders: the others are told by `name_faults`."""
-    for recipe in sorted(root.glob(f"*/*/{RECIPE_NAME}")):
-        folder = recipe.parent
-        if not fault_in_part(folder.name) and not fault_in_part(folder.parent.name):
-            yield Entry(folder.parent.name, folder.name), folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from envmgr.catalog.names import Entry
+from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
-from envmgr.system.yamlfile import parse_yaml, read_text, reason_of
+from envmgr.system.reading import LOCK, MOST_LOCKED, printable, read_file_text, read_json
+from envmgr.system.yamlfile import parse_yaml, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -58,20 +60,37 @@ def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> I
     )  # fmt: skip
 
 
+def lock_text(path: Path) -> str:
+    """The text of a lock. Raises EnvmgrError `lock-missing`, InputError as `read_file_text`."""
+    if not os.path.lexists(path):
+        raise missing_lock(path)
+    return read_file_text(path, LOCK, tree=catalog_of(path.parent))
+
+
+def lock_json(path: Path) -> Any:
+    """What lies beside a lock. FileNotFoundError where nothing does, InputError as `read_file_text`, `lock-invalid`."""
+    try:
+        return read_json(path, LOCK, tree=catalog_of(path.parent), most=MOST_LOCKED)
+    except ValueError as error:
+        raise InputError("lock-invalid", f"{path} is not JSON", context=printable(error)) from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError("file-unreadable", f"cannot read lock {path}", context=printable(error)) from None
+
+
 def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, str]:
     """A lock in YAML, and the sha256 of its text; `of` names its backend in messages.
 
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
     """
-    if not path.exists():
-        raise missing_lock(path)
-    text = read_text(path, what="lock")
+    text = lock_text(path)
     try:
-        return model.model_validate(parse_yaml(text, path)), sha256_bytes(text.encode())
+        return model.model_validate(parse_yaml(text, path, most=MOST_LOCKED)), sha256_bytes(text.encode())
     except ValidationError as error:
         lines = [
-            ".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e)
+            printable(".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e))
             for e in error.errors(include_url=False)
         ]
         raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from envmgr.errors import InputError
@@ -49,6 +50,11 @@ def parse_entry(text: str) -> Entry:
         if fault := fault_in_part(part):
             raise InputError("entry-syntax", f"`{text}` is not an entry: bad {what} `{part}`", context=fault)
     return Entry(name, version)
+
+
+def catalog_of(folder: Path) -> Path:
+    """The catalog that an entry's folder lies in: what belongs to the entry may be a link to anything in it."""
+    return folder.parent.parent
 
 
 def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import string
+from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,17 +15,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from envmgr.catalog.gpu.codes import parse_code
 from envmgr.catalog.lockrules.rules import RULES
-from envmgr.catalog.names import fault_in_part, parse_entry
+from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
 from envmgr.catalog.target import CpuLevel
+from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import InputError
+from envmgr.system.reading import RECIPE, SOFTWARE, TEST_FILE, printable, read_bytes
 from envmgr.system.yamlfile import load_model
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Invariant 7: these break other programs, or the user's own environment, as soon as a module sets them.
-_FORBIDDEN_VARIABLES = {"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"}
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
 _END = "ENVMGR_FILE"  # of a file in a test's text
+_MOST_TEXT = 4 << 20  # characters, of the files of all tests of a recipe: modules keep them
 # Lmod's own, and words that no POSIX shell takes for the name of a function.
 _NO_FUNCTIONS = frozenset(
     {"module", "ml", "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
@@ -113,8 +116,9 @@ class Environment(_Model):
         for variable in variables:
             if not _VARIABLE.fullmatch(variable):
                 raise ValueError(f"`{variable}` is not a variable name")
-            if variable in _FORBIDDEN_VARIABLES:
-                raise ValueError(f"{variable} must not be set by a module: it reaches into other programs")
+            as_list = variable not in self.set and variable not in self.set_default
+            if fault := fault_in_variable(variable, as_list=as_list):
+                raise ValueError(f"{variable} must not be set by a module: {fault}")
         values = [*self.set.values(), *self.set_default.values()]
         values += [v for vs in (*self.prepend.values(), *self.append.values()) for v in vs]
         for value in values:
@@ -256,15 +260,18 @@ class Recipe(_Model):
             raise ValueError("`family` is the old word for it: keep one of the two")
         names = [_family_name(value) for value in values]
         # Lmod keeps the member of a family in a variable, in capitals.
-        if twice := [name for n, name in enumerate(names) if name.upper() in {other.upper() for other in names[:n]}]:
-            raise ValueError(f"{twice[0]} is there twice")
+        seen: set[str] = set()
+        for name in names:
+            if name.upper() in seen:
+                raise ValueError(f"{name} is there twice")
+            seen.add(name.upper())
         return values
 
     @field_validator("tests")
     @classmethod
     def _names_differ(cls, values: tuple[SmokeTest, ...]) -> tuple[SmokeTest, ...]:
-        names = [t.name for t in values]
-        if twice := {n for n in names if names.count(n) > 1}:
+        times = Counter(t.name for t in values)
+        if twice := [name for name, count in times.items() if count > 1]:
             raise ValueError(f"two tests are called {min(twice)}")
         return values
 
@@ -287,13 +294,19 @@ def _family_name(value: str) -> str:
 
 
 def load_recipe(path: Path) -> Recipe:
-    """The files of its tests are read, too. Raises InputError `recipe-invalid` or `yaml-syntax`, each fault with its line."""
-    recipe = load_model(path, Recipe, what="recipe", reference="recipe-invalid")
+    """The files of its tests are read, too.
+
+    Raises:
+        InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
+    """
+    recipe = load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=catalog_of(path.parent))
     if not any(test.files for test in recipe.tests):
         return recipe
+    texts = {name: _written(path, name) for name in dict.fromkeys(n for test in recipe.tests for n in test.files)}
+    if sum(len(texts[name]) for test in recipe.tests for name in test.files) > _MOST_TEXT:
+        raise InputError("file-too-large", f"the files of the tests of {path} are more than {_MOST_TEXT} characters")
     tests = tuple(
-        test.model_copy(update={"run": "".join(_written(path, name) for name in test.files) + test.run})
-        for test in recipe.tests
+        test.model_copy(update={"run": "".join(texts[name] for name in test.files) + test.run}) for test in recipe.tests
     )
     return recipe.model_copy(update={"tests": tests})
 
@@ -308,10 +321,11 @@ def _written(recipe: Path, name: str) -> str:
     """Bash text that writes the file here: what a generation keeps of a test is its text, and that is whole so."""
     places = (recipe.parent / name, recipe.parent.parent / name)
     try:
-        text = next((place for place in places if place.is_file()), places[0]).read_text(encoding="utf-8")
+        place = next((place for place in places if os.path.lexists(place)), places[0])
+        text = read_bytes(place, TEST_FILE, tree=catalog_of(recipe.parent)).decode()
     except (OSError, ValueError) as error:
         raise InputError(
-            "recipe-invalid", f"a file of a test of {recipe} cannot be read", context=f"{name}: {error}",
+            "recipe-invalid", f"a file of a test of {recipe} cannot be read", context=f"{name}: {printable(error)}",
             hint=f"it is a text beside the recipe, or in {places[1].parent}",
         ) from None  # fmt: skip
     if "\0" in text or _END in text.splitlines():
@@ -321,7 +335,7 @@ def _written(recipe: Path, name: str) -> str:
 
 
 def load_software(path: Path) -> Software:
-    return load_model(path, Software, what="software file", reference="recipe-invalid")
+    return load_model(path, Software, kind=SOFTWARE, reference="recipe-invalid", tree=path.parent.parent)
 
 
 def sort_key(version: str) -> tuple[int, Version | str]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
+from envmgr.system.reading import ANYWHERE, SITE, read_file_text
 from envmgr.system.yamlfile import Fault, faults_with_lines, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -103,12 +104,12 @@ def _faults(site: Site, backend: str, error: ValidationError) -> list[Fault]:
 def _placed(site: Site, rows: Sequence[Fault]) -> list[str]:
     """Each with file and line, where the file can be read here: a build job may run where it cannot."""
     if site.source is not None:
-        with suppress(OSError, UnicodeDecodeError):
-            return faults_with_lines(rows, site.source.read_text(encoding="utf-8"), site.source)
+        with suppress(InputError):
+            return faults_with_lines(rows, read_file_text(site.source, SITE, tree=ANYWHERE), site.source)
     return [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
 
 
 def _invalid(site: Site, rows: Sequence[Fault]) -> InputError:
     lines = _placed(site, rows)
     file = site.source or "the site"
-    return InputError("site-invalid", f"{file} has {len(lines)} fault{'s' if len(lines) > 1 else ''}", context=lines)
+    return InputError("site-invalid", f"{file} has {len(rows)} fault{'s' if len(rows) > 1 else ''}", context=lines)

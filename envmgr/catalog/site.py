@@ -30,9 +30,10 @@ from envmgr.catalog.site_file import (
 )
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
+from envmgr.system.reading import ANYWHERE, SITE, read_file_text
 from envmgr.system.resources import shipped
 from envmgr.system.users import user_name
-from envmgr.system.yamlfile import parse_yaml, read_text, reason_of, validate
+from envmgr.system.yamlfile import parse_yaml, reason_of, validate
 
 # The text that binary packages carry where their prefix goes is 255 characters long: no longer path fits.
 MAX_PREFIX = 255
@@ -141,7 +142,7 @@ def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[
     if path is None:
         return _resolve(_embedded(embedded_prefix(environ)), None)
     _refuse_foreign(path)
-    text = read_text(path, what="site file")
+    text = read_file_text(path, SITE, tree=ANYWHERE)
     data, found, faults = move_old_keys(parse_yaml(text, path), old_keys)
     file = validate(data, SiteFile, text=text, path=path, reference="site-invalid", faults=faults)
     return _resolve(file, path).model_copy(update={"old_keys": found})

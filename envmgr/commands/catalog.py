@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import datetime
 import re
-import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
+from envmgr.catalog.closures import MOST_BELOW, find_circles, too_many_below
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
@@ -25,6 +25,9 @@ from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
+
+_LONGEST = 1500  # characters of one finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,12 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
             target.parent.mkdir(parents=True, exist_ok=True)
             software = target.parent / found.software_path.name
             if not software.exists():
-                atomic_write(software, found.software_path.read_bytes())
+                atomic_write(software, read_bytes(found.software_path, SOFTWARE, tree=found.root))
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".copy-") as staging:
-                shutil.copytree(found.folder, Path(staging) / target.name)
+                copy_files(found.folder, Path(staging) / target.name, LOCK, tree=found.root)
                 (Path(staging) / target.name).rename(target)
             for source, place in beside.items():
-                atomic_write(place, source.read_bytes())
+                atomic_write(place, read_bytes(source, LOCK, tree=ANYWHERE if source in named else found.root))
     return CopyResult(str(found.entry), str(target), (*files, *(str(p) for p in beside.values())), dry_run)
 
 
@@ -83,15 +86,20 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
     recipes: dict[str, Recipe] = {}
     locks: dict[str, LoadedLock] = {}
+    look = _Look(catalog)
     for entry in found:
-        findings += _check_entry(ctx, catalog, entry, recipes, locks)
+        findings += _check_entry(ctx, look, entry, recipes, locks)
+    findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
-    findings += _check_families(ctx, catalog, found, recipes, locks)
-    return CheckResult(len(found), tuple(findings))
+    findings += _check_families(ctx, look, found, recipes, locks)
+    told = (
+        replace(each, found=printable(each.found, _LONGEST), hint=printable(each.hint, _LONGEST)) for each in findings
+    )
+    return CheckResult(len(found), tuple(told))
 
 
 def _check_entry(
-    ctx: Context, catalog: Catalog, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
+    ctx: Context, look: _Look, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
 ) -> list[Finding]:
     """`recipes` and `locks` get what could be read."""
     where = str(found.recipe_path)
@@ -101,29 +109,17 @@ def _check_entry(
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
         return [
-            Finding("recipe", "error", str(found.entry), line, hint=error.hint)
-            for line in error.context or (error.message,)
+            Finding("recipe", "error", str(found.entry), printable(line), hint=error.hint)
+            for line in shortened(error.context or (error.message,))
         ]
     recipes[str(found.entry)] = recipe
     findings = [
-        Finding("recipe", "error", str(found.entry), f"{where}: {fault}") for fault in backend.faults(recipe, ctx.site)
+        Finding("recipe", "error", str(found.entry), printable(f"{where}: {fault}"))
+        for fault in shortened(backend.faults(recipe, ctx.site))
     ]
     if findings:
         return findings
-    for dependency in recipe.depends:
-        try:
-            catalog.find(parse_entry(dependency))
-        except InputError as error:
-            findings.append(
-                Finding("depends", "error", str(found.entry), f"{where}: depends: {error.message}", hint=error.hint)
-            )
-    try:
-        catalog.with_dependencies([found.entry])
-    except InputError as error:
-        if error.reference == "dependency-cycle":
-            findings.append(
-                Finding("depends", "error", str(found.entry), f"{where}: {error.message}: {error.context[0]}")
-            )
+    findings += _missing(look, found, recipe)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
         findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
@@ -158,6 +154,67 @@ def _check_entry(
     return findings
 
 
+@dataclass(slots=True)
+class _Look:
+    """Finds entries by name. What is nowhere is compared with the whole catalog: not for very many names."""
+
+    catalog: Catalog
+    missed: int = 0
+
+    def find(self, name: str) -> CatalogEntry:
+        """Raises InputError."""
+        entry = parse_entry(name)
+        if found := self.catalog.look(entry):
+            return found
+        self.missed += 1
+        if self.missed > MOST_LINES:
+            raise InputError("unknown-entry", f"no catalog has {entry}")
+        return self.catalog.find(entry)
+
+
+def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
+    """What it depends on that is nowhere; of very many, the first."""
+    findings: list[Finding] = []
+    for dependency in recipe.depends:
+        try:
+            look.find(dependency)
+        except InputError as error:
+            text = error.message if len(findings) < MOST_LINES else "and more"
+            findings.append(
+                Finding("depends", "error", str(found.entry), f"{found.recipe_path}: depends: {text}", hint=error.hint)
+            )
+            if len(findings) > MOST_LINES:
+                break
+    return findings
+
+
+def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
+    """Circles, and entries that depend on very many; what they depend on is read where it is not among `found`."""
+    depends: dict[str, tuple[str, ...]] = {}
+    waiting = [*recipes]
+    while waiting:
+        name = waiting.pop()
+        if name not in depends:
+            depends[name] = ()
+            with suppress(EnvmgrError):  # told where it is checked
+                depends[name] = (recipes.get(name) or look.find(name).recipe()).depends
+            waiting += depends[name]
+    places = {str(each.entry): each.recipe_path for each in found}
+    circles = find_circles(depends)
+    many = {*too_many_below(depends)}
+    findings = [
+        Finding("depends", "error", name, f"{place}: {circles[name][0]} depends on itself: {circles[name][1]}")
+        for name, place in places.items()
+        if name in circles
+    ]
+    findings += [
+        Finding("depends", "error", name, f"{place}: depends on more than {MOST_BELOW} entries, directly or not")
+        for name, place in places.items()
+        if name in many and name not in circles
+    ]
+    return findings
+
+
 def _beyond_target(requires: Requires, target: Target) -> list[str]:
     """What the site's own target does not give, so that no node of it can be counted on."""
     faults = []
@@ -189,24 +246,27 @@ def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
 
 
 def _check_families(
-    ctx: Context, catalog: Catalog, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe],
+    ctx: Context, look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe],
     locks: Mapping[str, LoadedLock],
 ) -> list[Finding]:  # fmt: skip
     """Of the entries `found`, those that load two members of one family, or two versions of one name."""
-    members = {}
-    waiting = list(found)
+    members: dict[str, Member] = {}
+    waiting, seen = [str(each.entry) for each in found], set[str]()
     while waiting:
-        each = waiting.pop()
-        name = str(each.entry)
-        if name in members:
+        name = waiting.pop()
+        if name in seen:
             continue
+        seen.add(name)
         with suppress(EnvmgrError):  # what is wrong with a recipe or a lock is told where that is checked
+            each = look.find(name)
             recipe = recipes.get(name) or each.recipe()
             members[name] = Member(recipe.named_families, False, recipe.depends)
-            waiting += [catalog.find(parse_entry(d)) for d in recipe.depends]
+            waiting += recipe.depends
             backend = get_backend(recipe.backend)
             lock = locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, ctx.site)
             members[name] = Member(recipe.named_families, _brings_python(ctx, lock), recipe.depends)
+    for name in too_many_below({name: member.depends for name, member in members.items()}):
+        del members[name]
     places = {str(each.entry): str(each.recipe_path) for each in found}
     return [_told(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from envmgr.backends import Backend, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, diff_packages
+from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
 from envmgr.commands.judging import faults_of, judge_all, require_sound
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.reading import LOCK, read_bytes
 
 LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "faulty"]
 
@@ -150,9 +153,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
         error.context = (f"entry {entry.entry}", *error.context)
         raise
     old = backend.read_packages(entry.folder)
-    same = all(
-        (entry.folder / n).is_file() and (entry.folder / n).read_bytes() == t.encode() for n, t in result.files.items()
-    )
+    same = all(_holds(entry.folder / name, text) for name, text in result.files.items())
     status: LockStatus = "unchanged" if same else ("would write" if dry_run else "written")
     if status == "written":
         with explain_os_error(entry.folder):
@@ -160,6 +161,13 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
                 atomic_write(entry.folder / name, text)
     changes = diff_packages(old, result.packages)
     return LockOutcome(str(entry.entry), status, len(result.packages), changes, (*result.notes, *judged[-1][1].notes))
+
+
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return read_bytes(path, LOCK, tree=catalog_of(path.parent)) == text.encode()
+    except (OSError, InputError):
+        return False
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:

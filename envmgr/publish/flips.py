@@ -14,6 +14,7 @@ from envmgr.publish.record import complete_numbers, current_number
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import flip_symlink
+from envmgr.system.reading import HISTORY, append_line, read_bytes
 
 
 def flip(prefix: Prefix, number: int, before: int | None, reason: str, reporter: Reporter) -> None:
@@ -28,10 +29,7 @@ def flip(prefix: Prefix, number: int, before: int | None, reason: str, reporter:
         "reason": reason,
     }
     try:
-        # The line end comes first where the last line was cut by a full disk or a kill.
-        cut = prefix.history.exists() and not prefix.history.read_bytes().endswith(b"\n")
-        with prefix.history.open("a", encoding="utf-8") as file:
-            file.write(("\n" if cut else "") + json.dumps(line) + "\n")
+        append_line(prefix.history, json.dumps(line))  # the last one may be cut, by a full disk or a kill
     except OSError as error:  # the flip is done: it must not be told as a failure
         reporter.say(
             f"warning: generation {number} is current, but {prefix.history} could not be written: {error.strerror}"
@@ -55,11 +53,15 @@ def last_current(prefix: Prefix) -> int | None:
 
 
 def flips(prefix: Prefix) -> list[dict[str, Any]]:
-    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`. Lines that were cut are left out."""
+    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`. Lines that were cut are left out.
+
+    Raises:
+        InputError: `file-irregular`, `file-too-large`.
+    """
     found = []
-    if prefix.history.exists():
-        for line in prefix.history.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):
+    with suppress(FileNotFoundError):
+        for line in read_bytes(prefix.history, HISTORY).decode(errors="replace").splitlines():
+            with suppress(ValueError, RecursionError):
                 row = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("to"), int):
                     found.append(row)

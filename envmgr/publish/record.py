@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Prefix
+from envmgr.system.reading import GENERATION, read_bytes, read_json, why_unreadable
 
 RECORD = "generation.json"
 SPECS = "modules.json"
@@ -98,13 +98,17 @@ def read_record(prefix: Prefix, number: int) -> GenerationRecord:
     """Raises EnvmgrError `no-generation` for one that is not there or not complete."""
     path = prefix.generation(number) / RECORD
     try:
-        return GenerationRecord.model_validate_json(path.read_bytes())
+        return GenerationRecord.model_validate_json(read_bytes(path, GENERATION))
     except FileNotFoundError:
         raise EnvmgrError(
             "no-generation", f"there is no generation {number}", context=str(path), hint="`envmgr history` lists them"
         ) from None
-    except ValueError as error:
-        raise EnvmgrError("generation-damaged", f"{path} cannot be read", context=str(error)) from None
+    except (OSError, InputError, ValueError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> EnvmgrError:
+    return EnvmgrError("generation-damaged", f"{path} cannot be read", context=why_unreadable(error))
 
 
 def read_current(prefix: Prefix) -> GenerationRecord | None:
@@ -116,9 +120,9 @@ def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
     """entry -> the raw `PublishedSpec`; parse the ones needed with `published_spec`."""
     path = prefix.generation(number) / SPECS
     try:
-        data: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise EnvmgrError("generation-damaged", f"{path} cannot be read", context=str(error)) from None
+        data: dict[str, Any] = read_json(path, GENERATION)
+    except (OSError, InputError, ValueError) as error:
+        raise _damaged(path, error) from None
     return data
 
 

@@ -5,7 +5,6 @@ A build of hours needs installs that no generation names: what only builds need,
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -13,11 +12,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import beat_lately, beating
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import file_lock, pretty_json
 from envmgr.system.processes import Process, runs_here, this_process
+from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
 
 
@@ -45,8 +46,8 @@ def held_installs(prefix: Prefix) -> set[str]:
     """What living runs hold, by path relative to the prefix. One on another host lives by its pulse."""
     found: set[str] = set()
     for path in prefix.holds.glob("*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            row = json.loads(path.read_bytes())
+        with suppress(OSError, InputError, ValueError, KeyError, TypeError):
+            row = read_json(path, ROW)
             if _lives(path, row):
                 found |= {str(each) for each in row["installs"]}
     return found
@@ -54,8 +55,8 @@ def held_installs(prefix: Prefix) -> set[str]:
 
 def remove_dead_holds(prefix: Prefix) -> None:
     for path in prefix.holds.glob("*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            if not _lives(path, json.loads(path.read_bytes())):
+        with suppress(OSError, InputError, ValueError, KeyError, TypeError):
+            if not _lives(path, read_json(path, ROW)):
                 path.unlink(missing_ok=True)
 
 

@@ -6,7 +6,6 @@ each node, and two nodes can both hold the lock of one install.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -18,10 +17,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
 from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.processes import Process, all_processes, this_process
+from envmgr.system.reading import ROW, opened, read_json
 
 _BEAT = 2.0  # seconds between two touches of a row
 _WATCH = 10.0  # seconds to look for one
@@ -82,8 +82,8 @@ def left_row(install: Install) -> BuildRow | None:
 def read_build_row(path: Path) -> BuildRow | None:
     """None without one, and for one that cannot be read."""
     try:
-        return BuildRow(**json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        return BuildRow(**read_json(path, ROW))
+    except (OSError, InputError, ValueError, TypeError):
         return None
 
 
@@ -118,9 +118,9 @@ def beat_lately(path: Path) -> bool:
 def _touched(path: Path) -> float | None:
     """When a row was touched last, by the file system's clock; opened, as NFS looks at the server then."""
     try:
-        with path.open("rb") as file:
-            return os.fstat(file.fileno()).st_mtime
-    except OSError:
+        with opened(path, ROW, tree=None) as descriptor:
+            return os.fstat(descriptor).st_mtime
+    except (OSError, InputError):
         return None
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, scan_tree, shown, tree_digest
 from envmgr.system.files import atomic_write, remove_tree
+from envmgr.system.reading import MANIFEST, read_json, why_unreadable
 
 
 class InstallFacts(BaseModel):
@@ -88,7 +89,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 def read_manifest(path: Path) -> Manifest:
     """Raises EnvmgrError `manifest-damaged`."""
     try:
-        data = json.loads(path.read_bytes())
+        data = read_json(path, MANIFEST)
         return Manifest(
             digest=data["digest"],
             tree=data["tree"],
@@ -98,11 +99,11 @@ def read_manifest(path: Path) -> Manifest:
             paths=tuple(_from_row(row) for row in data["paths"]),
             extra=_extra(data["extra"]) if "extra" in data else _old_extra(path, data),
         )
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (OSError, InputError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise EnvmgrError(
             "manifest-damaged",
             f"{path} cannot be read",
-            context=str(error),
+            context=why_unreadable(error),
             hint="remove it and its install, then build the entry again",
         ) from None
 

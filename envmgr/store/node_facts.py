@@ -12,10 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
+from envmgr.system.reading import FACTS, read_bytes, why_unreadable
 from envmgr.system.shelltext import script_text
 from envmgr.system.users import command_as, find_account
 
@@ -53,12 +54,12 @@ def read_node_facts(prefix: Prefix) -> FleetFacts | None:
     """None before the first audit. Only for a prefix that was seen to answer. Raises EnvmgrError `node-facts-damaged`."""
     path = facts_file(prefix)
     try:
-        return FleetFacts.model_validate_json(path.read_bytes())
+        return FleetFacts.model_validate_json(read_bytes(path, FACTS))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, InputError, ValueError) as error:
         raise EnvmgrError(
-            "node-facts-damaged", f"{path} cannot be read", context=str(error).splitlines()[:3],
+            "node-facts-damaged", f"{path} cannot be read", context=why_unreadable(error).splitlines()[:3],
             hint="`envmgr audit` writes it anew",
         ) from None  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,8 +11,9 @@ from pathlib import Path
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import MAX_PREFIX
 from envmgr.catalog.target import Target
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
+from envmgr.system.reading import MANIFEST, opened
 
 SHORT = 8  # hex digits of a digest that name an install
 
@@ -221,8 +223,11 @@ def recorded_digest(manifest: Path) -> str:
 
     Raises EnvmgrError `manifest-damaged`.
     """
-    with manifest.open("rb") as file:
-        head = file.read(512)
+    try:
+        with opened(manifest, MANIFEST, tree=None) as descriptor:
+            head = os.read(descriptor, 512)
+    except InputError as error:
+        raise EnvmgrError("manifest-damaged", error.message, hint="remove it, and build again") from None
     match = re.match(rb'\{\s*"digest":\s*"([0-9a-f]{64})"', head)
     if not match:
         raise EnvmgrError(

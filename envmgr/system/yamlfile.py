@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from envmgr.errors import InputError
+from envmgr.system.reading import Kind, printable, read_file_text
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -21,7 +25,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_DEPTH = 100  # nested collections; libyaml's own recursion ends in a segmentation fault
 _MAX_ALIASED = 10_000  # nodes that aliases stand for: "billion laughs" is a few lines that expand without end
+MOST_NODES = 20_000  # of a file that people write; the longest that was seen has some hundred
+_MOST_FAULTS = 20  # that are told of one file
 _CAN_BE_HUGE = re.compile(rf"(?:^|[\s\[{{,])&\S|^[ ?:-]{{{_MAX_DEPTH}}}", re.MULTILINE)
+_LONGEST_NUMBER = 500  # characters; `1:1:1…`, sixty for each, takes the square of its length
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -36,8 +43,16 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
         if not isinstance(key, Hashable):
             fault = "a list or mapping cannot be a key"
             raise yaml.constructor.ConstructorError(None, None, fault, key_node.start_mark)
+        if (
+            isinstance(key, int) and abs(key) >= sys.hash_info.modulus
+        ):  # such numbers can be made to fall into one place of a table
+            raise yaml.constructor.ConstructorError(
+                None, None, "the number is too large for a key", key_node.start_mark
+            )
         if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"the key `{key}` is given twice", key_node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key `{printable(key, 60)}` is given twice", key_node.start_mark
+            )
         seen.add(key)
     loader.flatten_mapping(node)
     return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}
@@ -47,11 +62,11 @@ def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """A scalar that looks like a date or number and is none (2024-13-45) is a fault with a place, not a ValueError."""
 
     def constructor(loader: Any, node: yaml.Node) -> Any:
-        try:
-            return construct(loader, node)
-        except (ValueError, KeyError, AttributeError, OverflowError):
-            kind, shown = node.tag.rpartition(":")[2], str(node.value)[:60]
-            raise yaml.constructor.ConstructorError(None, None, f"`{shown}` is no {kind}", node.start_mark) from None
+        with suppress(ValueError, KeyError, AttributeError, OverflowError):
+            if len(node.value) <= _LONGEST_NUMBER:
+                return construct(loader, node)
+        kind, shown = node.tag.rpartition(":")[2], printable(str(node.value)[:60])
+        raise yaml.constructor.ConstructorError(None, None, f"`{shown}` is no {kind}", node.start_mark)
 
     return constructor
 
@@ -61,31 +76,34 @@ for _kind in ("bool", "int", "float", "timestamp"):
     _UniqueKeys.add_constructor(f"tag:yaml.org,2002:{_kind}", _told(getattr(_Loader, f"construct_yaml_{_kind}")))
 
 
-def parse_yaml(text: str, path: Path | str) -> Any:
-    """The document as plain data; InputError `yaml-syntax` with line and column."""
+def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES) -> Any:
+    """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column."""
+    path = printable(path)
     try:
-        _refuse_huge(text)
+        _refuse_huge(text, most)
         return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise InputError("yaml-syntax", f"{where}: {error.problem or error.context}") from None
+        raise InputError("yaml-syntax", f"{where}: {printable(error.problem or error.context)}") from None
     except yaml.YAMLError as error:
-        raise InputError("yaml-syntax", f"{path}: {error}") from None
+        raise InputError("yaml-syntax", f"{path}: {printable(' '.join(str(error).split()))}") from None
 
 
-def _refuse_huge(text: str) -> None:
-    """Count nesting and what aliases stand for without building anything; most files need no look.
+def _refuse_huge(text: str, most: int) -> None:
+    """Count nesting, keys and values, and what aliases stand for, without building anything; most files need no look.
 
     Raises MarkedYAMLError.
     """
     opened = sum(text.count(both[0]) - text.count(both) for both in ("[]", "{}"))
-    if opened <= _MAX_DEPTH and not _CAN_BE_HUGE.search(text):
+    # Each key and each value but the first comes after one of these.
+    possible = 1 + sum(text.count(mark) for mark in "\n,:-?[{")
+    if possible <= most and opened <= _MAX_DEPTH and not _CAN_BE_HUGE.search(text):
         return
     sizes: dict[str, int] = {}
     anchors: list[str | None] = []
     counts = [0]
-    aliased = 0
+    aliased = nodes = 0
     event: Any
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -102,8 +120,10 @@ def _refuse_huge(text: str) -> None:
             counts[-1] += size
         elif isinstance(event, yaml.ScalarEvent):
             counts[-1] += 1
+        nodes += isinstance(event, yaml.NodeEvent)
         fault = f"nested more than {_MAX_DEPTH} deep" if len(anchors) > _MAX_DEPTH else ""
         fault = f"aliases stand for more than {_MAX_ALIASED} nodes" if aliased > _MAX_ALIASED else fault
+        fault = f"more than {most} keys and values" if nodes > most else fault
         if fault:
             raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)
 
@@ -129,29 +149,17 @@ _Dumper.add_implicit_resolver(
 )
 
 
-def read_text(path: Path, *, what: str) -> str:
-    """The file's text; InputError when it is missing, unreadable or not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError("file-missing", f"{what} {path} does not exist") from None
-    except OSError as error:
-        raise InputError("file-unreadable", f"cannot read {what} {path}", context=str(error)) from None
-    except UnicodeDecodeError as error:
-        raise InputError("yaml-syntax", f"{path}: not UTF-8 (byte {error.start})") from None
-
-
 Fault = tuple[tuple[int | str, ...], str]
 """A place in a document, and what is wrong with what stands there."""
 
 
-def load_model(path: Path, model: type[Model], *, what: str, reference: str) -> Model:
-    """Read, parse and validate. `what` names the file's role in errors; `reference` is the error's reference.
+def load_model(path: Path, model: type[Model], *, kind: Kind, reference: str, tree: Path | None = None) -> Model:
+    """Read, parse and validate. `reference` is the error's; `kind` and `tree` are as in reading.py.
 
     Raises:
-        InputError: every fault of the file in its context, each as `file:line: field: reason`.
+        InputError: the faults of the file in its context, each as `file:line: field: reason`.
     """
-    text = read_text(path, what=what)
+    text = read_file_text(path, kind, tree=tree)
     return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference)
 
 
@@ -166,19 +174,22 @@ def validate(
             return made
     except ValidationError as error:
         rows += [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
-    lines = faults_with_lines(rows, text, path)
-    raise InputError(reference, f"{path} has {len(lines)} fault{'s' if len(lines) > 1 else ''}", context=lines)
+    count = f"{len(rows)} fault{'s' if len(rows) > 1 else ''}"
+    raise InputError(reference, f"{printable(path)} has {count}", context=faults_with_lines(rows, text, path))
 
 
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
-    """Each fault, its place in the document and its reason, as `file:line: field: reason`, in file order."""
-    root = yaml.compose(text, Loader=_Loader)
+    """Each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
+
+    Of very many, the first, and how many more there are.
+    """
+    lines = _Lines(yaml.compose(text, Loader=_Loader))
     rows = []
     for location, reason in faults:
-        line = _line_of(root, location)
-        field = ".".join(str(part) for part in location) or "(document)"
-        rows.append((line, f"{path}:{line}: {field}: {reason}"))
-    return [row for _, row in sorted(rows)]
+        field = ".".join(printable(part, 60) for part in islice(location, 20)) or "(document)"
+        rows.append((lines.of(location), f"{field}: {printable(reason)}"))
+    shown = [f"{printable(path)}:{line}: {told}" for line, told in sorted(rows)[:_MOST_FAULTS]]
+    return [*shown, f"and {len(rows) - _MOST_FAULTS} more"] if len(rows) > _MOST_FAULTS else shown
 
 
 # What a validation says in Python's words -> in the words of YAML.
@@ -198,18 +209,36 @@ def reason_of(fault: Mapping[str, Any]) -> str:
     return _REASONS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
 
 
-def _line_of(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
-    """1-based line of the deepest node on the way to `location`: for a missing key, its parent's."""
-    line = (node.start_mark.line if node else 0) + 1
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if found is None:
+class _Lines:
+    """Where things stand in a document."""
+
+    def __init__(self, root: yaml.Node | None) -> None:
+        self._root = root
+        self._keys: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+
+    def of(self, location: tuple[int | str, ...]) -> int:
+        """1-based line of the deepest node on the way to `location`: for a missing key, its parent's."""
+        node = self._root
+        line = (node.start_mark.line if node else 0) + 1
+        for part in location:
+            if isinstance(node, yaml.MappingNode):
+                found = self._in(node).get(str(part))
+                if found is None:
+                    return line
+                line, node = found[0].start_mark.line + 1, found[1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                line = node.start_mark.line + 1
+            else:
                 return line
-            line, node = found[0].start_mark.line + 1, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        else:
-            return line
-    return line
+        return line
+
+    def _in(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        if id(node) not in self._keys:
+            pairs = reversed(node.value)  # of two keys that look alike, the first
+            self._keys[id(node)] = {str(key.value): (key, value) for key, value in pairs if _is_scalar(key)}
+        return self._keys[id(node)]
+
+
+def _is_scalar(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode)

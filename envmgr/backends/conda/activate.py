@@ -14,12 +14,13 @@ from typing import NoReturn
 
 from envmgr.backends.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
 from envmgr.backends.conda.activate_words import assigned_names, mentioned_names, tells_time, work_names
+from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner
 
-_FORBIDDEN = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH"})  # DESIGN, invariant 7
+_OF_EACH_RUN = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # which no script is needed for
 _SEPARATORS = ": ;,"
 _BOOKKEEPING = re.compile(
     r"_.*|.*(BACKUP|SAVED).*|OLD_.*|.*_OLD"
@@ -92,15 +93,20 @@ def _can_be_preset(name: str) -> bool:
     return name not in BASE_NAMES and not ignored(name)
 
 
+def forbidden_changes(trace: Trace) -> list[str]:
+    """The variables that a run changed and no module may; `export X="$X"` on nothing changes nothing that matters."""
+    changed = trace.changed(own=True) - _OF_EACH_RUN
+    return sorted(n for n in changed if fault_in_variable(n, as_list=True) and (trace.now(n) or trace.was(n)))
+
+
 def _refuse_forbidden(shell: Shell, trace: Trace) -> None:
-    for name in sorted(_FORBIDDEN & trace.changed()):
-        if trace.now(name) or trace.was(name):  # `export X="$X"` on nothing changes nothing that matters
-            raise EnvmgrError(
-                "activation-forbidden",
-                f"{shell.steps[trace.changes(name)[0]].label} changes {name}",
-                context=f"to {trace.now(name)!r}" if trace.now(name) else "unsets it",
-                hint=f"no entry may change {name}, which reaches into programs outside it: build without this package",
-            )
+    for name in forbidden_changes(trace):
+        raise EnvmgrError(
+            "activation-forbidden",
+            f"{shell.steps[trace.changes(name)[0]].label} changes {name}",
+            context=f"to {trace.now(name)!r}" if trace.now(name) else "unsets it",
+            hint=f"no entry may change {name}, which reaches into programs outside it: build without this package",
+        )
 
 
 @dataclass(frozen=True, slots=True)

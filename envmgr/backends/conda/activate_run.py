@@ -57,9 +57,14 @@ class Trace:
         states = (self.before, *self.after)
         return tuple(i for i in range(len(self.after)) if states[i].get(name) != states[i + 1].get(name))
 
-    def changed(self) -> frozenset[str]:
+    def changed(self, *, own: bool = False) -> frozenset[str]:
+        """With `own`, bash's own variables too, which change by themselves, where they are exported."""
         names = {name for state in (self.before, *self.after) for name in state}
-        return frozenset(name for name in names if not ignored(name) and self.changes(name))
+        return frozenset(
+            name
+            for name in names
+            if ((own and name not in self.shell_only) or not ignored(name)) and self.changes(name)
+        )
 
 
 def ignored(name: str) -> bool:

@@ -6,8 +6,8 @@ dependencies, sizes and `noarch`; the sidecar keeps the full records, and is use
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from pydantic import ValidationError
 
 from envmgr.backends.conda.agreement import require_agreement, require_possible, require_same_wheels
 from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
-from envmgr.catalog.locks import missing_lock
-from envmgr.errors import InputError
+from envmgr.catalog.locks import lock_json, lock_text
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.yamlfile import dump_yaml, parse_yaml, read_text
+from envmgr.system.reading import MOST_LOCKED, printable
+from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
@@ -57,11 +58,9 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file, line and package.
     """
     path = folder / LOCK_NAME
-    if not path.exists():
-        raise missing_lock(path)
-    text = read_text(path, what="lock")
+    text = lock_text(path)
     digest = sha256_bytes(text.encode())
-    document = parse_yaml(text, path)
+    document = parse_yaml(text, path, most=MOST_LOCKED)
     lock = _from_yaml(path, text, document)
     _require_hashes(lock, path, text)
     known = _from_sidecar(folder / SIDECAR_NAME, digest)
@@ -77,10 +76,10 @@ def edited_by_hand(folder: Path) -> str:
     """Why a lock is not as `envmgr lock` wrote it: its sidecar belongs to another text. Empty when all is well."""
     sidecar = folder / SIDECAR_NAME
     try:
-        recorded = json.loads(sidecar.read_bytes()).get("lock_sha256")
-    except (OSError, ValueError, AttributeError):
+        recorded = lock_json(sidecar).get("lock_sha256")
+    except (OSError, EnvmgrError, AttributeError):
         return ""  # without a sidecar the lock stands for itself
-    if recorded == sha256_bytes((folder / LOCK_NAME).read_bytes()):
+    if recorded == sha256_bytes(lock_text(folder / LOCK_NAME).encode()):
         return ""
     return f"{folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
 
@@ -161,6 +160,7 @@ def _dependencies(depends: Iterable[str]) -> dict[str, str]:
 
 def _parts(depend: str) -> tuple[str, str, str]:
     """Name, version and build string of a repodata dependency; `numpy>=1.2` and `numpy >=1.2, <3` occur too."""
+    depend = " ".join(depend.split())  # a long row of spaces takes the square of its length below
     match = re.match(r"\s*([A-Za-z0-9_.-]+)(.*)", depend, re.DOTALL)
     name, rest = (match[1], match[2].strip()) if match else (depend.strip(), "")
     rest = re.sub(r"\s*([,|])\s*", r"\1", rest)
@@ -171,11 +171,9 @@ def _parts(depend: str) -> tuple[str, str, str]:
 def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
     """The full records; None when there is no sidecar, or it belongs to another text of the lock."""
     try:
-        data = json.loads(path.read_bytes())
+        data = lock_json(path)
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise InputError("lock-invalid", f"{path} is not JSON", context=str(error)) from None
     if not isinstance(data, dict) or data.get("lock_sha256") != lock_sha256:
         return None
     if data.get("schema") != 1:
@@ -193,7 +191,7 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
             added=AddedWheels.model_validate(data["added"]) if "added" in data else None,
         )
     except (KeyError, TypeError, ValidationError) as error:
-        raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=str(error)) from None
+        raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=printable(error)) from None
 
 
 def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
@@ -226,7 +224,7 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         else:
             wheels.append((where, item))
     names = [p.name for p in packages]
-    if twice := sorted({n for n in names if names.count(n) > 1}):
+    if twice := sorted(n for n, times in Counter(names).items() if times > 1):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
     custom = metadata.get("custom_metadata") or {}
     return CondaLock(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def read_items(
     """
     wheels = [_wheel_of(item, where, path, text) for where, item in items]
     names = [wheel.name for wheel in wheels]
-    if twice := sorted({n for n in names if names.count(n) > 1}):
+    if twice := sorted(n for n, times in Counter(names).items() if times > 1):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
     python = next((p.version for p in packages if p.name == PYTHON), None)
     if python is None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.catalog.site import Site
-from envmgr.system.files import sha256_file
+from envmgr.system.reading import ANYWHERE, Kind, copy_file, digest_of
+
+EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
@@ -26,6 +28,18 @@ def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, root
     return next((place for place in places if place.is_file()), None)
 
 
+def root_of(path: Path, site: Site) -> Path:
+    """The folder of easyconfigs that a file of `local_easyconfig` or `local_file` lies in: a link in it leads to nothing else."""
+    return next((root for root in easyconfig_folders(site) if path.is_relative_to(root)), ANYWHERE)
+
+
+def sum_of(path: Path, site: Site) -> str:
+    """Its sha256; "" for one that cannot be read."""
+    with suppress(OSError):
+        return digest_of(path, EASYCONFIG, tree=root_of(path, site))
+    return ""
+
+
 def changed_since(item: LockedItem, site: Site) -> str:
     """How an easyconfig, or a patch or source that goes with it, differs from what was locked; empty when all is as it was.
 
@@ -36,11 +50,11 @@ def changed_since(item: LockedItem, site: Site) -> str:
         return f"{path} now comes before EasyBuild's own" if path is not None else ""
     if path is None:
         return f"{item.easyconfig} is gone"
-    if sha256_file(path) != item.sha256:
+    if sum_of(path, site) != item.sha256:
         return f"{path} has changed"
     for file in item.beside:
         found = local_file(item, file, path, easyconfig_folders(site))
-        if found is not None and sha256_file(found) != file.sha256:
+        if found is not None and sum_of(found, site) != file.sha256:
             return f"{found} has changed"
     return ""
 
@@ -56,4 +70,4 @@ def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> N
         for below, files in places.items():
             (folder / below).mkdir(parents=True, exist_ok=True)
             for each in files:
-                shutil.copyfile(each, folder / below / each.name)
+                copy_file(each, folder / below / each.name, EASYCONFIG, tree=root_of(each, site))

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.backends.easybuild.folders import module_name, modules_folder
+from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER, Lmod
 from envmgr.modules.spec import EnvOp
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Prefix
+from envmgr.system.reading import printable
 
 # What a module says about itself; it changes nothing of the environment.
 _TALK = frozenset({"help", "whatis", "conflict", "extensions", "family", "add_property", "remove_property", "prereq"})
@@ -25,6 +27,7 @@ _LOADS = frozenset({"depends_on", "load", "always_load", "depends_on_any", "try_
 _STATEMENT = re.compile(r"([a-z_]+)([({])(.*)[)}]", re.DOTALL)
 _START = re.compile(r"[a-z_]+[({]")
 _END = re.compile(r'(?:"\)|["0-9]\}|"\}\})$')
+_OF_ITS_OWN = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _OF_EASYBUILD = re.compile(r"EBDEVEL\w*")  # names a file that we do not make
 
 
@@ -40,12 +43,14 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
     """The facts of a finished item; `closure` are the installs that its module may load.
 
     Raises:
-        EnvmgrError: `module-load-failed`, `module-unreadable`.
+        EnvmgrError: `module-load-failed`, `module-unreadable`, `module-forbidden`.
     """
     prefix = install.prefix
     names = [module_name(each) for each in (install, *closure)]
     shown = {s.name: s for s in map(read_shown, _texts(lmod, prefix, names))}
     order, ops = flatten(module_name(install), shown)
+    for name in order:
+        refuse_forbidden(shown[name], prefix.store)
     paths = {module_name(each): each.relative for each in closure}
     loaded = [install, *(each for each in closure if module_name(each) in order)]
     pythons = (version for each in loaded if (version := _own_python(each)) is not None)
@@ -54,6 +59,29 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
         python=next(pythons, None),
         needs=tuple(paths[name] for name in order if name in paths),
     )
+
+
+def refuse_forbidden(module: Shown, store: Path) -> None:
+    """EnvmgrError `module-forbidden` for a change that no module may make.
+
+    By these two EasyBuild's software finds its own libraries: it may add folders of the store to them.
+    """
+    for op in module.steps:
+        if isinstance(op, str):
+            continue
+        as_list = op.kind in ("prepend", "append")
+        if op.name in _OF_ITS_OWN and as_list and not op.at_load and _lies_in(store, op.value.split(op.separator)):
+            continue
+        if fault := fault_in_variable(op.name, as_list=as_list):
+            raise EnvmgrError(
+                "module-forbidden", f"EasyBuild's module {module.name} changes {op.name}",
+                context=f"{op.kind} {printable(op.value)}" if op.value else op.kind,
+                hint=f"no module may do so: {fault}; leave it out of the easyconfig",
+            )  # fmt: skip
+
+
+def _lies_in(store: Path, elements: Sequence[str]) -> bool:
+    return all(Path(each).is_relative_to(store) and ".." not in Path(each).parts for each in elements)
 
 
 def _own_python(install: Install) -> str | None:

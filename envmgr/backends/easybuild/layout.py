@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.backends.easybuild.easyconfigs import local_easyconfig, local_file
+from envmgr.backends.easybuild.easyconfigs import EASYCONFIG, local_easyconfig, local_file, root_of, sum_of
 from envmgr.backends.easybuild.folders import locks_folder, modules_folder
 from envmgr.backends.easybuild.input import accept_eula_for
 from envmgr.backends.easybuild.items import configuration_of
@@ -18,7 +17,8 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
 from envmgr.store.prefix import Install
-from envmgr.system.files import atomic_write, pretty_json, sha256_file
+from envmgr.system.files import atomic_write, pretty_json
+from envmgr.system.reading import copy_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ def _easyconfigs(order: Order, folder: Path) -> Path:
         easyconfig = local_easyconfig(locked, order.site)
     else:
         easyconfig = order.tool.easyconfigs / locked.folder / locked.easyconfig
-    _copy(locked.easyconfig, locked.sha256, easyconfig, folder / locked.folder)
+    _copy(locked.easyconfig, locked.sha256, easyconfig, folder / locked.folder, order.site)
     for file in locked.beside:
         found = local_file(locked, file, easyconfig, roots)
-        _copy(file.name, file.sha256, found, folder / (file.folder or locked.folder))
+        _copy(file.name, file.sha256, found, folder / (file.folder or locked.folder), order.site)
     return folder / locked.folder / locked.easyconfig
 
 
-def _copy(name: str, sha256: str, path: Path | None, folder: Path) -> None:
-    if path is None or not path.is_file() or sha256_file(path) != sha256:
+def _copy(name: str, sha256: str, path: Path | None, folder: Path, site: Site) -> None:
+    if path is None or not path.is_file() or sum_of(path, site) != sha256:
         place = "/".join((*folder.parts[-2:], name))
         raise EnvmgrError(
             "easyconfig-differs", f"{name} is not what the lock says",
@@ -110,4 +110,4 @@ def _copy(name: str, sha256: str, path: Path | None, folder: Path) -> None:
             hint="lock the entry again, or take the file back from git",
         )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, folder / name)
+    copy_file(path, folder / name, EASYCONFIG, tree=root_of(path, site))

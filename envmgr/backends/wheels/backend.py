@@ -15,7 +15,7 @@ from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.catalog.locks import stale_lock
-from envmgr.catalog.names import Entry
+from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
@@ -25,6 +25,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
+from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda
@@ -87,12 +88,10 @@ class LoadedWheelsLock(LoadedLock):
 
     def pack(self, site: Site, folder: Path) -> Site:
         """The recipe and lock of the base, in a catalog of its own, and what these need."""
-        import shutil
-
         for each in self.below:
             site = each.lock.pack(site, folder)
             place = folder / "below" / each.lock.entry.name / each.lock.entry.version
-            shutil.copytree(each.folder, place, dirs_exist_ok=True)
+            copy_files(each.folder, place, LOCK, tree=catalog_of(each.folder))
             site = site.model_copy(update={"catalogs": (folder / "below", *site.catalogs)})
         return site
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,10 +14,9 @@ from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from envmgr.catalog.locks import recipe_digest
-from envmgr.catalog.names import parse_entry
+from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
-from envmgr.system.files import sha256_file
-from envmgr.system.yamlfile import read_text
+from envmgr.system.reading import BESIDE, digest_of, printable, read_file_text
 from envmgr.wheels.requirements import Question, checked
 
 SYSTEM = "system"
@@ -146,9 +146,13 @@ def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
 def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
     """With its package's name."""
     path = folder / patch.file
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise InputError("patch-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
-    if (found := sha256_file(path)) != patch.sha256:
+    try:
+        found = digest_of(path, BESIDE, tree=catalog_of(folder))
+    except OSError as error:
+        raise InputError("file-unreadable", f"cannot read {BESIDE.what} {path}", context=str(error.strerror)) from None
+    if found != patch.sha256:
         raise InputError(
             "patch-differs", f"{path} has another sha256 than recipe.yaml says",
             context=[f"recipe.yaml {patch.sha256}", f"file        {found}"],
@@ -158,13 +162,15 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
 
 
 def _read_file(path: Path) -> Iterable[str]:
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise InputError("requirements-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
-    text = read_text(path, what="requirements file")
+    text = read_file_text(path, BESIDE, tree=catalog_of(path.parent))
     for number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
         row = re.sub(r"(^|\s)#.*", "", line).strip()
         if row:
             try:
                 yield checked(re.sub(r"\s--hash=\S+", "", row).strip())
             except ValueError as error:
-                raise InputError("requirement-invalid", f"{path}:{number}: {error}", context=line.strip()) from None
+                raise InputError(
+                    "requirement-invalid", f"{path}:{number}: {printable(error)}", context=printable(line.strip())
+                ) from None

@@ -6,7 +6,6 @@ names, without which nothing can be fetched, and what else the index tells.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -21,10 +20,11 @@ from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
 
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.catalog.locks import missing_lock
+from envmgr.catalog.locks import lock_json, lock_text
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.yamlfile import read_text, reason_of
+from envmgr.system.reading import printable
+from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.lock import LockedFile, LockedWheel
 
 LOCK_NAME = "wheels.lock"
@@ -72,16 +72,12 @@ def read_lock(folder: Path) -> tuple[WheelsLock, str]:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file and line.
     """
     path, beside = folder / LOCK_NAME, folder / SIDECAR_NAME
-    if not path.exists():
-        raise missing_lock(path)
-    text = read_text(path, what="lock")
+    text = lock_text(path)
     _require_hashes(path, text)
-    if not beside.exists():
-        raise InputError("lock-invalid", f"{beside} is missing: {LOCK_NAME} has no file names", hint=_AGAIN)
     try:
-        data = json.loads(read_text(beside, what="lock"))
-    except ValueError as error:
-        raise InputError("lock-invalid", f"{beside} is not JSON", context=str(error), hint=_AGAIN) from None
+        data = lock_json(beside)
+    except FileNotFoundError:
+        raise InputError("lock-invalid", f"{beside} is missing: {LOCK_NAME} has no file names", hint=_AGAIN) from None
     if not isinstance(data, dict) or data.get("schema") != 1:
         found = data.get("schema") if isinstance(data, dict) else type(data).__name__
         raise InputError("lock-invalid", f"{beside} has schema {found}, this envmgr knows 1", hint="use a newer envmgr")
@@ -89,7 +85,7 @@ def read_lock(folder: Path) -> tuple[WheelsLock, str]:
     try:
         lock = WheelsLock.model_validate(fields)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}" for e in error.errors(include_url=False)]
+        lines = [printable(f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}") for e in error.errors(include_url=False)]
         raise InputError("lock-invalid", f"{beside} is no lock of wheels", context=lines[:10], hint=_AGAIN) from None
     _require_agreement(lock, path, text)
     return lock, sha256_bytes(text.encode())
@@ -102,17 +98,21 @@ def _require_hashes(path: Path, text: str) -> None:
             continue
         if not re.match(r"[A-Za-z0-9._-]+==\S+", line):
             raise InputError(
-                "lock-invalid", f"{path}:{number}: not `name==version --hash=sha256:…`", context=line, hint=_AGAIN
+                "lock-invalid",
+                f"{path}:{number}: not `name==version --hash=sha256:…`",
+                context=printable(line),
+                hint=_AGAIN,
             )
         if not re.fullmatch(r"\S+ --hash=sha256:[0-9a-f]{64}", line):
-            raise InputError("lock-unhashed", f"{path}:{number}: not one sha256", context=line, hint=_AGAIN)
+            raise InputError("lock-unhashed", f"{path}:{number}: not one sha256", context=printable(line), hint=_AGAIN)
 
 
 def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
     """The lock is what people review; the sidecar may know more of a wheel, but nothing else."""
     rows, own = ([line for line in each.splitlines() if _counts(line)] for each in (text, _text(lock)))
     if rows != own:
-        lines = [*(row for row in rows if row not in own), *(row for row in own if row not in rows)]
+        here, there = {*rows}, {*own}
+        lines = [printable(row) for row in (*(r for r in rows if r not in there), *(r for r in own if r not in here))]
         raise InputError(
             "lock-invalid", f"{path} and {SIDECAR_NAME} name different wheels",
             context=(lines or ["the same rows, in another order or more than once"])[:10],

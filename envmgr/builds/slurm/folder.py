@@ -6,7 +6,6 @@ copied here. The folder goes when its job's end has been told.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,13 +15,15 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.builds.schedule import Work
-from envmgr.catalog.entries import RECIPE_NAME
+from envmgr.catalog.listing import RECIPE_NAME
+from envmgr.catalog.names import catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
-from envmgr.errors import EnvmgrError, ErrorData
+from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
+from envmgr.system.reading import LOCK, ROW, copy_file, read_bytes, read_json
 
 
 class _Model(BaseModel):
@@ -108,7 +109,7 @@ class JobFolder:
             self.output("%j").parent.mkdir(parents=True, exist_ok=True)
             for file in sorted(recipe_folder.iterdir()):
                 if file.is_file() and file.name != RECIPE_NAME:
-                    (self.path / "lock" / file.name).write_bytes(file.read_bytes())
+                    copy_file(file, self.path / "lock" / file.name, LOCK, tree=catalog_of(recipe_folder))
             packed = work.lock.pack(site, self.path)
         target = read_target(site.cpu_level)
         request = BuildRequest(
@@ -137,8 +138,10 @@ def requested_installs(prefix: Prefix) -> set[str]:
     for path in prefix.slurm_jobs.glob("*/request.json"):
         row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):
-            with suppress(OSError, ValueError, AttributeError, TypeError):  # one of another version of envmgr
-                request = json.loads(path.read_bytes())
+            with suppress(
+                OSError, InputError, ValueError, AttributeError, TypeError
+            ):  # one of another version of envmgr
+                request = read_json(path, ROW)
                 found |= {str(each) for each in (request["item"], *request.get("uses", ()))}
     return found
 
@@ -166,6 +169,6 @@ def write_answer(request: Path, answer: BuildAnswer) -> None:
 def _read(path: Path, model: type[_Read]) -> _Read | None:
     """None without the file, and for one that cannot be read."""
     try:
-        return model.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        return model.model_validate_json(read_bytes(path, ROW))
+    except (OSError, InputError, ValidationError):
         return None

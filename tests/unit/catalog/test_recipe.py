@@ -178,7 +178,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "hidden-default": ({"hidden": True, "default": True}, ["(document): an entry cannot be hidden and the default at once"]),
     "driver": ({"requires": {"nvidia_driver": "525.x"}}, ["requires.nvidia_driver: `525.x` is not a version of digits and dots"]),
     "glibc": ({"requires": {"glibc": ">=2.28"}}, ["requires.glibc: `>=2.28` is not a version of digits and dots"]),
-    "glibc-newline": ({"requires": {"glibc": "2.28\n"}}, ["requires.glibc: `2.28\n` is not a version of digits and dots"]),
+    "glibc-newline": ({"requires": {"glibc": "2.28\n"}}, ["requires.glibc: `2.28\\n` is not a version of digits and dots"]),
     "capability": (
         {"requires": {"compute_capability": ["7.5", "sm_75"]}},
         ["requires.compute_capability: `sm_75` is not a compute capability such as 7.5, 9.0+PTX, 9.0a or 10.0f"],
@@ -197,7 +197,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "variable-name": ({"environment": {"set": {"1A": "x"}}}, ["environment: `1A` is not a variable name"]),
     "variable-shell": ({"environment": {"prepend": {"A;id": ["x"]}}}, ["environment: `A;id` is not a variable name"]),
-    "variable-newline": ({"environment": {"append": {"A\n": ["x"]}}}, ["environment: `A\n` is not a variable name"]),
+    "variable-newline": ({"environment": {"append": {"A\n": ["x"]}}}, ["environment: `A\\n` is not a variable name"]),
     "value-line-break": ({"environment": {"set": {"A": "x\ny"}}}, [f"environment: {LINE_BREAK}"]),
     "value-null": ({"environment": {"prepend": {"A": ["x", "y\0"]}}}, [f"environment: {LINE_BREAK}"]),
     "value-dollar": ({"environment": {"set": {"A": "5$"}}}, [f"environment: `5$`: bad `$`; {KNOWN}"]),

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from envmgr.errors import InputError
-from envmgr.system.yamlfile import load_model, parse_yaml, read_text
+from envmgr.system.reading import Kind, read_file_text
+from envmgr.system.yamlfile import MOST_NODES, load_model, parse_yaml
+
+THING = Kind("thing", 1 << 20)
 
 
 class Part(BaseModel):
@@ -47,7 +50,7 @@ def syntax_error(text: str) -> str:
 def load(tmp_path: Path, text: str | bytes) -> Thing:
     path = tmp_path / "thing.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load_model(path, Thing, what="thing", reference="thing-invalid")
+    return load_model(path, Thing, kind=THING, reference="thing-invalid")
 
 
 def faults(tmp_path: Path, text: str) -> list[str]:
@@ -249,16 +252,58 @@ def test_load_model_tells_a_fault_of_a_merged_mapping(tmp_path: Path) -> None:
 
 def test_read_text_tells_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        read_text(tmp_path / "no.yaml", what="recipe")
-    assert caught.value.render() == f"error[file-missing]: recipe {tmp_path / 'no.yaml'} does not exist"
+        read_file_text(tmp_path / "no.yaml", THING)
+    assert caught.value.render() == f"error[file-missing]: thing {tmp_path / 'no.yaml'} does not exist"
 
 
 def test_read_text_tells_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        read_text(tmp_path, what="recipe")
+        read_file_text(tmp_path, THING)
     assert caught.value.render() == (
-        f"error[file-unreadable]: cannot read recipe {tmp_path}\n  [Errno 21] Is a directory: '{tmp_path}'"
+        f"error[file-irregular]: thing {tmp_path} is a folder, and no regular file\n\nhint: put the file itself there"
     )
+
+
+def test_very_many_keys_end_before_anything_is_made_of_them() -> None:
+    for text in (
+        "".join(f"k{n}: 1\n" for n in range(300_000)),
+        "{" + ",".join(f"k{n}" for n in range(300_000)) + "}",
+        "- x\n" * 300_000,
+        "[" + "[],".join("" for _ in range(300_000)) + "]",
+    ):
+        assert syntax_error(text).endswith(f": more than {MOST_NODES} keys and values")
+
+
+def test_as_many_keys_as_there_may_be_are_read_and_long_texts_are_no_keys() -> None:
+    wide = "".join(f"k{n}: 1\n" for n in range(MOST_NODES // 2 - 1))
+    assert len(parse_yaml(wide, "f.yaml")) == MOST_NODES // 2 - 1
+    long = "a: |\n" + "  - x: [1, 2], {y: z}\n" * 30_000
+    assert len(parse_yaml(long, "f.yaml")["a"]) == 20 * 30_000
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "1" + ":1" * 200_000, "a: " + "1" + ":1" * 200_000 + ".0"], ids=["int", "float"]
+)
+def test_a_number_without_end_is_no_number(text: str) -> None:
+    assert syntax_error(text).startswith("f.yaml:1:4: `1:1:1")
+
+
+def test_numbers_that_fall_into_one_place_of_a_table_are_no_keys() -> None:
+    assert syntax_error(f"{(2**61 - 1) * 7}: x\n").endswith("the number is too large for a key")
+
+
+def test_of_many_faults_the_first_are_told_each_as_one_short_line(tmp_path: Path) -> None:
+    text = "name: x\n" + "".join(f"wrong{n}: 1\n" for n in range(5000)) + f'"{"long" * 225}": 1\n"\\e[31m": 1\n'
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, text)
+    error = caught.value
+    assert error.message == f"{tmp_path / 'thing.yaml'} has 5002 faults"
+    assert [line.removeprefix(f"{tmp_path / 'thing.yaml'}:") for line in error.context] == [
+        *(f"{n + 2}: wrong{n}: unknown field" for n in range(20)), "and 4982 more",
+    ]  # fmt: skip
+    assert faults(tmp_path, f'name: x\n"{"long" * 225}": 1\n"\\e[31m": 1\n') == [
+        f"2: {'long' * 15}… (900 characters): unknown field", "3: \\x1b[31m: unknown field",
+    ]  # fmt: skip
 
 
 def test_read_text_tells_the_first_byte_that_is_not_utf_8(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 import tempfile
 import tomllib
@@ -28,6 +27,7 @@ from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.source.calling import Source, call_child
 from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
+from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import read_target
 from envmgr.downloads import Download
@@ -35,6 +35,7 @@ from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
+from envmgr.system.reading import BESIDE, copy_file
 from envmgr.system.run import Runner
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.failures import failure
@@ -80,7 +81,7 @@ class _Locker:
             files = work / "files"
             sdist = self._fetch([(found, url)], files, name)[0]
             for patch in patches:
-                shutil.copyfile(self.recipe / patch.file, files / patch.file)
+                copy_file(self.recipe / patch.file, files / patch.file, BESIDE, tree=catalog_of(self.recipe))
             source = Source(
                 name=name, version=found.version, sdist=sdist, patches=[files / patch.file for patch in patches],
                 minor=".".join(self.asking.python.split(".")[:2]), base=installed, programs=programs,

@@ -175,6 +175,11 @@ def test_dependencies_of_one_name_are_folded(depends: list[str], expected: dict[
     assert _dependencies(depends) == expected
 
 
+def test_a_dependency_with_a_long_row_of_spaces_takes_no_longer_than_it_is_long() -> None:
+    """A minute or more, if each space began a look at all that follow it."""
+    assert _dependencies([f"a{' ' * 1_000_000}>=1 ,{' ' * 1_000_000}<2"]) == {"a": ">=1,<2"}
+
+
 def test_edited_lock_is_read_without_its_sidecar(tmp_path: Path) -> None:
     path = write(tmp_path, lock_with(simple(size=5)))
     assert read_lock(tmp_path)[0].packages[0].size == 5

@@ -1,0 +1,241 @@
+"""Reading what others may have written: catalogs, locks, records, history. Regular files only, up to a size, and none by a link
+that leaves its tree.
+
+A file is looked at before it is opened, so that a device does not notice; and again by the descriptor that it is read from, for what
+took its place meanwhile. A pipe is never waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.system.files import atomic_write
+
+ANYWHERE = Path("/")
+"""The tree of a file that its reader was told to read by people, or that lies in another program's install: links may lead anywhere."""
+
+_PIECE = 256 << 10  # bytes
+_LONGEST = 300  # characters
+MOST_LOCKED = 500_000  # keys and values of a lock
+MOST_LINES = 20  # that are told of one thing
+_MOST_FILES = 10_000  # of a tree that is copied
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a file is to its reader: `what` in messages, and how many bytes one may have."""
+
+    what: str
+    most: int
+
+
+# Many times what the largest that were ever seen have.
+RECIPE = Kind("recipe", 1 << 20)
+SOFTWARE = Kind("software file", 1 << 20)
+SITE = Kind("site file", 1 << 20)
+TEST_FILE = Kind("test's file", 1 << 20)
+BESIDE = Kind("file beside the recipe", 16 << 20)
+LOCK = Kind("lock", 16 << 20)
+ROW = Kind("record", 16 << 20)
+GENERATION = Kind("generation's record", 256 << 20)
+FACTS = Kind("record", 256 << 20)
+MANIFEST = Kind("manifest", 1 << 30)
+HISTORY = Kind("history", 256 << 20)
+
+
+def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
+    """The file's content. A link is followed where it stays below `tree`; without one, the file itself must be no link.
+
+    Raises:
+        InputError: `file-irregular`, `file-too-large`; OSError as `open` does.
+    """
+    with opened(path, kind, tree=tree) as descriptor:
+        data = bytearray()
+        while piece := os.read(descriptor, _PIECE):
+            data += piece
+            _require_small(path, len(data), kind)
+    return bytes(data)
+
+
+def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
+    """As `read_bytes`; InputError also when it is missing, unreadable or not UTF-8."""
+    try:
+        return read_bytes(path, kind, tree=tree).decode()
+    except FileNotFoundError:
+        raise InputError("file-missing", f"{kind.what} {printable(path)} does not exist") from None
+    except OSError as error:
+        raise InputError(
+            "file-unreadable", f"cannot read {kind.what} {printable(path)}", context=printable(error)
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError("yaml-syntax", f"{printable(path)}: not UTF-8 (byte {error.start})") from None
+
+
+def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
+    """Errors as `read_bytes`; ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
+    data = read_bytes(path, kind, tree=tree)
+    if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
+        raise ValueError(f"more than {most} keys and values")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
+    """The sha256 of its content. Errors as `read_bytes`."""
+    digest, size = hashlib.sha256(), 0
+    with opened(path, kind, tree=tree) as descriptor:
+        while piece := os.read(descriptor, _PIECE):
+            digest.update(piece)
+            size += len(piece)
+            _require_small(path, size, kind)
+    return digest.hexdigest()
+
+
+def copy_file(path: Path, place: Path, kind: Kind, *, tree: Path | None = None) -> None:
+    """Its content, in a new file. Errors as `read_bytes`."""
+    with opened(path, kind, tree=tree) as descriptor, place.open("wb") as copy:
+        size = 0
+        while piece := os.read(descriptor, _PIECE):
+            size += len(piece)
+            _require_small(path, size, kind)
+            copy.write(piece)
+
+
+def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
+    """The regular files of a folder, and of the folders in it that are no links, into `place`.
+
+    Raises:
+        InputError: `file-irregular` for anything else in it, `file-too-large`; OSError.
+    """
+    waiting, left = [(folder, place)], _MOST_FILES
+    while waiting:
+        source, target = waiting.pop()
+        target.mkdir(parents=True, exist_ok=True)
+        with os.scandir(source) as entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    raise InputError("file-too-large", f"{printable(folder)} has more than {_MOST_FILES} files")
+                path = source / entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((path, target / entry.name))
+                else:
+                    atomic_write(target / entry.name, read_bytes(path, kind, tree=tree))
+
+
+@contextmanager
+def opened(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int]:
+    """A descriptor to read from. Errors as `read_bytes`."""
+    descriptor = _open(path, kind, tree)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line, on a line of its own where the last one was cut. Raises OSError, also where `path` is no regular file."""
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        cut = status.st_size > 0 and os.pread(descriptor, 1, status.st_size - 1) != b"\n"
+        data = (("\n" if cut else "") + line + "\n").encode()
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)
+
+
+def why_unreadable(error: Exception) -> str:
+    """In one text, of what `read_bytes` and readers of its content raise."""
+    return error.message if isinstance(error, EnvmgrError) else str(error)
+
+
+def stays_in(path: Path, tree: Path) -> bool:
+    """Whether what `path` names, by links too, lies below `tree`; False for links that lead in a circle."""
+    try:
+        return path.resolve().is_relative_to(tree.resolve())
+    except (OSError, RuntimeError):
+        return False
+
+
+def printable(value: object, longest: int = _LONGEST) -> str:
+    """A text of others as one line for people: control characters as escapes, and not without end."""
+    text = str(value)
+    if len(text) > longest:
+        text = f"{text[:longest]}… ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first of very many lines, and how many more there are."""
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else [*lines]
+
+
+def _open(path: Path, kind: Kind, tree: Path | None) -> int:
+    """By name, as NFS asks the server for the newest file of a name only then."""
+    with suppress(OSError):  # what there is to say, the opening will
+        _require_regular(path, path.stat(follow_symlinks=tree is not None), kind)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if tree is None else 0)
+    descriptor = os.open(path, flags)
+    try:
+        status = os.fstat(descriptor)
+        _require_regular(path, status, kind)
+        if tree is not None and tree != ANYWHERE:
+            _require_below(path, Path(f"/proc/self/fd/{descriptor}").readlink(), tree, kind)
+        _require_small(path, status.st_size, kind)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _require_regular(path: Path, status: os.stat_result, kind: Kind) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        is_one = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise InputError(
+            "file-irregular", f"{kind.what} {printable(path)} is {is_one}, and no regular file",
+            hint="put the file itself there",
+        )  # fmt: skip
+
+
+def _require_below(path: Path, found: Path, tree: Path, kind: Kind) -> None:
+    if not found.is_relative_to(tree.resolve()):
+        raise InputError(
+            "file-irregular", f"{kind.what} {printable(path)} is a link out of {printable(tree)}",
+            hint="put the file itself there",
+        )  # fmt: skip
+
+
+def _require_small(path: Path, size: int, kind: Kind) -> None:
+    if size > kind.most:
+        raise InputError(
+            "file-too-large", f"{kind.what} {printable(path)} is larger than {kind.most} bytes",
+            hint="such a file is not read: is it the right one?",
+        )  # fmt: skip

@@ -11,7 +11,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.record import complete_numbers, read_record
-from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, verify_generation
+from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
 from envmgr.store.prefix import Install, installs
 from envmgr.store.verify import verify_install
@@ -123,7 +123,7 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
     with ctx.reporter.stage("generations", total=len(numbers), unit="generations") as stage:
         for count, number in enumerate(numbers, 1):
             ctx.runner.raise_if_cancelled()
-            looked[number] = verify_generation(prefix, number, told, owners or (prefix.root.stat().st_uid,))
+            looked[number] = verify_generation(prefix, number, told, owners)
             stage.update(count)
     users, own, lost = _users(looked, what)
     entries = sorted({name for names in users.values() for name in names})
@@ -152,8 +152,8 @@ def trusted_owners(ctx: Context) -> frozenset[int] | None:
 
 def _numbers(ctx: Context, what: VerifyWhat) -> list[int]:
     complete = complete_numbers(ctx.prefix)
-    if what.everything and complete:
-        return complete
+    if what.everything and (published := published_numbers(ctx.prefix)):
+        return published
     if what.generations:
         for asked in what.generations:
             if asked not in complete:

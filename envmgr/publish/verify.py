@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
+from envmgr.publish.flips import flips
 from envmgr.publish.record import (
+    ABANDONED,
     RECORD,
     SPECS,
     GenerationRecord,
     complete_numbers,
     current_number,
+    generation_numbers,
     parse_record,
     parse_specs,
     read_records,
@@ -59,10 +62,10 @@ def current_faults(prefix: Prefix) -> list[Fault]:
     return []
 
 
-def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owners: Collection[int]) -> LookedAt:
+def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owners: Collection[int] | None) -> LookedAt:
     """Compare all of a generation with its record, and the record with what its publish wrote into the history (`told`).
 
-    `owners` are the users, by number, to whom a prefix may belong.
+    `owners` are the users, by number, to whom a prefix may belong; None: anybody.
     """
     folder = prefix.generation(number)
     below = str(folder.relative_to(prefix.root))
@@ -84,6 +87,14 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
     return LookedAt(number, record, len(look.paths), tuple(faults), tuple(unseen))
 
 
+def published_numbers(prefix: Prefix) -> list[int]:
+    """Complete generations, and those that were current once and have lost their record since; without those that `gc` removed."""
+    once = {int(row["to"]) for row in flips(prefix)}
+    complete = complete_numbers(prefix)
+    lost = [n for n in generation_numbers(prefix) if n in once and not (prefix.generation(n) / ABANDONED).exists()]
+    return sorted({*complete, *lost})
+
+
 def named_manifests(prefix: Prefix) -> dict[str, str]:
     """Install -> sha256 of its manifest, as the newest generation says that names it: what was built again has another one since."""
     found: dict[str, str] = {}
@@ -92,7 +103,7 @@ def named_manifests(prefix: Prefix) -> dict[str, str]:
     return found
 
 
-def _folder_faults(folder: Path, owners: Collection[int]) -> Iterator[str]:
+def _folder_faults(folder: Path, owners: Collection[int] | None) -> Iterator[str]:
     try:
         status = folder.lstat()
     except OSError as error:
@@ -103,7 +114,7 @@ def _folder_faults(folder: Path, owners: Collection[int]) -> Iterator[str]:
         return
     if (mode := stat.S_IMODE(status.st_mode) & 0o777) != 0o555:
         yield f"mode changed to {mode:04o}"
-    if status.st_uid not in owners:
+    if owners is not None and status.st_uid not in owners:
         yield f"belongs to {user_name(status.st_uid)}"
 
 

@@ -310,6 +310,34 @@ def test_old_generation_is_looked_at_when_it_is_named(published: Published) -> N
     assert findings(published, "--generation", "1") == findings(published, "--all") == expected
 
 
+def test_old_generation_without_its_record_is_among_all(published: Published) -> None:
+    published.drop("generations/0001/generation.json")
+    assert ("generation", "generations/0001/generation.json", "missing") in findings(published, "--all")
+    assert findings(published) == []
+
+
+def test_install_that_is_built_again_by_hand_is_named_by_the_next_generation(published: Published) -> None:
+    before = published.manifest.read_bytes()
+    published.manifest.unlink()
+    built = data(published.box, "build", "hello/1.0")
+    assert (built["built"], built["generation"]) == (["hello/1.0"], 3)
+    assert published.manifest.read_bytes() != before, "another time"
+    assert findings(published, "--all") == []
+
+
+def test_publish_does_not_make_a_changed_manifest_right(published: Published) -> None:
+    """What another entry is built and published for."""
+    published.change_json(published.manifest, lambda content: content["facts"].update(python="2.7"))
+    expected = findings(published)
+    assert len(expected) == 1
+    locked(published.box, "more/1.0", HELLO)
+    try:
+        published.box.ok("build", "more/1.0")
+        assert (published.box.current(), findings(published)) == (3, expected)
+    finally:
+        shutil.rmtree(published.box.root / "recipes/more")
+
+
 def test_install_that_no_generation_names_is_among_all(published: Published) -> None:
     install, manifest = published.path("install"), published.manifest
     other = install.with_name("9.9-" + install.name[-8:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from envmgr.report import Reporter
 from envmgr.store.manifest import Manifest, differences, make_manifest, write_manifest
 from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified
-from envmgr.system.files import explain_os_error, file_lock, sha256_file
+from envmgr.system.files import atomic_write, explain_os_error, file_lock, read_regular, sha256_file
 from envmgr.system.run import Runner
 
 
@@ -58,6 +59,8 @@ def repair_install(
         built = lock.build(again, site, runner, reporter, jobs=jobs)
         with reporter.stage(f"{install.entry} check", unit="files"):
             if known is not None:
+                if install.manifest.lstat().st_uid != os.geteuid():  # to whom all of an install belongs
+                    atomic_write(install.manifest, read_regular(install.manifest), mode=0o444)
                 wrong = differences(install.path, known)
             else:
                 manifest = make_manifest(

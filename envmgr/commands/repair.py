@@ -78,16 +78,16 @@ def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
 
 def _plan(ctx: Context, seen: Verified) -> _Plan:
     plan = _Plan()
-    wrong = [path for path, lines in seen.installs.items() if lines]
-    lost = [f"{path}: no generation names it" for path in wrong if path not in seen.users]
+    wrong = [path for path, lines in seen.installs.items() if lines and path in seen.users]  # others are for `gc`
+    lost = []
     loaded: dict[str, Wanted | EnvmgrError] = {}
     for path in wrong:
-        for name in seen.users.get(path, ()):
+        for name in seen.users[path]:
             loaded.setdefault(name, _load(ctx, name))
-        found = [loaded[name] for name in seen.users.get(path, ())]
+        found = [loaded[name] for name in seen.users[path]]
         if (made := _made_by(path, [each for each in found if isinstance(each, Wanted)])) is None:
             why = next((each.message for each in found if isinstance(each, EnvmgrError)), _MOVED)
-            lost += [f"{path}: {why}"] if path in seen.users else []
+            lost.append(f"{path}: {why}")
             continue
         may_repair(*made)
         plan.installs[path] = (*made, _sound_manifest(made[1], seen.installs[path]))
@@ -122,11 +122,16 @@ def _build_order(loaded: Iterable[Wanted | EnvmgrError]) -> list[str]:
 
 
 def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
-    """None where something was found wrong with the manifest itself."""
+    """None where something was found wrong with the manifest itself. EnvmgrError `format-unknown` for one of a later envmgr."""
     name = item.install.manifest.name
-    if any(line.startswith((f"{name}:", f"{item.install.manifest} ")) for line in lines):
+    sound = not any(line.startswith((f"{name}:", f"{item.install.manifest} ")) for line in lines)
+    try:
+        manifest = read_manifest(item.install.manifest)
+    except EnvmgrError as error:
+        if sound or error.reference == "format-unknown":
+            raise
         return None
-    return read_manifest(item.install.manifest)
+    return manifest if sound else None
 
 
 def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:

@@ -64,7 +64,9 @@ def test_there_is_one_of_the_release_before_the_backends_had_a_contract() -> Non
 def test_it_is_read_as_its_own_release_read_it(box: OldPrefix) -> None:
     expected = box.expected
     assert box.current() == 2
-    assert box.ok("history", "--format", "json").data == expected["history"]
+    history = box.ok("history", "--format", "json").data
+    assert [row.pop("damaged") for row in history["generations"]] == [""] * len(history["generations"])  # since then
+    assert history == expected["history"]
     shown = {entry: box.ok("show", entry, "--format", "json").data for entry in ENTRIES}
     assert {entry: said["digest"] for entry, said in shown.items()} == expected["digests"]
     assert {entry: said["install"] for entry, said in shown.items()} == expected["installs"]

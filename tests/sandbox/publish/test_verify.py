@@ -363,6 +363,27 @@ def test_owner_is_looked_at(published: Published, name: str, check: str, where: 
     assert (check, where, found) in findings(published)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("whole", [True, False])
+def test_repair_gives_an_install_back_to_who_owns_the_prefix(published: Published, whole: bool) -> None:
+    paths = [published.path("install"), *published.path("install").rglob("*")] if whole else []
+    for path in [*paths, published.manifest]:
+        os.lchown(path, 65534, 65534)
+    assert plainly(published, findings(published))[0] == (
+        "install", "hello/1.0", "1.0-DIGEST.manifest.json: belongs to nobody",
+    )  # fmt: skip
+    assert data(published.box, "verify", "--repair")["findings"] == []
+    assert findings(published, "--all") == []
+
+
+def test_repair_refuses_a_manifest_of_a_later_format(published: Published) -> None:
+    DAMAGES["manifest-of-a-later-format"][0](published)
+    before = published.manifest.read_bytes()
+    done = published.box.run("verify", "--repair")
+    assert (done.code, "error[format-unknown]: " in done.stderr) == (3, True)
+    assert published.manifest.read_bytes() == before
+
+
 def test_what_cannot_be_asked_together_is_told(published: Published) -> None:
     for argv in (
         ["--all", "hello/1.0"], ["--all", "--generation", "1"], ["--dry-run"], ["--via", "ssh"],

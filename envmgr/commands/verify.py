@@ -13,6 +13,7 @@ from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.record import complete_numbers, read_record
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
+from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, installs
 from envmgr.store.verify import verify_install
 from envmgr.system.users import find_account
@@ -67,7 +68,10 @@ class VerifyResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was looked at, and what is wrong: of `installs` by path, of `generations` by number."""
+    """What was looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is what is current.
+
+    `in_place` are installs that cannot be made again beside their place.
+    """
 
     entries: tuple[str, ...]
     current: tuple[Fault, ...]
@@ -75,19 +79,27 @@ class Verified:
     users: Mapping[str, tuple[str, ...]]
     installs: Mapping[str, tuple[str, ...]]
     own: Mapping[str, str]
+    number: int | None
+    in_place: frozenset[str]
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
             yield Finding("current", "error", fault.path, fault.found, hint=_CURRENT)
         for looked in self.generations.values():
             for fault in looked.faults:
-                yield Finding("generation", "error", fault.path, fault.found, hint=_GENERATION)
+                yield Finding(
+                    "generation",
+                    "error",
+                    fault.path,
+                    fault.found,
+                    hint=_GENERATION if looked.number == self.number else _OLD,
+                )
         for path, lines in self.installs.items():
             of = self.users.get(path, ())
             where = ", ".join(of) or path
             for line in lines:
                 told = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
-                yield Finding("install", "error", where, told, hint=_hint(path, of))
+                yield Finding("install", "error", where, told, hint=_hint(path, of, path in self.in_place))
 
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
@@ -100,10 +112,31 @@ _CURRENT = "`envmgr verify --repair` makes it anew; so does `envmgr rollback NUM
 _GENERATION = "a generation never changes: find the cause; `envmgr verify --repair` publishes the same entries as a new generation"
 
 
-def _hint(path: str, entries: Sequence[str]) -> str:
+_OLD = (
+    "a generation never changes: find the cause; for a rollback choose another one, until `envmgr gc` removes this one"
+)
+
+
+def _hint(path: str, entries: Sequence[str], in_place: bool) -> str:
     if not entries:
         return f"an install never changes: find the cause; no generation names {path}: `envmgr gc` removes it when it is old"
+    if in_place:
+        return (
+            "an install never changes: find the cause; when nobody uses it, "
+            f"remove {path}.manifest.json under the prefix, and build the entry again"
+        )
     return "an install never changes: find the cause; `envmgr verify --repair` makes it again, in its place"
+
+
+def _is_made_in_place(install: Install) -> bool:
+    """By the backend that its manifest names; a manifest that does not tell is of no help."""
+    from envmgr.backends import get_backend
+
+    try:
+        recipe = read_manifest(install.manifest).provenance.get("recipe", {})
+        return not get_backend(str(recipe.get("backend"))).stages
+    except EnvmgrError:
+        return False
 
 
 def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
@@ -137,7 +170,11 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
         found[path] = tuple(_install_faults(ctx, prefix.install_at(path), named.get(path), owners))
     checked = tuple(dict.fromkeys(what.names)) if what.names else tuple(entries)
     looked = {n: replace(each, unseen=(*each.unseen, *lost.get(n, ()))) for n, each in looked.items()}
-    return Verified(checked, tuple(current_faults(prefix)), looked, {k: tuple(v) for k, v in users.items()}, found, own)
+    in_place = frozenset(path for path, lines in found.items() if lines and _is_made_in_place(prefix.install_at(path)))
+    return Verified(
+        checked, tuple(current_faults(prefix)), looked, {k: tuple(v) for k, v in users.items()}, found, own,
+        known_current(prefix), in_place,
+    )  # fmt: skip
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:

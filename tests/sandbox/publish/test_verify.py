@@ -307,6 +307,8 @@ def test_old_generation_is_looked_at_when_it_is_named(published: Published) -> N
     published.edit(module)
     assert findings(published) == []
     expected = [("generation", module, "sha256 changed")]
+    said = published.box.run("verify", "--all").stdout
+    assert ("verify --repair" in said, "for a rollback choose another one" in said) == (False, True)
     assert findings(published, "--generation", "1") == findings(published, "--all") == expected
 
 

@@ -70,7 +70,7 @@ class VerifyResult(Result):
 class Verified:
     """What was looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is what is current.
 
-    `in_place` are installs that cannot be made again beside their place.
+    `in_place` are installs that cannot be made again beside their place, with what mends them.
     """
 
     entries: tuple[str, ...]
@@ -80,7 +80,7 @@ class Verified:
     installs: Mapping[str, tuple[str, ...]]
     own: Mapping[str, str]
     number: int | None
-    in_place: frozenset[str]
+    in_place: Mapping[str, str]
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
@@ -99,7 +99,7 @@ class Verified:
             where = ", ".join(of) or path
             for line in lines:
                 told = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
-                yield Finding("install", "error", where, told, hint=_hint(path, of, path in self.in_place))
+                yield Finding("install", "error", where, told, hint=_hint(path, of, self.in_place.get(path)))
 
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
@@ -117,14 +117,11 @@ _OLD = (
 )
 
 
-def _hint(path: str, entries: Sequence[str], in_place: bool) -> str:
+def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
     if not entries:
         return f"an install never changes: find the cause; no generation names {path}: `envmgr gc` removes it when it is old"
-    if in_place:
-        return (
-            "an install never changes: find the cause; when nobody uses it, "
-            f"remove {path}.manifest.json under the prefix, and build the entry again"
-        )
+    if in_place is not None:
+        return f"an install never changes: find the cause; when nobody uses it, {in_place}"
     return "an install never changes: find the cause; `envmgr verify --repair` makes it again, in its place"
 
 
@@ -170,7 +167,11 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
         found[path] = tuple(_install_faults(ctx, prefix.install_at(path), named.get(path), owners))
     checked = tuple(dict.fromkeys(what.names)) if what.names else tuple(entries)
     looked = {n: replace(each, unseen=(*each.unseen, *lost.get(n, ()))) for n, each in looked.items()}
-    in_place = frozenset(path for path, lines in found.items() if lines and _is_made_in_place(prefix.install_at(path)))
+    in_place = {
+        path: f"remove {path}.manifest.json under {prefix.root}, and build the entry again"
+        for path, lines in found.items()
+        if lines and _is_made_in_place(prefix.install_at(path))
+    }
     return Verified(
         checked, tuple(current_faults(prefix)), looked, {k: tuple(v) for k, v in users.items()}, found, own,
         known_current(prefix), in_place,

@@ -151,7 +151,7 @@ def test_easybuild_s_own_module_is_still_held_to_its_manifest(box: OldPrefix) ->
     )
     # Its backend builds in place only: the hint says what mends it, and not what is refused.
     manifest = f"store/toy/{module.stem}.manifest.json"
-    assert f"remove {manifest} under the prefix" in done.data["findings"][0]["hint"]
+    assert f"remove {manifest} under {PREFIX}, " in done.data["findings"][0]["hint"]
     refused = box.run("verify", "--repair")
     assert (refused.code, "error[repair-impossible]: " in refused.stderr) == (3, True)
 

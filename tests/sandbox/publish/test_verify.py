@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from envmgr.store.manifest import read_manifest
+from envmgr.store.tree import tree_digest
 from envmgr.system.files import remove_tree
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.scenes import HELLO, RUNS, data, locked
+from tests.helpers.scenes import HELLO, RUNS, data, forget_manifests, locked
 from tests.helpers.standin.channel import Channel
 
 GENERATION = "generations/0002"
@@ -481,18 +483,7 @@ def test_repair_refuses_another_tree_than_the_manifest_s(published: Published) -
     """A manifest of another tree, of a generation that does not know its sha256: nobody can tell who is right."""
     box = published.box
     install, before = published.path("install"), published.path("install/bin/hello-prefix").stat().st_ino
-
-    def forget(content: dict[str, Any]) -> None:
-        content["manifests"] = {}
-
-    for number in (1, 2):
-        published.change_json(published.path(f"generations/000{number}/generation.json"), forget)
-    history = published.path("var/history.jsonl")
-    rows = [json.loads(line) for line in history.read_text().splitlines()]
-    history.write_text("".join(json.dumps({k: v for k, v in row.items() if k != "record"}) + "\n" for row in rows))
-    from envmgr.store.manifest import read_manifest
-    from envmgr.store.tree import tree_digest
-
+    forget_manifests(box)
     paths = [
         p._replace(sha256="0" * 64) if p.path == "bin/hello-prefix" else p
         for p in read_manifest(published.manifest).paths

@@ -211,9 +211,11 @@ class Backend(ABC):
     makes something else of the same lock; installs of an older layout stay in use until their lock changes. Installs that a
     new layout does not change keep their number: see `install`. `input` is what a recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the
     top of the site file to the settings that they are now. `solvers` are the words of `--solver`, the first one by default.
+    `stages` is whether it makes an install beside its place and ends with `land`, so that a damaged one can be replaced at once.
     """
 
     name: ClassVar[str]
+    stages: ClassVar[bool] = False
     layout: ClassVar[int] = 1
     input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel] | None] = None

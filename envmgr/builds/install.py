@@ -85,7 +85,7 @@ def ensure_install(
                     workers=max(2, jobs),
                     extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
                 )
-                _compare(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+                compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
                 write_manifest(install.manifest, manifest)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
@@ -133,7 +133,8 @@ def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built,
     }
 
 
-def _compare(install: Install, expected: Any, found: dict[str, str]) -> None:
+def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> None:
+    """Raises EnvmgrError `install-differs` where files are not what the packages promise."""
     wrong = [
         f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
         for path, digest in sorted(expected.items())

@@ -17,6 +17,7 @@ from envmgr.cli.narrow import narrowed
 from envmgr.cli.nodes import audit, export, job, node_setup, shell_init, test
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import open_context, verb
+from envmgr.cli.verify import verify
 
 _COLLECTED = 100_000
 """Objects between two looks of Python's collector: a start makes some 50,000 that stay, and looking at them takes a twelfth of it."""
@@ -206,20 +207,7 @@ app.command()(test)
 app.command()(job)
 
 
-@app.command()
-@verb
-def verify(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
-    """Hash published installs again.
-
-    Every path is compared with the install's manifest; each difference is a finding.
-    """
-    from envmgr.cli.text.smoke import show_verify
-    from envmgr.commands.verify import verify_entries
-
-    ctx = open_context(site, fmt)
-    return shown(verify_entries(ctx, entries or ()), show_verify)
-
-
+app.command()(verify)
 app.command()(audit)
 app.command()(export)
 

@@ -19,16 +19,19 @@ from envmgr.publish.change import Change, check_dependencies
 from envmgr.publish.flips import flips, known_current, last_current
 from envmgr.publish.generations import publish, publishing, remove_generations, rollback
 from envmgr.publish.record import (
+    RECORD,
     complete_numbers,
     current_number,
+    mentioned_installs,
     published_spec,
     read_record,
+    read_records,
     read_specs,
 )
 from envmgr.report import Result
 from envmgr.store.holds import held_installs
 from envmgr.store.manifest import remove_install
-from envmgr.store.prefix import Install, installs
+from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import file_lock
 from envmgr.system.resources import shipped
 
@@ -45,7 +48,10 @@ class RemoveResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One generation; `changes` are `+ entry`, `- entry` and `~ entry` against its parent."""
+    """One generation; `changes` are `+ entry`, `- entry` and `~ entry` against its parent.
+
+    `damaged` is why its record cannot be read, and empty where it can; the rest is then not known.
+    """
 
     number: int
     current: bool
@@ -55,6 +61,7 @@ class HistoryRow:
     reason: str
     entries: int
     changes: tuple[str, ...]
+    damaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +135,12 @@ def read_history(ctx: Context) -> HistoryResult:
     """Works with a damaged `current` too: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
-    records = {number: read_record(ctx.prefix, number) for number in complete_numbers(ctx.prefix)}
-    for number, record in records.items():
+    records, damaged = read_records(ctx.prefix)
+    for number in complete_numbers(ctx.prefix):
+        if number in damaged:
+            rows.append(HistoryRow(number, number == current, "", "", "", "", 0, (), damaged=damaged[number].message))
+        if (record := records.get(number)) is None:
+            continue
         before = records[record.parent].entries if record.parent in records else {}
         changes = [
             f"{'+' if e not in before else '-' if e not in record.entries else '~'} {e}"
@@ -219,17 +230,25 @@ def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
 def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
     prefix, policies = ctx.prefix, ctx.site.policies
     complete = complete_numbers(prefix)
-    records = {n: read_record(prefix, n) for n in complete}
+    records, damaged = read_records(prefix)
     oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=policies.keep_days)
     keep = set(complete[-policies.keep_generations :]) | {current_number(prefix)}
     left = {
         int(f["from"]): str(f["time"]) for f in flips(prefix) if isinstance(f.get("from"), int)
     }  # the last time counts
-    keep |= {n for n, r in records.items() if datetime.datetime.fromisoformat(left.get(n, r.created)) > oldest}
+    created = {n: r.created for n, r in records.items()} | {n: _written(prefix, n) for n in damaged}
+    keep |= {n for n, time in created.items() if datetime.datetime.fromisoformat(left.get(n, time)) > oldest}
     used = {path for n, r in records.items() if n in keep for e in r.entries.values() for path in e.paths}
+    used |= {path for n in damaged if n in keep for path in mentioned_installs(prefix, n)}
     used |= held_installs(prefix) | requested_installs(prefix)
     unused = [i for i in installs(prefix) if i.relative not in used and i.manifest.stat().st_mtime < oldest.timestamp()]
     return [n for n in complete if n not in keep], unused
+
+
+def _written(prefix: Prefix, number: int) -> str:
+    """When the record of a damaged generation was last written."""
+    seconds = (prefix.generation(number) / RECORD).lstat().st_mtime
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
 def _size(install: Install) -> int:

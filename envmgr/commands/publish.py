@@ -96,7 +96,7 @@ def publish_wanted(
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
 
-    change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason)
+    change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason, frozenset(fresh))
     published = publish(
         change,
         ctx.site,

@@ -1,48 +1,233 @@
-"""`envmgr verify`: is what is published still what was built?"""
+"""`envmgr verify`: is what is published still what was built and published?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.commands import Context, choose_published
+from envmgr.commands import Context, published_record, require_published
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
+from envmgr.publish.flips import known_current, last_current, told_records
+from envmgr.publish.record import complete_numbers, read_record
+from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
+from envmgr.store.manifest import read_manifest
+from envmgr.store.prefix import Install, installs
 from envmgr.store.verify import verify_install
+from envmgr.system.users import find_account
+
+if TYPE_CHECKING:
+    from envmgr.probe.model import Way
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyWhat:
+    """`names` are entries, none for all; `generations` numbers, none for the current one. `everything`: all that there is."""
+
+    names: tuple[str, ...] = ()
+    generations: tuple[int, ...] = ()
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyNodes:
+    """`nodes` is a node set; `via` None is as the site says; `deadline` is seconds for all nodes together, None the verb's own."""
+
+    nodes: str
+    via: Way | None = None
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult(Result):
-    """`checked` are entries; each finding is one path of an install that is not as its manifest says."""
+    """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers; each finding is one path that is not
+    as its record or its manifest says. `not_looked_at` are things for whose state nothing stands.
+
+    `nodes` is folded, empty for this machine. `repaired` are the installs and generations that were made again, or would be
+    (`dry_run`); `generation` is then current.
+    """
 
     schema: ClassVar[str] = "envmgr.verify/1"
     checked: tuple[str, ...]
     findings: tuple[Finding, ...]
+    generations: tuple[int, ...] = ()
+    installs: tuple[str, ...] = ()
+    not_looked_at: tuple[str, ...] = ()
+    nodes: str = ""
+    repaired: tuple[str, ...] = ()
+    generation: int | None = None
+    dry_run: bool = False
+    log: str | None = None
 
     @property
     def exit_code(self) -> int:
         return 1 if self.findings else 0
 
 
-def verify_entries(ctx: Context, names: Sequence[str]) -> VerifyResult:
-    """Hash the installs of published entries again and compare them with their manifests."""
-    current, chosen = choose_published(ctx, names)
-    findings = []
-    users: dict[str, list[str]] = {}  # path of an install -> the entries that use it: each is hashed once
-    for name in chosen:
-        for path in current.entries[name].paths:
-            users.setdefault(path, []).append(name)
-    for path, entries in users.items():
-        findings += [
-            Finding(
-                "install",
-                "error",
-                ", ".join(entries),
-                line if path == current.entries[entries[0]].path else f"{path}: {line}",
-                hint="an install never changes: find the cause; "
-                f"then remove {path}.manifest.json under {ctx.prefix.root}, and build the entry again",
-            )
-            for line in verify_install(ctx.prefix.install_at(path), ctx.reporter)
-        ]
-    return VerifyResult(tuple(chosen), tuple(findings))
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is what is current.
+
+    `in_place` are installs that cannot be made again beside their place, with what mends them.
+    """
+
+    entries: tuple[str, ...]
+    current: tuple[Fault, ...]
+    generations: Mapping[int, LookedAt]
+    users: Mapping[str, tuple[str, ...]]
+    installs: Mapping[str, tuple[str, ...]]
+    own: Mapping[str, str]
+    number: int | None
+    in_place: Mapping[str, str]
+
+    def findings(self) -> Iterator[Finding]:
+        for fault in self.current:
+            yield Finding("current", "error", fault.path, fault.found, hint=_CURRENT)
+        for looked in self.generations.values():
+            for fault in looked.faults:
+                yield Finding(
+                    "generation",
+                    "error",
+                    fault.path,
+                    fault.found,
+                    hint=_GENERATION if looked.number == self.number else _OLD,
+                )
+        for path, lines in self.installs.items():
+            of = self.users.get(path, ())
+            where = ", ".join(of) or path
+            for line in lines:
+                told = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
+                yield Finding("install", "error", where, told, hint=_hint(path, of, self.in_place.get(path)))
+
+    def result(self) -> VerifyResult:
+        unseen = [line for looked in self.generations.values() for line in looked.unseen]
+        return VerifyResult(
+            self.entries, tuple(self.findings()), tuple(self.generations), tuple(self.installs), tuple(unseen)
+        )
+
+
+_CURRENT = "`envmgr verify --repair` makes it anew; so does `envmgr rollback NUMBER`"
+_GENERATION = "a generation never changes: find the cause; `envmgr verify --repair` publishes the same entries as a new generation"
+
+
+_OLD = (
+    "a generation never changes: find the cause; for a rollback choose another one, until `envmgr gc` removes this one"
+)
+
+
+def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
+    if not entries:
+        return f"an install never changes: find the cause; no generation names {path}: `envmgr gc` removes it when it is old"
+    if in_place is not None:
+        return f"an install never changes: find the cause; when nobody uses it, {in_place}"
+    return "an install never changes: find the cause; `envmgr verify --repair` makes it again, in its place"
+
+
+def _is_made_in_place(install: Install) -> bool:
+    """By the backend that its manifest names; a manifest that does not tell is of no help."""
+    from envmgr.backends import get_backend
+
+    try:
+        recipe = read_manifest(install.manifest).provenance.get("recipe", {})
+        return not get_backend(str(recipe.get("backend"))).stages
+    except EnvmgrError:
+        return False
+
+
+def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
+    """Compare `current`, generations and installs with what was written down of them."""
+    return look(ctx, what).result()
+
+
+def look(ctx: Context, what: VerifyWhat) -> Verified:
+    """See `verify_entries`. Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`."""
+    if what.everything and (what.names or what.generations):
+        raise InputError("verify-all", "--all is everything: name no entries and no generations with it")
+    prefix = ctx.prefix
+    numbers = _numbers(ctx, what)
+    owners = trusted_owners(ctx)
+    told = told_records(prefix)
+    looked = {}
+    with ctx.reporter.stage("generations", total=len(numbers), unit="generations") as stage:
+        for count, number in enumerate(numbers, 1):
+            ctx.runner.raise_if_cancelled()
+            looked[number] = verify_generation(prefix, number, told, owners)
+            stage.update(count)
+    users, own, lost = _users(looked, what)
+    entries = sorted({name for names in users.values() for name in names})
+    paths = [*users]
+    if what.everything:
+        paths += [i.relative for i in installs(prefix) if i.relative not in users]
+    named = named_manifests(prefix)
+    found: dict[str, tuple[str, ...]] = {}
+    for path in paths:
+        ctx.runner.raise_if_cancelled()
+        found[path] = tuple(_install_faults(ctx, prefix.install_at(path), named.get(path), owners))
+    checked = tuple(dict.fromkeys(what.names)) if what.names else tuple(entries)
+    looked = {n: replace(each, unseen=(*each.unseen, *lost.get(n, ()))) for n, each in looked.items()}
+    in_place = {
+        path: f"remove {path}.manifest.json under {prefix.root}, and build the entry again"
+        for path, lines in found.items()
+        if lines and _is_made_in_place(prefix.install_at(path))
+    }
+    return Verified(
+        checked, tuple(current_faults(prefix)), looked, {k: tuple(v) for k, v in users.items()}, found, own,
+        known_current(prefix), in_place,
+    )  # fmt: skip
+
+
+def trusted_owners(ctx: Context) -> frozenset[int] | None:
+    """To whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
+    if ctx.site.policies.group is not None:
+        return None
+    found = {ctx.prefix.root.stat().st_uid}
+    if ctx.site.build_user is not None and (account := find_account(ctx.site.build_user)) is not None:
+        found.add(account.uid)
+    return frozenset(found)
+
+
+def _numbers(ctx: Context, what: VerifyWhat) -> list[int]:
+    complete = complete_numbers(ctx.prefix)
+    if what.everything and (published := published_numbers(ctx.prefix)):
+        return published
+    if what.generations:
+        for asked in what.generations:
+            if asked not in complete:
+                read_record(ctx.prefix, asked)  # raises
+        return list(dict.fromkeys(what.generations))
+    number = known_current(ctx.prefix)
+    if number is None:
+        last = last_current(ctx.prefix)
+        number = last if last in complete else complete[-1] if complete else published_record(ctx).number
+    return [number]
+
+
+def _users(
+    looked: Mapping[int, LookedAt], what: VerifyWhat
+) -> tuple[dict[str, list[str]], dict[str, str], dict[int, tuple[str, ...]]]:
+    """Path of an install -> the entries that use it, entry -> its own install; generation -> what cannot be known of it."""
+    users: dict[str, list[str]] = {}
+    own: dict[str, str] = {}
+    lost: dict[int, tuple[str, ...]] = {}
+    for number, each in looked.items():
+        if each.record is None:
+            lost[number] = (f"generations/{number:04d}: which installs it stands on",)
+            continue
+        if what.names:
+            require_published(what.names, each.record)
+        for name in what.names or sorted(each.record.entries):
+            entry = each.record.entries[name]
+            own.setdefault(name, entry.path)
+            for path in entry.paths:
+                if name not in users.setdefault(path, []):
+                    users[path].append(name)
+    return users, own, lost
+
+
+def _install_faults(ctx: Context, install: Install, named: str | None, owners: Iterable[int] | None) -> list[str]:
+    try:
+        return verify_install(install, ctx.reporter, named=named, owners=None if owners is None else frozenset(owners))
+    except EnvmgrError as error:  # a manifest that cannot be read harms its install alone
+        return [error.message, *error.context[:1]]

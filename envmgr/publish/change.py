@@ -13,7 +13,7 @@ from envmgr.modules.families import find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.publish.record import GenerationRecord, PublishedEntry, PublishedSpec
+from envmgr.publish.record import GenerationRecord, PublishedEntry, PublishedSpec, published_spec
 from envmgr.store.manifest import InstallFacts
 
 
@@ -28,18 +28,24 @@ class NewModule:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a publish changes on whatever is current by then."""
+    """What a publish changes on whatever is current by then.
+
+    `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests are other files than
+    those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`, `add` is
+    all that it has, and nothing of the current one is read.
+    """
 
     add: Mapping[str, NewModule]
     remove: tuple[str, ...]
     reason: str
+    fresh: frozenset[str] = frozenset()
+    anew: bool = False
+    whole: bool = False
 
 
 def apply_change(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
     """The raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
-    kept = {
-        k: PublishedSpec.model_validate(v) for k, v in old.items() if k not in change.add and k not in change.remove
-    }
+    kept = {k: published_spec(v) for k, v in old.items() if k not in change.add and k not in change.remove}
     added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
     # A name has one default: the newest word counts.
     moved = {m.spec.name for m in change.add.values() if m.spec.default}
@@ -74,10 +80,15 @@ def published_entries(
     return entries
 
 
-def changed_entries(entries: Mapping[str, PublishedEntry], record: GenerationRecord | None) -> set[str]:
-    """Entries that are new, gone, or differ from the record in install or module."""
+def changed_entries(
+    entries: Mapping[str, PublishedEntry], manifests: Mapping[str, str], record: GenerationRecord | None
+) -> set[str]:
+    """Entries that are new, gone, or differ from the record in install or module, or in the manifest of an install."""
     before = record.entries if record else {}
-    return {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
+    known = record.manifests if record else {}
+    changed = {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
+    anew = {path for path, sha256 in manifests.items() if known.get(path, sha256) != sha256}
+    return changed | {name for name, entry in entries.items() if not anew.isdisjoint(entry.paths)}
 
 
 def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:

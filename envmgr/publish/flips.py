@@ -14,19 +14,29 @@ from envmgr.publish.record import complete_numbers, current_number
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import flip_symlink
+from envmgr.system.formats import require_format
 from envmgr.system.reading import HISTORY, append_line, read_bytes
 
+FORMAT = 1
+"""The number of the format of the history's lines, which have it only where it is another (`schema`)."""
 
-def flip(prefix: Prefix, number: int, before: int | None, reason: str, reporter: Reporter) -> None:
-    """Make generation `number` current and write it down. `before` is what was current; under `publishing` only."""
+
+def flip(
+    prefix: Prefix, number: int, before: int | None, reason: str, reporter: Reporter, *, record: str | None = None
+) -> None:
+    """Make generation `number` current and write it down. `before` is what was current; under `publishing` only.
+
+    `record` is the sha256 of the record of a generation that is new.
+    """
     flip_symlink(prefix.current, f"generations/{number:04d}")
-    line = {
+    line: dict[str, object] = {
         "time": utc_now(),
         "user": getpass.getuser(),
         "host": socket.gethostname(),
         "from": before,
         "to": number,
         "reason": reason,
+        **({"record": record} if record else {}),
     }
     try:
         append_line(prefix.history, json.dumps(line))  # the last one may be cut, by a full disk or a kill
@@ -52,11 +62,21 @@ def last_current(prefix: Prefix) -> int | None:
     return number if number is not None else max(complete_numbers(prefix), default=None)
 
 
+def told_records(prefix: Prefix) -> dict[int, str]:
+    """Generation -> sha256 of its record, as its publish wrote it down; later lines cannot change that."""
+    found: dict[int, str] = {}
+    for row in flips(prefix):
+        if isinstance(row.get("record"), str):
+            found.setdefault(row["to"], row["record"])
+    return found
+
+
 def flips(prefix: Prefix) -> list[dict[str, Any]]:
-    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`. Lines that were cut are left out.
+    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`, of a publish with the sha256 of its record
+    (`record`). Lines that were cut are left out.
 
     Raises:
-        InputError: `file-irregular`, `file-too-large`.
+        InputError: `file-irregular`, `file-too-large`; EnvmgrError: `format-unknown` for a line that a later envmgr wrote.
     """
     found = []
     with suppress(FileNotFoundError):
@@ -64,6 +84,7 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
             with suppress(ValueError, RecursionError):
                 row = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("to"), int):
+                    require_format(row.get("schema", FORMAT), FORMAT, prefix.history)
                     found.append(row)
     return found
 

@@ -98,12 +98,14 @@ def publish(
     render = render_digest(templates, policies)
     with publishing(prefix, runner, reporter):
         parent = current_number(prefix)
-        record = None if parent is None else read_record(prefix, parent)
-        old = {} if parent is None else read_specs(prefix, parent)
+        taken = None if change.whole else parent
+        record = None if taken is None else read_record(prefix, taken)
+        old = {} if taken is None else read_specs(prefix, taken)
         merged = with_own_pythons(apply_change(old, change), prefix)
         entries = published_entries(merged, old, record, change, policies, templates)
-        changed = changed_entries(entries, record)
-        if record is not None and not changed and record.render == render:
+        manifests = _manifests(prefix, entries, change.fresh, record)
+        changed = changed_entries(entries, manifests, record)
+        if record is not None and not changed and record.render == render and not change.anew:
             return PublishedChange(None, parent, ())
         check_dependencies({k: item.spec.depends for k, item in merged.items()})
         refuse_name_clash(merged)
@@ -117,12 +119,12 @@ def publish(
                 lmod.build_spider_cache(folder / "modules", folder / "spider")
                 lmod.check_syntax([folder / "spider" / "spiderT.lua"])  # Lmod does not notice a full disk
             check(folder / "modules", folder / "lmodrc.lua", with_dependents(changed, merged))
-            _complete(folder, number, parent, change.reason, render, entries, files, lmod)
+            _complete(folder, number, parent, change.reason, render, entries, files, manifests, lmod)
         except BaseException as error:
             with suppress(OSError):  # a lost mount: the error that is told is the first one; the next publish cleans up
                 _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
-        flip(prefix, number, parent, change.reason, reporter)
+        flip(prefix, number, parent, change.reason, reporter, record=sha256_file(folder / RECORD))
     return PublishedChange(number, parent, tuple(sorted(changed)))
 
 
@@ -178,6 +180,21 @@ def _check_installs(prefix: Prefix, change: Change) -> None:
                 )  # fmt: skip
 
 
+def _manifests(
+    prefix: Prefix, entries: Mapping[str, PublishedEntry], fresh: frozenset[str], record: GenerationRecord | None
+) -> dict[str, str]:
+    """Install -> sha256 of its manifest. What an earlier generation said stays, unless the install was made since: a manifest that
+    was changed must not become the right one by the next publish.
+    """
+    known = record.manifests if record else {}
+    paths = sorted({path for entry in entries.values() for path in entry.paths})
+    return {
+        path: known[path] if path in known and path not in fresh else sha256_file(manifest)
+        for path in paths
+        if (manifest := prefix.install_at(path).manifest).is_file() or path in known
+    }
+
+
 def _take_number(prefix: Prefix) -> tuple[int, Path]:
     """The next number ever, by exclusive mkdir."""
     number = max(generation_numbers(prefix), default=0) + 1
@@ -225,6 +242,7 @@ def _complete(
     render: str,
     entries: dict[str, PublishedEntry],
     files: dict[str, str],
+    manifests: dict[str, str],
     lmod: Lmod,
 ) -> None:
     spider = {str(p.relative_to(folder)): sha256_file(p) for p in (folder / "spider").rglob("*") if p.is_file()}
@@ -239,6 +257,7 @@ def _complete(
         render=render,
         entries=entries,
         files=dict(sorted((files | spider).items())),
+        manifests=manifests,
     )
     with explain_os_error(folder):
         make_read_only(folder, mask=0o022)

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.store.manifest import InstallFacts
+from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Prefix
-from envmgr.system.reading import GENERATION, read_bytes, read_json, why_unreadable
+from envmgr.system.files import read_regular
+from envmgr.system.formats import require_format
+from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
 
 RECORD = "generation.json"
 SPECS = "modules.json"
 ABANDONED = "abandoned.json"
+
+
+FORMAT = 1
+"""The number of the format of records, and of the specs beside them; another one is refused."""
+
+
+_INSTALL = re.compile(rb"store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8}(?![0-9a-f])")
 
 
 class _Model(BaseModel):
@@ -45,10 +56,12 @@ class PublishedEntry(_Model):
 class GenerationRecord(_Model):
     """`generation.json`: written last, so a generation without it is not complete.
 
-    `files` maps a path below the generation to the sha256 of its text; `render` digests templates and policies.
+    `files` maps a path below the generation to the sha256 of its text, and has all but the record itself; `manifests` maps
+    installs, by their paths relative to the prefix, to the sha256 of their manifests, and is empty in records of an earlier
+    envmgr; `render` digests templates and policies.
     """
 
-    schema_version: int = 1
+    schema_version: int = FORMAT
     number: int
     parent: int | None
     created: str
@@ -59,6 +72,16 @@ class GenerationRecord(_Model):
     render: str
     entries: dict[str, PublishedEntry]
     files: dict[str, str]
+    manifests: dict[str, str] = {}
+
+    @property
+    def installs(self) -> dict[str, list[str]]:
+        """Path of an install -> the entries that use it."""
+        users: dict[str, list[str]] = {}
+        for name, entry in self.entries.items():
+            for path in entry.paths:
+                users.setdefault(path, []).append(name)
+        return users
 
 
 class PublishedSpec(_Model):
@@ -95,20 +118,33 @@ def _kind(path: Path) -> str:
 
 
 def read_record(prefix: Prefix, number: int) -> GenerationRecord:
-    """Raises EnvmgrError `no-generation` for one that is not there or not complete."""
+    """Raises EnvmgrError `no-generation` for one that is not there or not complete, `generation-damaged`, `format-unknown`."""
     path = prefix.generation(number) / RECORD
     try:
-        return GenerationRecord.model_validate_json(read_bytes(path, GENERATION))
+        return parse_record(path, read_bytes(path, GENERATION))
     except FileNotFoundError:
         raise EnvmgrError(
             "no-generation", f"there is no generation {number}", context=str(path), hint="`envmgr history` lists them"
         ) from None
-    except (OSError, InputError, ValueError) as error:
+    except (OSError, InputError) as error:
+        raise _damaged(path, error) from None
+
+
+def parse_record(path: Path, content: bytes) -> GenerationRecord:
+    """`content` is what `path` holds. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
+    try:
+        data = json.loads(content)
+        require_format(data.get("schema_version", FORMAT), FORMAT, path)
+        return GenerationRecord.model_validate(data)
+    except (ValueError, AttributeError, RecursionError) as error:
         raise _damaged(path, error) from None
 
 
 def _damaged(path: Path, error: Exception) -> EnvmgrError:
-    return EnvmgrError("generation-damaged", f"{path} cannot be read", context=why_unreadable(error))
+    return EnvmgrError(
+        "generation-damaged", f"{path} cannot be read", context=why_unreadable(error),
+        hint="`envmgr verify --all` tells which generations are as they were published; `envmgr rollback NUMBER` takes one of them",
+    )  # fmt: skip
 
 
 def read_current(prefix: Prefix) -> GenerationRecord | None:
@@ -117,17 +153,34 @@ def read_current(prefix: Prefix) -> GenerationRecord | None:
 
 
 def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
-    """entry -> the raw `PublishedSpec`; parse the ones needed with `published_spec`."""
+    """entry -> the raw `PublishedSpec`; parse the ones needed with `published_spec`. EnvmgrError `generation-damaged`."""
     path = prefix.generation(number) / SPECS
     try:
-        data: dict[str, Any] = read_json(path, GENERATION)
-    except (OSError, InputError, ValueError) as error:
+        return parse_specs(path, read_bytes(path, GENERATION))
+    except (OSError, InputError) as error:
+        raise _damaged(path, error) from None
+
+
+def parse_specs(path: Path, content: bytes) -> dict[str, Any]:
+    """`content` is what `path` holds. Raises EnvmgrError `generation-damaged`."""
+    try:
+        data: dict[str, Any] = json.loads(content)
+        _ = [{**raw["spec"], **raw["facts"]} for raw in data.values()]  # that they are there, and mappings
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, error) from None
     return data
 
 
 def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
-    return PublishedSpec.model_validate(raw)
+    """Raises EnvmgrError `generation-damaged`."""
+    try:
+        return PublishedSpec.model_validate(raw)
+    except ValidationError as error:
+        entry = f"{raw['spec'].get('name')}/{raw['spec'].get('version')}"
+        raise EnvmgrError(
+            "generation-damaged", f"what {SPECS} of a generation has of {entry} cannot be read", context=str(error),
+            hint="`envmgr verify` tells whether it was changed; if not, a later envmgr wrote it: use that",
+        ) from None  # fmt: skip
 
 
 def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
@@ -154,3 +207,31 @@ def generation_numbers(prefix: Prefix) -> list[int]:
 
 def complete_numbers(prefix: Prefix) -> list[int]:
     return [n for n in generation_numbers(prefix) if (prefix.generation(n) / RECORD).is_file()]
+
+
+def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int, EnvmgrError]]:
+    """The records of all complete generations, and why others cannot be read: a damaged one harms only itself."""
+    records: dict[int, GenerationRecord] = {}
+    damaged: dict[int, EnvmgrError] = {}
+    for number in complete_numbers(prefix):
+        try:
+            records[number] = read_record(prefix, number)
+        except EnvmgrError as error:
+            damaged[number] = error
+    return records, damaged
+
+
+def mentioned_installs(prefix: Prefix, number: int) -> set[str]:
+    """Every install that a file of a generation names, and what these run with: for one whose record cannot be read."""
+    found: set[str] = set()
+    for path in prefix.generation(number).rglob("*"):
+        with suppress(OSError):
+            found |= {match.decode() for match in _INSTALL.findall(read_regular(path))}
+    waiting = set(found)
+    while waiting:
+        install = prefix.install_at(waiting.pop())
+        with suppress(EnvmgrError):
+            new = {*read_manifest(install.manifest).facts.needs} - found
+            found |= new
+            waiting |= new
+    return found

@@ -6,7 +6,7 @@ import json
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,14 @@ from pydantic import BaseModel, ConfigDict
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.store.prefix import Install
-from envmgr.store.tree import TreePath, scan_tree, shown, tree_digest
+from envmgr.store.tree import TreePath, look_at_tree, scan_tree, shown, tree_digest
 from envmgr.system.files import atomic_write, remove_tree
-from envmgr.system.reading import MANIFEST, read_json, why_unreadable
+from envmgr.system.formats import require_format
+from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
+from envmgr.system.users import user_name
+
+FORMAT = 1
+"""The number of a manifest's format; another one is refused."""
 
 
 class InstallFacts(BaseModel):
@@ -67,7 +72,7 @@ def make_manifest(
     extra: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Hash every path under `root`. Modes are recorded before `mask`, so that two sites' trees have one digest."""
-    paths = tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
+    paths = unmasked_tree(root, workers=workers)
     return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths, extra or {})
 
 
@@ -75,7 +80,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     """One path per line: long, but to read and to diff. The digest comes first, for callers that need only the digest."""
     head = {
         "digest": manifest.digest,
-        "schema": 1,
+        "schema": FORMAT,
         "tree": manifest.tree,
         "mask": f"{manifest.mask:03o}",
         "facts": manifest.facts.model_dump(mode="json"),
@@ -87,9 +92,18 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Raises EnvmgrError `manifest-damaged`."""
+    """Raises EnvmgrError `manifest-damaged`, and `format-unknown` for one that a later envmgr wrote."""
     try:
-        data = read_json(path, MANIFEST)
+        return parse_manifest(path, read_bytes(path, MANIFEST))
+    except (OSError, InputError) as error:
+        raise _damaged(path, error) from None
+
+
+def parse_manifest(path: Path, content: bytes) -> Manifest:
+    """`content` is what `path` holds. Raises EnvmgrError `manifest-damaged`, `format-unknown`."""
+    try:
+        data = json.loads(content)
+        require_format(data.get("schema", FORMAT), FORMAT, path)
         return Manifest(
             digest=data["digest"],
             tree=data["tree"],
@@ -99,13 +113,17 @@ def read_manifest(path: Path) -> Manifest:
             paths=tuple(_from_row(row) for row in data["paths"]),
             extra=_extra(data["extra"]) if "extra" in data else _old_extra(path, data),
         )
-    except (OSError, InputError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise EnvmgrError(
-            "manifest-damaged",
-            f"{path} cannot be read",
-            context=why_unreadable(error),
-            hint="remove it and its install, then build the entry again",
-        ) from None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> EnvmgrError:
+    return EnvmgrError(
+        "manifest-damaged",
+        f"{path} cannot be read",
+        context=why_unreadable(error),
+        hint="remove it and its install, then build the entry again",
+    )
 
 
 def _extra(rows: Mapping[str, str]) -> dict[str, str]:
@@ -140,25 +158,58 @@ def remove_install(install: Install) -> None:
         (install.prefix.root / path).unlink(missing_ok=True)
 
 
-def differences(root: Path, manifest: Manifest, *, workers: int = 4) -> list[str]:
-    """What of a tree is not as its manifest says, as readable lines, sorted by path; empty when all is well."""
-    if not root.is_dir():
+def differences(root: Path, manifest: Manifest, *, owner: int | None = None, workers: int = 4) -> list[str]:
+    """What of a tree is not as its manifest says, as readable lines, sorted by path; empty when all is well.
+
+    All of it must belong to `owner`, a user's number; None: to whom the root belongs.
+    """
+    try:
+        status = root.lstat()
+    except FileNotFoundError:
         return [f"{root} is missing"]
-    found = {p.path: p for p in scan_tree(root, workers=workers)}
-    expected = {p.path: p if p.kind == "link" else replace(p, mode=p.mode & ~manifest.mask) for p in manifest.paths}
+    if not stat.S_ISDIR(status.st_mode):
+        what = f"a link to {shown(str(root.readlink()))}" if stat.S_ISLNK(status.st_mode) else "no folder"
+        return [f".: {what}, where the install's folder was"]
+    owner = status.st_uid if owner is None else owner
+    look = look_at_tree(root, owner, workers=workers)
     lines = []
-    if (mode := stat.S_IMODE(root.stat().st_mode) & 0o777) != 0o555 & ~manifest.mask:
+    if (mode := stat.S_IMODE(status.st_mode) & 0o777) != 0o555 & ~manifest.mask:
         lines.append(f".: mode changed to {mode:04o}")
-    for path in sorted({*found, *expected}):
-        have, want = found.get(path), expected.get(path)
-        if want is None:
-            lines.append(f"{shown(path)}: not in the manifest")
-        elif have is None:
-            lines.append(f"{shown(path)}: missing")
-        elif have != want:
-            what = [n for n in ("kind", "mode", "size", "sha256", "target") if getattr(have, n) != getattr(want, n)]
-            lines.append(f"{shown(path)}: {', '.join(what)} changed")
+    if status.st_uid != owner:
+        lines.append(f".: belongs to {user_name(status.st_uid)}, not to {user_name(owner)}")
+    if "" in look.unread:
+        lines.append(f".: cannot be read: {look.unread['']}")
+    mask = ~manifest.mask
+    expected = {
+        p[0]: p if p[1] == "link" else TreePath(p[0], p[1], p[2] & mask, p[3], p[4], p[5]) for p in manifest.paths
+    }
+    odd: dict[str, TreePath | None] = {p[0]: p for p in look.paths if expected.get(p[0]) != p}
+    if len(look.paths) - sum(path not in expected for path in odd) < len(expected):
+        odd |= dict.fromkeys(expected.keys() - {p[0] for p in look.paths})
+    for path in sorted({*odd, *look.owners, *look.unread} - {""}):
+        if path in odd:
+            lines += _difference(path, odd[path], expected.get(path), look.unread.get(path))
+        elif path in look.unread:
+            lines.append(f"{shown(path)}: cannot be read: {look.unread[path]}")
+        if path in look.owners:
+            lines.append(f"{shown(path)}: belongs to {user_name(look.owners[path])}, not to {user_name(owner)}")
     return lines
+
+
+def _difference(path: str, have: TreePath | None, want: TreePath | None, unread: str | None) -> list[str]:
+    if have is None:
+        return [f"{shown(path)}: missing"]
+    if want is None:
+        return [f"{shown(path)}: not in the manifest"]
+    names = ("kind", "mode", "size", "target") if unread else ("kind", "mode", "size", "sha256", "target")
+    what = [name for name in names if getattr(have, name) != getattr(want, name)]
+    lines = [f"{shown(path)}: {', '.join(what)} changed"] if what else []
+    return lines + ([f"{shown(path)}: cannot be read: {unread}"] if unread else [])
+
+
+def unmasked_tree(root: Path, *, workers: int = 4) -> tuple[TreePath, ...]:
+    """Every path of a tree, as a manifest has it."""
+    return tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
 
 
 def _unmasked(path: TreePath) -> TreePath:

@@ -99,6 +99,9 @@ class Prefix:
 class Install:
     """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
 
+    `replaces` is of one that is built again while a damaged tree lies at its path: the tree digest that it must have, empty
+    where that is not known. See `land`.
+
     `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds. `layout` is
     the backend's that its digest has, and `newest` the one that it would have if it were built on a fresh prefix, where that is known.
     """
@@ -108,6 +111,7 @@ class Install:
     digest: str
     layout: int | None = field(default=None, compare=False)
     newest: int | None = field(default=None, compare=False)
+    replaces: str | None = field(default=None, compare=False)
 
     @property
     def of_older_layout(self) -> bool:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from envmgr.errors import EnvmgrError
-from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
+from envmgr.system.files import canonical_json, sha256_bytes, sha256_regular
 
 _BATCH = 64  # paths that one thread takes at once: a task for each would cost more than a small file
 
 
-@dataclass(frozen=True, slots=True)
-class TreePath:
+class TreePath(NamedTuple):
     """One path of a tree, relative to its root. `kind` is `file`, `dir` or `link`; `mode` is permission bits.
 
     `size` is bytes (0 unless a file); `sha256` is of a file's content, `target` a link's text; else empty.
@@ -34,6 +35,18 @@ class TreePath:
         return [self.path, self.kind, f"{self.mode:04o}", self.size, self.sha256 or self.target]
 
 
+@dataclass(slots=True)
+class Look:
+    """What a verification sees of a tree: its paths, sorted, special files among them by their kind (`pipe`, `socket`, `device`).
+
+    `owners` is path -> number of the user, of those that are not `owner`'s; `unread` path -> why its content is not known.
+    """
+
+    paths: list[TreePath]
+    owners: dict[str, int]
+    unread: dict[str, str]
+
+
 def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[TreePath]:
     """Every path under `root`, sorted by path; the root itself is left out.
 
@@ -41,27 +54,64 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
 
     Raises EnvmgrError `install-special-file` for a socket, a device or a pipe.
     """
-    found = sorted(_walk(root, ""), key=lambda item: item[0])
-
-    def one(item: tuple[str, os.stat_result]) -> TreePath:
-        relative, status = item
-        full = f"{root}/{relative}"
-        if stat.S_ISLNK(status.st_mode):
-            return TreePath(relative, "link", 0o777, target=os.readlink(full))  # noqa: PTH115 - Path would drop `./` and `//`
-        mode = stat.S_IMODE(status.st_mode)
-        if stat.S_ISDIR(status.st_mode):
-            return TreePath(relative, "dir", mode)
-        if not stat.S_ISREG(status.st_mode):
+    found = sorted(_walk(str(root), "", None), key=itemgetter(0))
+    for relative, status in found:
+        if _kind(status.st_mode) not in _KEPT:
             raise EnvmgrError(
-                "install-special-file", f"{shown(full)} is neither file, folder nor link",
+                "install-special-file", f"{shown(f'{root}/{relative}')} is neither file, folder nor link",
                 context="no manifest can hold a pipe, a socket or a device",
                 hint="remove it at the end of the build, or have the software make it when it runs",
             )  # fmt: skip
-        return TreePath(relative, "file", mode, status.st_size, sha256_file(full) if hashed else "")
+    return _in_batches(lambda relative, status: _look_at(str(root), relative, status, hashed), found, workers)
 
+
+def look_at_tree(root: Path, owner: int, *, workers: int = 4) -> Look:
+    """Every path under `root`, whatever it is, and who owns it. Only regular files are opened: a pipe would never end."""
+    look = Look([], {}, {})
+    found = sorted(_walk(str(root), "", look.unread), key=itemgetter(0))
+
+    def one(relative: str, status: os.stat_result) -> TreePath:
+        if status.st_uid != owner:
+            look.owners[relative] = status.st_uid
+        try:
+            return _look_at(str(root), relative, status, hashed=True)
+        except OSError as error:
+            look.unread[relative] = error.strerror or str(error)
+            return TreePath(relative, _kind(status.st_mode), stat.S_IMODE(status.st_mode), status.st_size)
+
+    look.paths = _in_batches(one, found, workers)
+    return look
+
+
+_KEPT = ("file", "dir", "link")
+_KINDS = {
+    stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket",
+}  # fmt: skip
+
+
+def _kind(mode: int) -> str:
+    return _KINDS.get(stat.S_IFMT(mode), "device")
+
+
+def _look_at(root: str, relative: str, status: os.stat_result, hashed: bool) -> TreePath:
+    kind = _kind(status.st_mode)
+    full = f"{root}/{relative}"
+    if kind == "link":
+        return TreePath(relative, "link", 0o777, 0, "", os.readlink(full))  # noqa: PTH115 - Path would drop `./` and `//`
+    mode = stat.S_IMODE(status.st_mode)
+    if kind != "file":
+        return TreePath(relative, kind, mode)
+    return TreePath(relative, "file", mode, status.st_size, sha256_regular(full, status.st_size) if hashed else "")
+
+
+def _in_batches(
+    one: Callable[[str, os.stat_result], TreePath], found: Sequence[tuple[str, os.stat_result]], workers: int
+) -> list[TreePath]:
     batches = [found[at : at + _BATCH] for at in range(0, len(found), _BATCH)]
+    if len(batches) < 2 or workers < 2:
+        return [one(*item) for item in found]
     with ThreadPoolExecutor(workers) as pool:  # hashing leaves the interpreter lock
-        return [path for batch in pool.map(lambda batch: [one(item) for item in batch], batches) for path in batch]
+        return [path for batch in pool.map(lambda batch: [one(*item) for item in batch], batches) for path in batch]
 
 
 def tree_digest(paths: Iterable[TreePath]) -> str:
@@ -80,7 +130,7 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 
     One mode for all builds, whatever the umask or the package said: part of "same lock, same bytes".
     """
-    for relative, status in _walk(root, ""):
+    for relative, status in _walk(str(root), "", None):
         full = root / relative
         if stat.S_ISLNK(status.st_mode):
             if group is not None:
@@ -95,11 +145,19 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
     root.chmod(0o555 & ~mask)
 
 
-def _walk(root: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(root / prefix) as entries:
+def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:
+    """`unread` gets the folders that cannot be listed; where it is None that is raised."""
+    try:
+        entries = os.scandir(f"{root}/{prefix}" if prefix else root)
+    except OSError as error:
+        if unread is None:
+            raise
+        unread[prefix] = error.strerror or str(error)
+        return
+    with entries:
         for entry in entries:
             relative = f"{prefix}/{entry.name}" if prefix else entry.name
             status = entry.stat(follow_symlinks=False)
             yield relative, status
             if stat.S_ISDIR(status.st_mode):
-                yield from _walk(root, relative)
+                yield from _walk(root, relative, unread)

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.manifest import Manifest, differences, read_manifest
-from envmgr.store.prefix import Install, Item
-from envmgr.system.files import sha256_file
+from envmgr.store.manifest import Manifest, differences, parse_manifest
+from envmgr.store.prefix import SHORT, Install, Item
+from envmgr.store.tree import tree_digest
+from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.run import Runner
+from envmgr.system.users import user_name
 
 
-def verify_install(install: Install, reporter: Reporter) -> list[str]:
-    """Hash the install again, and its extra files; what is not as its manifest says (invariant 5), as readable lines."""
-    return _look(install, reporter)[0]
+def verify_install(
+    install: Install, reporter: Reporter, *, named: str | None = None, owners: Collection[int] | None = None
+) -> list[str]:
+    """Hash the install again, its extra files, and its manifest; what is not as it says (invariant 5), as readable lines.
+
+    `named` is the manifest's sha256 as a generation has it; `owners` are the users, by number, to whom an install may belong.
+
+    Raises EnvmgrError `manifest-damaged`, `format-unknown`.
+    """
+    return _look(install, reporter, named, owners)[0]
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
@@ -54,24 +64,56 @@ class Verified:
             waiting |= {each: install.prefix.install_at(each) for each in needs if each not in done}
 
 
-def _look(install: Install, reporter: Reporter) -> tuple[list[str], tuple[str, ...]]:
+def _look(
+    install: Install, reporter: Reporter, named: str | None = None, owners: Collection[int] | None = None
+) -> tuple[list[str], tuple[str, ...]]:
     """What is wrong with an install, and what it runs with, by paths relative to the prefix."""
-    if not install.manifest.is_file():
+    try:
+        status = install.manifest.lstat()
+        content = read_regular(install.manifest)
+    except FileNotFoundError:
         return [f"{install.manifest} is missing"], ()
-    manifest = read_manifest(install.manifest)
+    except OSError as error:
+        return [f"{install.manifest} cannot be read: {error.strerror}"], ()
+    manifest = parse_manifest(install.manifest, content)
     with reporter.stage(f"{install.entry} verify", unit="files"):
-        return [*differences(install.path, manifest), *_extra_faults(install, manifest)], manifest.facts.needs
+        found = differences(install.path, manifest, owner=status.st_uid)
+    return [
+        *_manifest_faults(install, manifest, named is None or sha256_bytes(content) == named),
+        *_owner_faults(install, status.st_uid, owners),
+        *found,
+        *_extra_faults(install, manifest),
+    ], manifest.facts.needs
+
+
+def _manifest_faults(install: Install, manifest: Manifest, same: bool) -> Iterator[str]:
+    name = install.manifest.name
+    if not same:
+        yield f"{name}: sha256 changed, by what the generation's record says"
+    if tree_digest(manifest.paths) != manifest.tree:
+        yield f"{name}: its rows changed: they do not have its tree digest"
+    if not manifest.digest.startswith(install.path.name[-SHORT:]):
+        yield f"{name}: it is another install's"
+
+
+def _owner_faults(install: Install, uid: int, owners: Collection[int] | None) -> Iterator[str]:
+    if owners is not None and uid not in owners:
+        yield f"{install.manifest.name}: belongs to {user_name(uid)}"
 
 
 def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
     """Files beside the tree decide, too, how later builds see the install."""
     lines = []
-    for shown, sha256 in sorted(manifest.extra.items()):
-        path = install.prefix.root / shown
-        if not path.is_file():
-            lines.append(f"{shown}: missing")
-        elif sha256 and sha256_file(path) != sha256:
-            lines.append(f"{shown}: sha256 changed")
+    for name, sha256 in sorted(manifest.extra.items()):
+        try:
+            found = sha256_bytes(read_regular(install.prefix.root / name))
+        except FileNotFoundError:
+            lines.append(f"{name}: missing")
+        except OSError as error:
+            lines.append(f"{name}: cannot be read: {error.strerror}")
+        else:
+            if sha256 and found != sha256:
+                lines.append(f"{name}: sha256 changed")
     return lines
 
 

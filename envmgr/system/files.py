@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -45,6 +46,45 @@ def sha256_file(path: str | Path) -> str:
     return digest.hexdigest()
 
 
+_WHOLE = 256 << 10  # bytes that are read at once
+_LARGE = 1 << 20  # bytes of the pieces of a larger file
+_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def sha256_regular(path: str, size: int) -> str:
+    """Of a file that lstat(2) just told to be a regular one of `size` bytes: a link or a pipe in its place is not followed or waited for.
+
+    Most files of an install are small: one read has them whole, and a short one says that this was the end.
+    """
+    descriptor = os.open(path, _REGULAR)
+    try:
+        piece = os.read(descriptor, min(size, _WHOLE) + 1)
+        if len(piece) == size <= _WHOLE:
+            return hashlib.sha256(piece).hexdigest()
+        digest = hashlib.sha256(piece)
+        buffer = bytearray(_LARGE)
+        view = memoryview(buffer)
+        while count := os.readv(descriptor, (buffer,)):
+            digest.update(view[:count])
+        return digest.hexdigest()
+    finally:
+        os.close(descriptor)
+
+
+def read_regular(path: str | Path) -> bytes:
+    """The content of a regular file; OSError for anything else: nothing is followed, and nothing waited for."""
+    descriptor = os.open(os.fspath(path), _REGULAR)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        pieces = []
+        while piece := os.read(descriptor, _LARGE):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
 def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
     """Write beside `path`, sync, rename over it: a reader sees the old or the new content, never a part.
 
@@ -79,6 +119,33 @@ def flip_symlink(link: Path, target: str) -> None:
             temporary.unlink(missing_ok=True)
             raise
         sync_folder(link.parent)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Each gets the other's name, at once where the file system can (renameat2); else by renames, between which `other` is gone
+    for a moment. Where `other` does not exist, `one` is renamed to it. OSError for what stays as it was.
+    """
+    import ctypes
+
+    if not os.path.lexists(other):
+        one.rename(other)
+        return
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is not None and not call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
+        return
+    if call is not None and ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
+    aside = one.with_name(f"{one.name}.aside")
+    other.rename(aside)
+    try:
+        one.rename(other)
+    except OSError:
+        aside.rename(other)
+        raise
+    aside.rename(one)
+
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of renameat2(2)
 
 
 def sync_folder(folder: Path) -> None:

@@ -30,7 +30,7 @@ from envmgr.system.run import Runner
 from tests.helpers.eb_aftermath import nothing_left
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.helpers.eb_slow import compiling, orphan_a_compiler, release, rows, signs, slow
-from tests.helpers.scenes import error_of, finish, kill, no_processes, plain, tamper
+from tests.helpers.scenes import error_of, finish, forget_manifests, kill, no_processes, plain, tamper
 
 
 @pytest.fixture
@@ -177,6 +177,7 @@ def test_manifest_of_an_older_envmgr_is_read_and_its_module_only_looked_for(box:
     ((path, sha256),) = data.pop("extra").items()
     assert (path, sha256) == (str(module.relative_to(box.prefix)), sha256_file(module))
     manifest.chmod(0o644)
+    forget_manifests(box)
     manifest.write_text(json.dumps(data | {"module": "0" * 64}))
     assert box.run("verify").code == 1
     manifest.write_text(json.dumps(data))

@@ -176,3 +176,17 @@ def log_of(stdout: str) -> Path:
     found = re.search(r"^log: (.+)$", stdout, re.MULTILINE)
     assert found
     return Path(found[1])
+
+
+def forget_manifests(box: Sandbox) -> None:
+    """As an earlier envmgr published: records name no manifests, and the history has no sha256 of records."""
+    for record in box.prefix.glob("generations/*/generation.json"):
+        rows = json.loads(record.read_text())
+        record.parent.chmod(0o755)
+        record.chmod(0o644)
+        record.write_text(json.dumps({key: value for key, value in rows.items() if key != "manifests"}))
+        record.chmod(0o444)
+        record.parent.chmod(0o555)
+    history = box.prefix / "var/history.jsonl"
+    lines = [json.loads(line) for line in history.read_text().splitlines()]
+    history.write_text("".join(json.dumps({k: v for k, v in line.items() if k != "record"}) + "\n" for line in lines))

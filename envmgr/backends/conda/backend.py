@@ -85,6 +85,7 @@ class CondaBackend(Backend):
     """conda environments. Packages are fetched where they are installed, or beforehand for hosts that may have no network."""
 
     name = "conda"
+    stages = True
     layout = MARKED
     input = CondaInput
     settings = CondaSettings

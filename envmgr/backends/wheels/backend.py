@@ -100,6 +100,7 @@ class WheelsBackend(Backend):
     """Wheels of a Python package index. They are fetched before they are installed, for hosts that may have no network."""
 
     name = "wheels"
+    stages = True
     layout = LAYOUT
     input = WheelsInput
     settings = WheelsSettings

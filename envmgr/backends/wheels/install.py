@@ -14,11 +14,12 @@ from envmgr.catalog.site import Site
 from envmgr.downloads.bars import Event, WorkerBars
 from envmgr.downloads.client import call_worker
 from envmgr.report import Reporter
+from envmgr.store.landing import clear, land
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Item
 from envmgr.store.tree import make_read_only
-from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
+from envmgr.system.files import explain_os_error, group_id
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
@@ -39,8 +40,7 @@ def install_lock(
     """
     install = item.install
     install.check_length()
-    remove_tree(install.staging)  # left by a kill; we hold this install's lock
-    remove_tree(install.path)  # the same, between rename and manifest: never published
+    clear(install)  # left by a kill, before the rename or between that and the manifest; we hold this install's lock
     fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
     below = item.needs[0] if item.needs else None
     cache = wheel_cache(install.prefix)
@@ -52,12 +52,10 @@ def install_lock(
             for mark in mark_pythons(install.staging):
                 expected.pop(mark, None)
             make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
-            install.staging.rename(install.path)
-            sync_folder(install.path.parent)
+            land(install)
     except BaseException:
         with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
-            remove_tree(install.staging)
-            remove_tree(install.path)
+            clear(install)
             install.path.parent.rmdir()  # only an empty one goes
         raise
     facts = InstallFacts(

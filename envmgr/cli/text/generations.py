@@ -29,10 +29,10 @@ def show_history(result: HistoryResult) -> None:
         [
             "*" if g.current else " ",
             str(g.number),
-            g.created,
-            f"{g.user}@{g.host}",
-            str(g.entries),
-            " ".join(g.changes) or "re-rendered",
+            g.created or "?",
+            f"{g.user}@{g.host}" if not g.damaged else "?",
+            str(g.entries) if not g.damaged else "?",
+            g.damaged or " ".join(g.changes) or "re-rendered",
         ]
         for g in result.generations
     ]

@@ -1,4 +1,4 @@
-"""How smoke tests and the verification of installs look."""
+"""How smoke tests look."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from envmgr.cli.render import out
 
 if TYPE_CHECKING:
     from envmgr.commands.test import NodeTestResult, TestResult
-    from envmgr.commands.verify import VerifyResult
     from envmgr.smoke import SmokeOutcome
 
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "not tried", "not-run": "not run"}
@@ -35,14 +34,6 @@ def show_node_tests(result: NodeTestResult) -> None:
         out(f"{missing.status}: {missing.nodes}: {missing.reason}")
     way = "Slurm" if result.via == "slurm" else result.via
     out(f"generation {result.generation}, on {counted(result.count, 'nodes')} by {way}, as {result.user}")
-
-
-def show_verify(result: VerifyResult) -> None:
-    for finding in result.findings:
-        out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
-    bad = {f.where for f in result.findings}
-    verb = "differs from its manifest" if len(bad) == 1 else "differ from their manifest"
-    out(f"{counted(len(result.checked), 'installs')} verified, {len(bad)} {verb}")
 
 
 def show_outcomes(tests: Iterable[SmokeOutcome]) -> None:

@@ -118,6 +118,42 @@ def test_deep_hashes_what_the_node_reads(audited: Audited) -> None:
     ), rows
 
 
+def verified(audited: Audited, *argv: str, code: int) -> list[tuple[str, str, str, str]]:
+    """(check, nodes, where, found) of `envmgr verify --nodes`."""
+    done = audited.cluster.envmgr(["verify", *argv, "--format", "json"])
+    assert done.code == code, f"exit {done.code}\n{done.stdout}{done.stderr}"
+    return [(f["check"], f["nodes"], f["where"], f["found"]) for f in done.data["findings"]]
+
+
+def test_verify_compares_what_nodes_see_through_their_mount(audited: Audited) -> None:
+    nodes = ("--nodes", "c[1-3]")
+    assert verified(audited, *nodes, code=0) == []
+    root, generation = installed(audited), f"generations/{audited.generation:04d}"
+    modules = f"{PREFIX}/{generation}/modules"
+    path = root.removeprefix(f"{PREFIX}/")
+    covers = (
+        f"cp -a {root} /var/tmp/other && cd /var/tmp/other && chmod u+w bin . && echo x >new && mkfifo bin/pipe && "
+        "chmod u-w bin . && cd / && "
+        f"cp -a {modules} /var/tmp/modules && chmod -R u+w /var/tmp/modules && echo '-- x' >>/var/tmp/modules/hello/1.0.lua && "
+        "chmod -R a-w /var/tmp/modules && "
+        f"mount --bind /var/tmp/other {root} && mount --bind /var/tmp/modules {modules}"
+    )
+    clear = f"umount {root}; umount {modules}; chmod -R u+w /var/tmp/other /var/tmp/modules; rm -r /var/tmp/other /var/tmp/modules"
+    with done(audited, "c1", covers, clear):
+        rows = verified(audited, *nodes, "hello/1.0", code=1)
+    assert rows == [
+        ("generation", "c1", f"{generation}/modules/hello/1.0.lua", "sha256 changed"),
+        ("install", "c1", "hello/1.0", f"{path}: bin/pipe: not among what it must have"),
+        ("install", "c1", "hello/1.0", f"{path}: new: not among what it must have"),
+    ]
+    with done(audited, "c2", f"mount -t tmpfs none {PREFIX}/store", f"umount {PREFIX}/store"):
+        rows = verified(audited, "--nodes", "c[2-3]", "hello/1.0", code=1)
+    assert rows == [("install", "c2", "hello/1.0", f"{path}: missing")]
+    rows = verified(audited, "--nodes", "c3,nosuch9", "hello/1.0", code=1)
+    assert [row[:3] for row in rows] == [("node", "nosuch9", "nosuch9")]
+    assert rows[0][3].startswith("unreachable: ")
+
+
 def test_answer_that_a_node_does_not_give_is_always_told(audited: Audited) -> None:
     argv = [sys.executable, "-m", "tests.helpers.dropped_answers", "/etc/envmgr/site.yaml"]
     said = audited.cluster.exec("login", ["env", f"PYTHONPATH={ROOT}", *argv])

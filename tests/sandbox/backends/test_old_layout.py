@@ -76,7 +76,9 @@ def test_it_stays_in_use_until_its_lock_changes(box: Upgraded) -> None:
     assert [(s["build"], s["publish"]) for s in plan["steps"]] == [("reuse", "unchanged")] * 2
     assert "nothing to do" in box.ok("build", ENTRY, OTHER).stdout
     assert box.ok("gc", "--format", "json").data["installs"] == []
-    assert box.ok("verify").stdout == "2 installs verified, 0 differ from their manifest\n"
+    assert box.ok("verify").stdout == (
+        "1 generation verified, 0 differ from their record\n2 installs verified, 0 differ from their manifest\n"
+    )
     assert installs(box) == before
 
     locked(box, ENTRY, [*SPECS, "six"])
@@ -90,4 +92,6 @@ def test_it_stays_in_use_until_its_lock_changes(box: Upgraded) -> None:
     assert box.ok("gc", "--format", "json").data["installs"] == [
         path for path in before if path.startswith("store/py/")
     ]
-    assert box.ok("verify").stdout == "2 installs verified, 0 differ from their manifest\n"
+    assert box.ok("verify").stdout == (
+        "1 generation verified, 0 differ from their record\n2 installs verified, 0 differ from their manifest\n"
+    )

@@ -26,7 +26,7 @@ TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.
 
 # Verbs that read. A new verb is put here, or has --dry-run.
 READING = {
-    "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "verify", "shell-init",
+    "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init",
 }  # fmt: skip
 
 
@@ -80,7 +80,8 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
     assert found["heavy"] == (["pydantic"] if verb and TYPER_NEEDS_PYDANTIC else [])
     assert found["ours"] == [
         "envmgr.cli", "envmgr.cli.answer", "envmgr.cli.app", "envmgr.cli.build", "envmgr.cli.formats",
-        "envmgr.cli.narrow", "envmgr.cli.nodes", "envmgr.cli.options", "envmgr.cli.run", "envmgr.errors",
+        "envmgr.cli.narrow", "envmgr.cli.nodes", "envmgr.cli.options", "envmgr.cli.run", "envmgr.cli.verify",
+        "envmgr.errors",
     ]  # fmt: skip
     assert found["text"].startswith(f"Usage: envmgr {verb}".rstrip())
 
@@ -111,6 +112,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
     assert CHANGING == [
         "build", "copy", "export", "fetch", "gc", "init", "job", "lock", "node-setup", "publish", "remove", "rollback",
+        "verify",
     ]  # fmt: skip
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
@@ -137,13 +139,14 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "publish": [],
         "remove": ["app/1.0"],
         "rollback": [],
+        "verify": ["--repair"],
     }
     assert sorted(arguments) == CHANGING
     codes = {verb: sandbox.run(verb, *argv, "--dry-run").code for verb, argv in arguments.items()}
     assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
         ("copy", "gc", "init", "lock"), 0
     )
-    assert all(codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "job", "remove", "rollback"))
+    assert all(codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "job", "remove", "rollback", "verify"))
     assert tree_digest(scan_tree(sandbox.root)) == before
 
 

@@ -64,14 +64,21 @@ def test_there_is_one_of_the_release_before_the_backends_had_a_contract() -> Non
 def test_it_is_read_as_its_own_release_read_it(box: OldPrefix) -> None:
     expected = box.expected
     assert box.current() == 2
-    assert box.ok("history", "--format", "json").data == expected["history"]
+    history = box.ok("history", "--format", "json").data
+    assert [row.pop("damaged") for row in history["generations"]] == [""] * len(history["generations"])  # since then
+    assert history == expected["history"]
     shown = {entry: box.ok("show", entry, "--format", "json").data for entry in ENTRIES}
     assert {entry: said["digest"] for entry, said in shown.items()} == expected["digests"]
     assert {entry: said["install"] for entry, said in shown.items()} == expected["installs"]
     # By its lock, tool/1.0; the others by what modules say since then, and no install of theirs is another.
     assert states(box) == dict.fromkeys(ENTRIES, "outdated")
     assert notes(box) == {**dict.fromkeys(ENTRIES, (MODULE_ALONE,)), "tool/1.0": ()}
-    assert box.ok("verify").stdout == "4 installs verified, 0 differ from their manifest\n"
+    assert box.ok("verify").stdout == (
+        "not looked at: generations/0002/generation.json: the history does not have its sha256\n"
+        "not looked at: generations/0002/generation.json: it does not name the sha256 of 4 manifests\n"
+        "1 generation verified, 0 differ from their record\n"
+        "4 installs verified, 0 differ from their manifest\n"
+    )
     said = load(box, "module load top tool act; top.sh; toy.sh; hello-prefix; echo $HELLO_HOME")
     (old,) = (
         p for p in installs(box) if p.startswith("store/tool/") and f"{PREFIX}/{p}" != expected["installs"]["tool/1.0"]
@@ -111,7 +118,9 @@ def test_it_is_published_from_and_rolled_back(box: OldPrefix) -> None:
     box.ok("rollback", "1")
     assert load(box, "module load act tool && hello-prefix; module is-avail top || echo no top").endswith("\nno top\n")
     box.ok("rollback", "4")
-    assert box.ok("verify").stdout == "4 installs verified, 0 differ from their manifest\n"
+    assert box.ok("verify").stdout == (
+        "1 generation verified, 0 differ from their record\n4 installs verified, 0 differ from their manifest\n"
+    )
 
 
 def test_it_is_collected_with_easybuild_s_own_modules(box: OldPrefix) -> None:
@@ -126,7 +135,9 @@ def test_it_is_collected_with_easybuild_s_own_modules(box: OldPrefix) -> None:
     assert sorted(path.split("/")[1] for path in gone["installs"]) == ["tool", "top", "toy"]
     assert installs(box) == kept
     assert list(box.prefix.glob("easybuild/modules/*/*.lua")) == []
-    assert box.ok("verify").stdout == "2 installs verified, 0 differ from their manifest\n"
+    assert box.ok("verify").stdout == (
+        "1 generation verified, 0 differ from their record\n2 installs verified, 0 differ from their manifest\n"
+    )
 
 
 def test_easybuild_s_own_module_is_still_held_to_its_manifest(box: OldPrefix) -> None:
@@ -138,6 +149,11 @@ def test_easybuild_s_own_module_is_still_held_to_its_manifest(box: OldPrefix) ->
         1,
         [f"store/toy/{module.stem}: {module.relative_to(box.prefix)}: sha256 changed"],
     )
+    # Its backend builds in place only: the hint says what mends it, and not what is refused.
+    manifest = f"store/toy/{module.stem}.manifest.json"
+    assert f"remove {manifest} under {PREFIX}, " in done.data["findings"][0]["hint"]
+    refused = box.run("verify", "--repair")
+    assert (refused.code, "error[repair-impossible]: " in refused.stderr) == (3, True)
 
 
 def test_what_is_locked_anew_is_built_beside_it(box: OldPrefix) -> None:

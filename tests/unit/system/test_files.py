@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,14 +20,17 @@ from envmgr.errors import EnvmgrError
 from envmgr.system.files import (
     atomic_write,
     canonical_json,
+    exchange,
     explain_os_error,
     file_lock,
     flip_symlink,
     free_bytes,
     pretty_json,
+    read_regular,
     remove_tree,
     sha256_bytes,
     sha256_file,
+    sha256_regular,
     try_file_lock,
 )
 from tests.helpers.places import ROOT
@@ -35,6 +40,7 @@ from tests.helpers.waiting import DEADLINE, HANGS, soon
 HOLDER = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from envmgr.system.files import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
@@ -436,3 +442,46 @@ def test_file_lock_tells_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(EnvmgrError) as caught, file_lock(tmp_path / "f" / "l"):
         pytest.fail("had a lock that cannot be")
     assert caught.value.reference == "path-unusable"
+
+
+@pytest.mark.parametrize("way", ["at once", "by renames", "not on this file system"])
+def test_exchange_gives_each_the_other_s_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    if way == "by renames":
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    elif way != "at once":
+
+        def refused(*_: object) -> int:
+            ctypes.set_errno(errno.EINVAL)
+            return -1
+
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(renameat2=refused))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").write_text("other")
+    exchange(tmp_path / "one", tmp_path / "other")
+    assert ((tmp_path / "one").read_text(), (tmp_path / "other").is_dir()) == ("other", True)
+    assert len(list(tmp_path.iterdir())) == 2
+    exchange(tmp_path / "one", tmp_path / "third")
+    assert (tmp_path / "third").read_text() == "other"
+    with pytest.raises(FileNotFoundError):
+        exchange(tmp_path / "gone", tmp_path / "third")
+    assert (tmp_path / "third").read_text() == "other"
+
+
+@pytest.mark.parametrize("size", [0, 1, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 3 << 20])
+@pytest.mark.parametrize("told", [0, 1, 256 << 10, 3 << 20])
+def test_sha256_of_a_regular_file_is_of_all_of_it_whatever_size_was_told(tmp_path: Path, size: int, told: int) -> None:
+    data = bytes(range(251)) * (size // 251 + 1)
+    (tmp_path / "f").write_bytes(data[:size])
+    for each in (told, size):
+        assert sha256_regular(str(tmp_path / "f"), each) == sha256_bytes(data[:size])
+    assert read_regular(tmp_path / "f") == data[:size]
+
+
+def test_what_is_no_regular_file_is_not_read_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    for name in ("pipe", "link", "."):
+        with pytest.raises(OSError):
+            read_regular(tmp_path / name)
+    with pytest.raises(OSError):
+        sha256_regular(str(tmp_path / "link"), 1)

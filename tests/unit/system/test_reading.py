@@ -217,6 +217,7 @@ OTHERWISE = {
     "backends/wheels/source/child.py": "runs as the account that builds",
     "backends/wheels/source/making.py": "logs of a build",
     "builds/install.py": "what a build made",
+    "builds/repair.py": "an install, and what was built anew",
     "builds/slurm/follow.py": "logs of a job",
     "catalog/target.py": "/etc/os-release",
     "cli/app.py": "/dev/null",
@@ -224,18 +225,20 @@ OTHERWISE = {
     "cli/narrow.py": "/dev/null",
     "commands/job_script.py": "a template that ships with envmgr",
     "commands/site.py": "/proc",
+    "commands/verify_nodes.py": "what nodes are held against: the files of an install or a generation, hashed",
     "downloads/__init__.py": "the cache, and what an administrator names",
     "downloads/download.py": "the cache, held against a sha256",
     "downloads/sources.py": "the cache, held against a sha256",
     "modules/lmod.py": "Lmod itself",
     "modules/nodesetup.py": "a script that ships with envmgr",
     "modules/render.py": "templates that ship with envmgr",
+    "publish/record.py": "what a damaged generation mentions",
+    "publish/verify.py": "a generation's own files, which are only hashed",
     "publish/generations.py": "the spider cache that was just made",
     "report.py": "the log of this run",
     "store/gpu_code.py": "an install that is being made",
     "store/jobtable.py": "/proc",
-    "store/tree.py": "an install",
-    "store/verify.py": "an install",
+    "store/verify.py": "an install's own files, which are only hashed",
     "system/files.py": "writes; sums of what was built or downloaded; locks of processes",
     "system/processes.py": "/proc",
     "system/pythons.py": "an install",
@@ -244,7 +247,18 @@ OTHERWISE = {
     "wheels/pages.py": "an index that the site names",
     "wheels/unpack.py": "a wheel of the cache",
 }
-OPENS = {"open", "read_text", "read_bytes", "copyfile", "copy", "copy2", "copytree", "fdopen", "sha256_file"}
+OPENS = {
+    "open",
+    "read_text",
+    "read_bytes",
+    "copyfile",
+    "copy",
+    "copy2",
+    "copytree",
+    "fdopen",
+    "sha256_file",
+    "read_regular",
+}
 
 
 def opens(path: Path) -> set[str]:

@@ -1,0 +1,167 @@
+"""Folders as nodes see them through their own mount, compared with what they must hold: all names, types, modes and contents.
+
+A node is asked twice at most: for one sha256 of each folder's listing, then, where that differs, for the records that differ.
+Owners are not compared: a mount may tell others.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from envmgr.catalog.site import Site
+from envmgr.nodes import Reply, ask_nodes
+from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
+from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.report import Reporter
+from envmgr.store.tree import TreePath, shown
+from envmgr.system.files import sha256_bytes
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import assign, script_text, words
+
+_AROUND = 8.0  # seconds that a node needs besides the reading
+_MOST = 40  # records of a folder that a node tells
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that must hold just `paths`, with modes as they are there; `mode` is the folder's own."""
+
+    folder: str
+    mode: int
+    paths: Sequence[TreePath]
+
+    def listing(self) -> list[bytes]:
+        """The records that a node makes of it, sorted."""
+        found = [f"d {self.mode:o} ."]
+        for path, kind, mode, _, sha256, target in self.paths:
+            if kind == "link":
+                found.append(f"l {path} {target}")
+            elif kind == "file":
+                found += [f"m {mode:o} {path}", f"f {sha256}  {path}"]
+            else:
+                found.append(f"d {mode:o} {path}")
+        return sorted(map(os.fsencode, found))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFault:
+    """`folder` is empty for what concerns the node as a whole."""
+
+    node: str
+    folder: str
+    found: str
+
+
+@dataclass(slots=True)
+class HashOnNodes:
+    """Asks nodes for the state of `places`; `seconds` are for all of it."""
+
+    site: Site
+    runner: Runner
+    reporter: Reporter
+    via: Way
+    seconds: float
+    currents: dict[str, str] = field(default_factory=dict)  # node -> what `current` names there
+
+    def ask(self, nodes: Sequence[str], places: Sequence[Place]) -> list[NodeFault]:
+        """What is wrong, on which node; a node that does not tell is wrong, too."""
+        sums = [sha256_bytes(b"".join(record + b"\0" for record in place.listing())) for place in places]
+        faults: list[NodeFault] = []
+        differing: dict[str, list[int]] = {}
+        for node, facts in self._replies(nodes, self._script(places, {}), faults):
+            self.currents[node] = facts.get("current", "")
+            for number, place in enumerate(places):
+                if facts.get(f"verify.gone.{number}"):
+                    faults.append(NodeFault(node, place.folder, "missing"))
+                elif (said := facts.get(f"verify.sum.{number}")) is None:
+                    faults.append(NodeFault(node, place.folder, f"not looked at within {self.seconds:g} s"))
+                elif said != sums[number]:
+                    differing.setdefault(node, []).append(number)
+        wrong = sorted({number for numbers in differing.values() for number in numbers})
+        if wrong:
+            wanted = {number: places[number].listing() for number in wrong}
+            for node, facts in self._replies(list(differing), self._script(places, wanted), faults):
+                for number in differing[node]:
+                    lines = facts.get(f"verify.line.{number}", "").splitlines()
+                    found = list(_in_words(lines)) or ["its content differs"]
+                    faults += [NodeFault(node, places[number].folder, each) for each in found]
+        return faults
+
+    def _replies(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> Iterator[tuple[str, Facts]]:
+        answered: list[tuple[str, Facts]] = []
+        with self.reporter.stage("verify", total=len(nodes), unit="nodes") as stage:
+
+            def take(reply: Reply) -> None:
+                stage.update(len(answered) + len(faults), detail=reply.node)
+                if reply.status != "answered":
+                    faults.append(NodeFault(reply.node, "", f"{reply.status}: {reply.reason}"))
+                    return
+                facts, _, _ = read_answer(reply.text)
+                if (gate := facts.get("gate", "")) != "ok":
+                    why = "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}"
+                    faults.append(NodeFault(reply.node, "", why))
+                else:
+                    answered.append((reply.node, facts))
+
+            ask_nodes(
+                nodes, script, site=self.site, via=self.via, runner=self.runner, on_reply=take, fresh=True,
+                timeout=self.seconds + GATE_SECONDS + _AROUND, deadline=self.seconds + GATE_SECONDS + 2 * _AROUND,
+            )  # fmt: skip
+        yield from answered
+
+    def _script(self, places: Sequence[Place], wanted: Mapping[int, Sequence[bytes]]) -> str:
+        """For the places of `wanted` with their records, for all without any."""
+        files = [
+            f"cat >\"$0.want.{number}\" <<'ENVMGR_WANT'\n{_as_lines(records)}ENVMGR_WANT\n"
+            for number, records in wanted.items()
+        ]
+        chosen = [
+            word for n, place in enumerate(places) if not wanted or n in wanted for word in (str(n), place.folder)
+        ]
+        text = (
+            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_list=script_text(__file__, "list.sh"))
+            + "".join(files)
+            + f"set -- {words(*chosen)}\n"
+            + script_text(__file__, "node.sh")
+        )
+        plan = ProbePlan(
+            prefix=str(self.site.prefix), user="", build_user=self.site.build_user or "",
+            seconds=math.ceil(self.seconds + _AROUND),
+        )  # fmt: skip
+        return join_probes([ProbePart("verify", {"prefix": text})], plan)
+
+
+def _as_lines(records: Sequence[bytes]) -> str:
+    return "".join(f"{os.fsdecode(record.replace(bytes([10]), bytes([1])))}\n" for record in records)
+
+
+def _in_words(lines: Sequence[str]) -> Iterator[str]:
+    """What differs, path by path, of records that only the node has, and of those that only we have (after a tab)."""
+    have: dict[str, dict[str, str]] = {}
+    want: dict[str, dict[str, str]] = {}
+    for line in lines:
+        side = want if line.startswith(("\t", "\\x09")) else have
+        kind, _, rest = line.removeprefix("\\x09").removeprefix("\t").partition(" ")
+        if kind == "l":
+            path, _, value = rest.partition(" ")
+        else:
+            value, _, path = rest.partition(" ")
+        side.setdefault(path.strip(), {})[kind] = value
+    for path in sorted({*have, *want}):
+        here, there = have.get(path, {}), want.get(path, {})
+        if not there:
+            yield f"{shown(path)}: not among what it must have"
+        elif not here:
+            yield f"{shown(path)}: missing"
+        else:
+            names = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}
+            same = here.keys() == there.keys()
+            what = (
+                sorted({names.get(kind, "kind") for kind in there if here.get(kind) != there[kind]})
+                if same
+                else ["kind"]
+            )
+            yield f"{shown(path)}: {', '.join(what)} changed"

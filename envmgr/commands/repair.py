@@ -1,0 +1,207 @@
+"""`envmgr verify --repair`: what differs is made again: installs in their place, `current`, a generation as a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from envmgr.backends import LoadedEntry
+from envmgr.builds.install import can_write
+from envmgr.builds.repair import may_repair, repair_install
+from envmgr.catalog.target import read_target
+from envmgr.commands import Context, logged
+from envmgr.commands.publish import smoke_check
+from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, look
+from envmgr.commands.wanted import Wanted, load_one
+from envmgr.errors import EnvmgrError
+from envmgr.modules.lmod import find_lmod
+from envmgr.publish.change import Change, NewModule
+from envmgr.publish.flips import known_current, last_current
+from envmgr.publish.generations import publish, rollback
+from envmgr.publish.record import RECORD, SPECS, complete_numbers
+from envmgr.store.holds import holding
+from envmgr.store.manifest import Manifest, read_manifest
+from envmgr.store.prefix import Item
+from envmgr.store.verify import Verified as Intact
+from envmgr.system.resources import shipped
+
+_REASON = "verify --repair"
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What there is to do. `installs` are in build order; a manifest is None where it is damaged, too."""
+
+    installs: dict[str, tuple[LoadedEntry, Item, Manifest | None]] = field(default_factory=dict)
+    current: int | None = None
+    generation: int | None = None
+    modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
+
+    def lines(self) -> tuple[str, ...]:
+        new = any(manifest is None for _, _, manifest in self.installs.values())
+        again = self.generation is not None or new
+        what = "the current generation" if self.generation is None else f"generation {self.generation}"
+        return (
+            *self.installs,
+            *(["current"] if self.current is not None else []),
+            *([f"{what}, as a new one"] if again else []),
+        )
+
+
+def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyResult:
+    """Look, make again what differs, look again.
+
+    Raises:
+        EnvmgrError: `repair-impossible` before anything is done; what a build or a publish raises.
+    """
+    seen = look(ctx, what)
+    plan = _plan(ctx, seen)
+    if dry_run or not plan.lines():
+        return replace(seen.result(), repaired=plan.lines(), dry_run=dry_run)
+    can_write(ctx.site, [made_by.lock.backend for made_by, _, _ in plan.installs.values()])
+    with logged(ctx, "repair") as (inner, log):
+        paths = {path for path, (_, item, _) in plan.installs.items()} | {
+            each.relative for _, item, _ in plan.installs.values() for each in item.needs
+        }
+        with holding(ctx.prefix, paths, ctx.runner, inner.reporter):
+            number = _repair(inner, plan)
+    after = look(ctx, _again(ctx, what))
+    return replace(after.result(), repaired=plan.lines(), generation=number, log=str(log))
+
+
+def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
+    """A generation that was published again is not looked at once more: what is current now counts."""
+    kept = tuple(n for n in what.generations if n == known_current(ctx.prefix))
+    return replace(what, generations=kept)
+
+
+def _plan(ctx: Context, seen: Verified) -> _Plan:
+    plan = _Plan()
+    wrong = [path for path, lines in seen.installs.items() if lines and path in seen.users]  # others are for `gc`
+    lost = []
+    loaded: dict[str, Wanted | EnvmgrError] = {}
+    for path in wrong:
+        for name in seen.users[path]:
+            loaded.setdefault(name, _load(ctx, name))
+        found = [loaded[name] for name in seen.users[path]]
+        if (made := _made_by(path, [each for each in found if isinstance(each, Wanted)])) is None:
+            why = next((each.message for each in found if isinstance(each, EnvmgrError)), _MOVED)
+            lost.append(f"{path}: {why}")
+            continue
+        may_repair(*made)
+        plan.installs[path] = (*made, _sound_manifest(made[1], seen.installs[path]))
+    if lost:
+        raise EnvmgrError(
+            "repair-impossible", "not all that differs can be made again", context=lost,
+            hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is now",
+        )  # fmt: skip
+    order = {path: place for place, path in enumerate(_build_order(loaded.values()))}
+    plan.installs = dict(sorted(plan.installs.items(), key=lambda pair: order.get(pair[0], 0)))
+    _plan_generation(ctx, seen, plan)
+    return plan
+
+
+_MOVED = "the lock in the catalog is not the one that it was built from"
+
+
+def _load(ctx: Context, name: str) -> Wanted | EnvmgrError:
+    try:
+        return load_one(ctx, ctx.catalog.find(ctx.catalog.parse(name)), read_target(ctx.site.cpu_level))
+    except EnvmgrError as error:
+        return error
+
+
+def _made_by(path: str, wanted: Sequence[Wanted]) -> tuple[LoadedEntry, Item] | None:
+    parts = [(part.made_by, item) for each in wanted for part in each.parts for item in part.items]
+    return next(((made_by, item) for made_by, item in parts if item.install.relative == path), None)
+
+
+def _build_order(loaded: Iterable[Wanted | EnvmgrError]) -> list[str]:
+    return [item.install.relative for each in loaded if isinstance(each, Wanted) for item in each.items]
+
+
+def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
+    """None where something was found wrong with the manifest itself. EnvmgrError `format-unknown` for one of a later envmgr."""
+    name = item.install.manifest.name
+    sound = not any(line.startswith((f"{name}:", f"{item.install.manifest} ")) for line in lines)
+    try:
+        manifest = read_manifest(item.install.manifest)
+    except EnvmgrError as error:
+        if sound or error.reference == "format-unknown":
+            raise
+        return None
+    return manifest if sound else None
+
+
+def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
+    """Of generations only the current one is made again: an old one is for a rollback, which another one can serve as well."""
+    current = known_current(ctx.prefix)
+    if seen.current:
+        sound = [n for n in complete_numbers(ctx.prefix) if n in seen.generations and not seen.generations[n].faults]
+        last = last_current(ctx.prefix)
+        if last not in sound or (ctx.prefix.current.exists() and not ctx.prefix.current.is_symlink()):
+            raise EnvmgrError(
+                "repair-impossible", "`current` cannot be made again", context=[f"current: {f.found}" for f in seen.current],
+                hint="move it away if it is no link; then `envmgr rollback NUMBER`, with a number of `envmgr history`",
+            )  # fmt: skip
+        plan.current = last
+    looked = seen.generations.get(current) if current is not None else None
+    if looked is None or not looked.faults:
+        return
+    plan.generation = current
+    own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
+    if not own & {RECORD, SPECS} and looked.record is not None:
+        return
+    names = sorted(looked.record.entries) if looked.record is not None else []
+    wanted = [_load(ctx, name) for name in names]
+    wrong = [
+        f"{name}: {each.message}" for name, each in zip(names, wanted, strict=True) if isinstance(each, EnvmgrError)
+    ]
+    wrong += [
+        f"{each.entry}: {_MOVED}"
+        for each in wanted
+        if isinstance(each, Wanted)
+        and looked.record is not None
+        and each.install.relative != looked.record.entries[str(each.entry)].path
+    ]
+    if wrong or not names:
+        raise EnvmgrError(
+            "repair-impossible", f"generation {current} cannot be published again: what it holds is not known",
+            context=wrong, hint="`envmgr rollback NUMBER` to one that is sound (`envmgr verify --all`), then build what it lacks",
+        )  # fmt: skip
+    plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
+
+
+def _repair(ctx: Context, plan: _Plan) -> int | None:
+    """The number of the generation that it published; None for none."""
+    intact = Intact()
+    new = set()
+    for path, (made_by, item, manifest) in plan.installs.items():
+        made_by.lock.prepare([item], ctx.site, ctx.runner, ctx.reporter)
+        repair_install(
+            made_by,
+            item,
+            manifest,
+            ctx.site,
+            ctx.runner,
+            ctx.reporter,
+            jobs=len(os.sched_getaffinity(0)),
+            verified=intact,
+        )
+        if manifest is None:
+            new.add(path)
+    if plan.current is not None:
+        rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter)
+    if plan.generation is None and not new:
+        return None
+    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    add: dict[str, NewModule] = {}
+    for each in plan.modules or ():
+        add[str(each.entry)] = each.module(read_manifest(each.install.manifest).facts)
+    change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
+    done = publish(
+        change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=shipped("modulefiles"),
+        check=smoke_check(ctx, lmod, []),
+    )  # fmt: skip
+    return done.number

@@ -1,0 +1,115 @@
+"""`envmgr verify --nodes`: do nodes see, through their own mount, what was built and published?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envmgr.audit.hashing import HashOnNodes, NodeFault, Place
+from envmgr.commands import Context
+from envmgr.commands.verify import Verified, VerifyNodes, VerifyResult, VerifyWhat, look
+from envmgr.finding import Finding
+from envmgr.nodes import fold, resolve_nodes
+from envmgr.probe.model import Way
+from envmgr.publish.flips import known_current
+from envmgr.publish.record import RECORD, GenerationRecord
+from envmgr.store.manifest import read_manifest
+from envmgr.store.prefix import Install
+from envmgr.store.tree import TreePath
+from envmgr.system.files import read_regular, sha256_bytes
+
+_SECONDS = 3600.0  # for all nodes together, where no deadline is given: they read all bytes
+_HINT = "on the node: what is mounted there? `envmgr audit --check mount --nodes NODE`"
+
+
+def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> VerifyResult:
+    """Verify here first: nodes are compared with what is right here. What is wrong here is told once, without nodes.
+
+    Raises InputError for unknown nodes; else as `look`.
+    """
+    nodes = resolve_nodes(asked.nodes, ctx.site, ctx.runner)
+    seen = look(ctx, what)
+    places = _places(ctx, seen)
+    way: Way = asked.via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
+    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, way, asked.deadline or _SECONDS)
+    faults = hashing.ask(nodes, [*places.values()])
+    faults += _currents(ctx, hashing.currents)
+    result = seen.result()
+    lost = [f"on nodes: {path}: it differs here" for path in _wrong_here(seen)]
+    return replace(
+        result,
+        findings=(*result.findings, *_folded(ctx, faults, seen)),
+        not_looked_at=(*result.not_looked_at, *lost),
+        nodes=fold(nodes),
+    )
+
+
+def _wrong_here(seen: Verified) -> list[str]:
+    generations = [f"generations/{number:04d}" for number, looked in seen.generations.items() if looked.faults]
+    return [*generations, *(path for path, lines in seen.installs.items() if lines)]
+
+
+def _places(ctx: Context, seen: Verified) -> dict[str, Place]:
+    wrong = {*_wrong_here(seen)}
+    found: dict[str, Place] = {}
+    for number, looked in seen.generations.items():
+        path = f"generations/{number:04d}"
+        if path not in wrong and looked.record is not None:
+            found[path] = _generation(ctx, number, looked.record)
+    for path in seen.installs:
+        if path not in wrong:
+            found[path] = _install(ctx.prefix.install_at(path))
+    return found
+
+
+def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
+    folder = ctx.prefix.generation(number)
+    files = {**record.files, RECORD: sha256_bytes(read_regular(folder / RECORD))}
+    folders = {str(parent) for path in files for parent in (folder / path).relative_to(folder).parents} - {"."}
+    return Place(
+        str(folder),
+        0o555,
+        [
+            *(TreePath(path, "dir", 0o555) for path in folders),
+            *(TreePath(path, "file", 0o444, 0, sha256) for path, sha256 in files.items()),
+        ],
+    )
+
+
+def _install(install: Install) -> Place:
+    manifest = read_manifest(install.manifest)
+    paths = [path._replace(mode=path.mode & ~manifest.mask) for path in manifest.paths]
+    return Place(str(install.path), 0o555 & ~manifest.mask, paths)
+
+
+def _currents(ctx: Context, currents: dict[str, str]) -> list[NodeFault]:
+    number = known_current(ctx.prefix)
+    right = None if number is None else f"generations/{number:04d}"
+    return [
+        NodeFault(node, str(ctx.prefix.current), f"names {said or 'nothing'}, and {right} here")
+        for node, said in currents.items()
+        if right is not None and said != right
+    ]
+
+
+def _folded(ctx: Context, faults: list[NodeFault], seen: Verified) -> list[Finding]:
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for fault in faults:
+        nodes.setdefault((fault.folder, fault.found), []).append(fault.node)
+    findings = []
+    for (folder, found), of in sorted(nodes.items()):
+        path = folder.removeprefix(f"{ctx.prefix.root}/")
+        if not folder:
+            findings.append(Finding("node", "error", fold(of), found, nodes=fold(of), hint=_UNKNOWN))
+        elif path.startswith("store/"):
+            where = ", ".join(seen.users.get(path, ())) or path
+            findings.append(Finding("install", "error", where, f"{path}: {found}", nodes=fold(of), hint=_HINT))
+        elif path == "current":
+            findings.append(Finding("current", "error", path, found, nodes=fold(of), hint=_HINT))
+        else:
+            place, _, rest = found.partition(": ")
+            where, told = (f"{path}/{place}", rest) if rest else (path, found)
+            findings.append(Finding("generation", "error", where, told, nodes=fold(of), hint=_HINT))
+    return findings
+
+
+_UNKNOWN = "nothing is known of its mount: `envmgr audit --nodes NODE` tells more"

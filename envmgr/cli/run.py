@@ -19,7 +19,6 @@ import typer
 from envmgr import __version__
 from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
-from envmgr.report import printable
 
 if TYPE_CHECKING:
     from envmgr.cli.answer import Answer
@@ -131,6 +130,8 @@ def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoRetu
         failure = EnvmgrError("output-failed", "the result could not be written to stdout", context=str(error))
     if failure is not None:
         code = failure.exit_code
+        from envmgr.report import printable
+
         with suppress(OSError):
             sys.stderr.write(printable(failure.render()) + "\n")
     raise typer.Exit(code)
@@ -146,6 +147,8 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
         return expected
     except Exception:  # noqa: BLE001 - the one exit point for bugs
         import traceback
+
+        from envmgr.report import printable
 
         with suppress(OSError):
             sys.stderr.write(printable(traceback.format_exc()))

@@ -288,9 +288,19 @@ def try_file_lock(path: Path) -> Iterator[bool]:
 
 
 def _open_lock(path: Path) -> int:
+    """Nobody else can open it, for who can read a file can lock it: only its owner, and with a umask that lets the group write the group."""
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o664)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)
+    status = os.fstat(descriptor)
+    mode = stat.S_IMODE(status.st_mode)
+    kept = mode & (0o660 if mode & stat.S_IWGRP else 0o600)
+    if (
+        kept != mode and status.st_uid == os.geteuid() and path.suffix == ".lock"
+    ):  # readable for all, of an earlier envmgr
+        with suppress(OSError):
+            os.fchmod(descriptor, kept)
+    return descriptor
 
 
 def _try_lock(descriptor: int, path: Path) -> bool:

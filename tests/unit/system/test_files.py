@@ -382,6 +382,29 @@ def test_file_lock_excludes_another_process_and_tells_who_holds_it(tmp_path: Pat
     assert text.startswith(f"process {holder.pid} on {os.uname().nodename} since 20")
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o600), (0o002, 0o660), (0o077, 0o600), (0o027, 0o600)])
+def test_lock_can_be_opened_by_nobody_but_those_who_may_publish(tmp_path: Path, umask: int, mode: int) -> None:
+    """Who can read a file can lock it, and would stop every publish."""
+    new, old = tmp_path / "new.lock", tmp_path / "old.lock"
+    before = os.umask(umask)
+    try:
+        old.touch()
+        old.chmod(0o664 & ~umask)
+        for path in (new, old):
+            with file_lock(path):
+                assert stat.S_IMODE(path.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+def test_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("text")
+    (tmp_path / "l.lock").symlink_to("precious")
+    with pytest.raises(EnvmgrError), file_lock(tmp_path / "l.lock"):
+        pass
+    assert (tmp_path / "precious").read_text() == "text"
+
+
 def test_file_lock_is_not_blocked_by_a_killed_holder(tmp_path: Path) -> None:
     holder = python(HOLDER, str(tmp_path / "l"))
     assert holder.stdin is not None

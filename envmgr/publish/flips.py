@@ -13,7 +13,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.record import complete_numbers, current_number
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import flip_symlink
+from envmgr.system.files import flip_symlink, sync_folder
 from envmgr.system.formats import require_format
 from envmgr.system.reading import HISTORY, append_line, read_bytes
 
@@ -29,6 +29,13 @@ def flip(
     `record` is the sha256 of the record of a generation that is new.
     """
     flip_symlink(prefix.current, f"generations/{number:04d}")
+    # From here on the flip is done: nothing may be told as its failure.
+    try:
+        sync_folder(prefix.current.parent)
+    except OSError as error:
+        reporter.say(
+            f"warning: generation {number} is current; that it stays so after a crash of the host could not be made sure: {error.strerror}"
+        )
     line: dict[str, object] = {
         "time": utc_now(),
         "user": getpass.getuser(),
@@ -40,10 +47,9 @@ def flip(
     }
     try:
         append_line(prefix.history, json.dumps(line))  # the last one may be cut, by a full disk or a kill
-    except OSError as error:  # the flip is done: it must not be told as a failure
-        reporter.say(
-            f"warning: generation {number} is current, but {prefix.history} could not be written: {error.strerror}"
-        )
+    except (OSError, EnvmgrError) as error:
+        why = error.message if isinstance(error, EnvmgrError) else error.strerror
+        reporter.say(f"warning: generation {number} is current, but {prefix.history} could not be written: {why}")
 
 
 def known_current(prefix: Prefix) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,9 +22,15 @@ _BEGIN = "envmgr-build-"
 
 
 def work_folder(site: Site, install: Install) -> Path:
-    """Where it is compiled: the same path each time, as paths of a build get into what is built."""
+    """Where it is compiled: the same path each time, as paths of a build get into what is built.
+
+    In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the user's own cache.
+    """
+    name = f"{_BEGIN}{getpass.getuser()}"
     base = site.build_dir or Path(tempfile.gettempdir())
-    return base / f"{_BEGIN}{getpass.getuser()}" / f"{install.entry.name}-{install.label}"
+    if site.build_dir is None and _is_anothers(base / name):
+        base = Path.home() / ".cache" / "envmgr"
+    return base / name / f"{install.entry.name}-{install.label}"
 
 
 @contextmanager
@@ -56,8 +63,7 @@ def private_folder(folder: Path) -> Iterator[None]:
 
 def _make_private(folder: Path) -> None:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.parent.lstat()
-    if status.st_uid != os.geteuid() or status.st_mode & 0o022 or folder.parent.is_symlink():
+    if _is_anothers(folder.parent):
         raise EnvmgrError(
             "build-folder", f"{folder.parent} is not ours alone",
             context="software is compiled there: a user who can write it decides what is installed",
@@ -85,6 +91,15 @@ def end_work(install: Install, folder: Path, reporter: Reporter) -> None:
         remove_tree(folder)
         with suppress(OSError):
             folder.parent.rmdir()  # only an empty one goes
+
+
+def _is_anothers(folder: Path) -> bool:
+    """Whether something is there that another user made, or can write."""
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return False
+    return status.st_uid != os.geteuid() or bool(status.st_mode & 0o022) or not stat.S_ISDIR(status.st_mode)
 
 
 def _is_ours(folder: Path) -> bool:

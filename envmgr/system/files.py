@@ -108,7 +108,7 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
 
 
 def flip_symlink(link: Path, target: str) -> None:
-    """Point `link` at `target` by one rename, and make it durable."""
+    """Point `link` at `target` by one rename. `sync_folder` of the folder that it lies in makes that durable."""
     temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
     with explain_os_error(link):
         temporary.unlink(missing_ok=True)
@@ -118,7 +118,6 @@ def flip_symlink(link: Path, target: str) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        sync_folder(link.parent)
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -62,6 +62,27 @@ def test_a_row_that_is_a_pipe_is_as_one_that_cannot_be_read(prefix: Prefix) -> N
     assert read_build_row(prefix.root / "row.json") is None
 
 
+def test_a_flip_is_done_also_where_the_disk_does_not_confirm_it(
+    prefix: Prefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    class Told(Reporter):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    def fails(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    flip(prefix, 1, None, "for a test", Told())
+    assert prefix.current.readlink() == Path("generations/0001")
+    assert said[0] == (
+        "warning: generation 1 is current; that it stays so after a crash of the host could not be made sure: Input/output error"
+    )
+    assert [each["to"] for each in flips(prefix)] == [1]
+
+
 @pytest.mark.parametrize("make", [pipe, link])
 def test_a_flip_is_done_also_where_it_cannot_be_written_down(prefix: Prefix, make: Callable[[Path], None]) -> None:
     make(prefix.history)

@@ -156,7 +156,12 @@ def opened(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int]:
 def append_line(path: Path, line: str) -> None:
     """Add a line, on a line of its own where the last one was cut. Raises OSError, also where `path` is no regular file."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o666)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.EINVAL, "it is a link, and no regular file", str(path)) from None
+        raise
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

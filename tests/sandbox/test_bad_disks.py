@@ -20,7 +20,7 @@ from tests.helpers.done import Done
 from tests.helpers.scenes import complete, error_of, finish, locked, parts, plain, rerun
 from tests.helpers.small_disk import Small, small_in
 from tests.helpers.standin.channel import Channel
-from tests.helpers.standin.server import serve
+from tests.helpers.standin.server import Fault, serve
 from tests.helpers.waiting import wait_for
 
 FREE = (
@@ -79,13 +79,15 @@ def test_too_little_space_is_told_before_the_first_byte(small: Small, channel: C
     assert small.current() == 1
 
 
-def understate_sizes(small: Small) -> None:
-    """Locks that say the packages are tiny: the check before the first byte lets the build begin."""
+def understate_sizes(small: Small, size: int | None = 1) -> None:
+    """Locks that say the packages are tiny, or nothing of their size: the check before the first byte lets the build begin."""
     locked(small, "py/1.0", ["python"])
     sidecar = small.root / "recipes/py/1.0/conda-lock.records.json"
     data = json.loads(sidecar.read_text())
     for package in data["packages"]:
-        package["size"] = 1
+        package["size"] = size
+    if size is None:
+        data["packages"] = [{key: value for key, value in p.items() if key != "size"} for p in data["packages"]]
     sidecar.write_text(json.dumps(data))
 
 
@@ -93,8 +95,8 @@ def test_disk_full_in_a_download(small: Small, channel: Channel) -> None:
     size = next(r["size"] for r in channel.records.values() if r["name"] == "python")
     small.mount(str(size // 2))
     small.ok("build", "kept/1.0")
-    understate_sizes(small)
-    with serve(channel.folder) as server:
+    understate_sizes(small, None)
+    with serve(channel.folder, {"*python*": Fault("flood")}) as server:  # nor does the server tell a size
         small.mirror = server.url
         small.write_site()
         assert full(small, "build", "py/1.0") == (
@@ -106,6 +108,7 @@ def test_disk_full_in_a_download(small: Small, channel: Channel) -> None:
         )
         complete(small, 1)
         small.resize("400m")
+        server.faults.clear()
         assert rerun(small, "py/1.0") == 2
 
 

@@ -103,7 +103,7 @@ class Server(ThreadingHTTPServer):
             for pattern, fault in list(self.faults.items()):
                 if fnmatch.fnmatchcase(path, pattern):
                     if method != "GET":
-                        return fault if fault.kind == "404" else None
+                        return fault if fault.kind in ("404", "flood") else None
                     if fault.times is not None and fault.hits >= fault.times:
                         return None
                     fault.hits += 1

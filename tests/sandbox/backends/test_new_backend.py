@@ -84,7 +84,9 @@ def test_new_backend_goes_by_the_command_line_from_lock_to_gc(scene: ScriptScene
     box.ok("publish")
     assert box.shell("module load promise && hello").stdout == "hello\n"
     first = box.ok("show", ENTRY, "--format", "json").data["install"]
-    assert box.ok("verify").stdout == "1 install verified, 0 differ from their manifest\n"
+    assert box.ok("verify").stdout == (
+        "1 generation verified, 0 differ from their record\n1 install verified, 0 differ from their manifest\n"
+    )
 
     (scene.scripts / "hello").write_text("#!/bin/sh\necho again\n")
     assert "  ~ hello " in box.ok("lock", ENTRY).stdout

@@ -13,6 +13,7 @@ from tests.helpers.cluster.site import settings
 from tests.helpers.waiting import DEADLINE, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
+LATER = (pytest.mark.slow, pytest.mark.soak)
 DRIVER = "575.57.08"
 HIDDEN = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
 JOB = "a job with `--gres=gpu:1`"
@@ -78,7 +79,7 @@ def capability(audited: Audited) -> list[str]:
     [
         SSH,
         ("--via", "both", "--context", "bash-ssh", "--context", "sbatch-bash"),
-        ("--via", "slurm", "--context", "sbatch-bash"),
+        pytest.param(("--via", "slurm", "--context", "sbatch-bash"), marks=LATER),
     ],
 )
 def test_job_that_asks_for_a_gpu_tells_what_ssh_and_other_jobs_are_not_shown(
@@ -107,6 +108,8 @@ def test_no_job_is_sent_for_a_gpu_that_another_job_has(audited: Audited, given: 
     }
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_job_that_waits_for_others_is_cancelled(audited: Audited, given: str) -> None:
     """The GPU is free, the node is not."""
     cluster = audited.cluster
@@ -140,6 +143,8 @@ def test_site_that_wants_no_such_jobs(audited: Audited, hidden: str) -> None:
     assert said == [("note", f"{HIDDEN}; {JOB} was not sent: `audit.gpu_jobs` is false in site.yaml")]
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_gpu_in_a_partition_that_is_not_the_default(audited: Audited, hidden: str) -> None:
     with slurm_gpu(audited.cluster, "c2", partition="gpus"):
         said, rows = told(audited, hidden, *SSH)

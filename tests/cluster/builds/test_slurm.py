@@ -13,6 +13,7 @@ from envmgr.system.files import remove_tree, sha256_bytes
 from tests.helpers.builders import builders, pure
 from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import shadowed_file
+from tests.helpers.cluster.site import SITE
 from tests.helpers.done import Done
 from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave
 from tests.helpers.eb_wheels import environ_of, write_wheels
@@ -242,6 +243,11 @@ def test_easybuild_that_a_node_cannot_use_is_installed_privately_before_jobs_are
     main = own_places().packages / "easybuild/main.py"
     shop.toy("other")
     shop.lock("other")
+    lock = (
+        SITE.parent / "recipes/other/1.0/easybuild-lock.yml"
+    )  # as before locks had the files: those here are wheels of our own
+    without = r"/^easybuild_files:/,/^[a-z]/{/^easybuild_files:/d;/^[- ]/d}"
+    cluster.exec("login", ["sed", "-i", without, lock], check=True)
     write_wheels(wheels)
     try:
         with shadowed_file(cluster, "c1", main, "raise SystemExit('not that of the lock')\n"):

@@ -44,7 +44,8 @@ def box(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[
     yield made
     verified = made.run("verify").stdout
     made.clear()
-    assert verified == "1 install verified, 0 differ from their manifest\n"
+    assert verified.endswith("\n1 install verified, 0 differ from their manifest\n")
+    assert verified.startswith("1 generation verified, 0 differ from their record\n")
 
 
 def root(box: Sandbox) -> Path:

@@ -73,7 +73,16 @@ def write(sandbox: Sandbox, case: Case, **more: Any) -> Path:
     return sandbox.recipe(ENTRY, [], input=wanted, requires=dict(case.requires), **more)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+IN_CI = (
+    "toolkit of another major",
+    "CUDA without a driver",
+    "BLAS of two variants",
+)  # the rules themselves are unit tests
+_LATER = (pytest.mark.slow, pytest.mark.soak)
+EVERY = [pytest.param(case, id=name, marks=() if name in IN_CI else _LATER) for name, case in CASES.items()]
+
+
+@pytest.mark.parametrize("case", EVERY)
 def test_all_verbs_say_the_same_of_a_contradiction(sandbox: Sandbox, case: Case) -> None:
     folder = write(sandbox, case)
     told = f"{case.rule}: {case.told}"

@@ -1,0 +1,15 @@
+"""Cases of contradicting locks and of hidden GPUs that CI leaves out for their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.soak.suite import run_pytest
+
+ROUNDS = 1
+FILES = ("tests/sandbox/commands/test_contradictions.py", "tests/cluster/audit/test_hidden_gpus.py")
+
+
+def play(seed: int, first: int, last: int) -> Iterator[str]:
+    for _ in range(first, last + 1):
+        yield run_pytest("-n", "2", "--dist", "loadgroup", "-m", "soak", *FILES)

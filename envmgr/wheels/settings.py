@@ -90,6 +90,17 @@ def locked_url(index: str, url: str, file: str) -> str:
     return f"{PUBLIC_FILES}{path[0]}" if index == PUBLIC and path else f"index:{index}/{file}"
 
 
+def without_host(url: str) -> str:
+    """A `locked_url` of the public index as `index:pypi/packages/…`; others as they are. `with_host` turns it back."""
+    path = url.removeprefix(f"{PUBLIC_FILES}/")
+    return url if path == url else f"index:{PUBLIC}/{path}"
+
+
+def with_host(text: str) -> str:
+    path = text.removeprefix(f"index:{PUBLIC}/")
+    return f"{PUBLIC_FILES}/{path}" if path != text and _PUBLIC_PATH.fullmatch(f"/{path}") else text
+
+
 def index_of(url: str) -> str:
     """The index of a `locked_url`; empty for another URL, which is the file's own place."""
     if match := _OF_INDEX.fullmatch(url):

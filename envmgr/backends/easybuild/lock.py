@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from envmgr.backends.easybuild.capabilities import (
     SETTINGS,
@@ -20,7 +20,7 @@ from envmgr.backends.easybuild.capabilities import (
 )
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.wheels.settings import PUBLIC, index_of
+from envmgr.wheels.settings import PUBLIC, index_of, with_host, without_host
 
 LOCK_NAME = "easybuild-lock.yml"
 _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
@@ -60,6 +60,10 @@ def _folder(value: str) -> str:
     if value and letter_folder(_folder_name(name)) != f"{letter}/{name}":
         raise ValueError(f"`{value}` is not a folder of easyconfigs")
     return value
+
+
+def _whole_url(value: object) -> object:
+    return with_host(value) if isinstance(value, str) else value
 
 
 def _of_the_index(value: str) -> str:
@@ -134,14 +138,15 @@ class LockedItem(_Model):
 class EasyBuildFile(_Model):
     """What a private EasyBuild is made from: the source of one of its packages, or a wheel that builds them.
 
-    `package` is the name in the index, normalised, `name` the file's. `url` is its place, by index: see `locked_url`.
+    `package` is the name in the index, normalised, `name` the file's. `url` is its place, by index: see `locked_url`; a lock's text has
+    it without the index's host.
     """
 
     package: FolderName
     version: FolderName
     name: FileName
     sha256: Sha256
-    url: Annotated[str, AfterValidator(_of_the_index)]
+    url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(without_host)]
 
     @property
     def builds(self) -> bool:

@@ -22,6 +22,7 @@ from envmgr.catalog.site_file import (
     NodeGroup,
     OldKeys,
     Policies,
+    Signing,
     SiteFile,
     SlurmSettings,
     Sources,
@@ -66,6 +67,7 @@ class Site(BaseModel):
     cpu_level: CpuLevel
     lmod: LmodSettings
     policies: Policies
+    signing: Signing | None = None
     old_keys: dict[str, tuple[str, str]] = {}
 
     @property
@@ -179,6 +181,10 @@ def _resolve(file: SiteFile, path: Path | None) -> Site:
     if file.transport.inventory is not None:
         inventory = _under(base, file.transport.inventory)
         fields["transport"] = file.transport.model_copy(update={"inventory": inventory})
+    if (signing := file.signing) is not None:
+        key = None if signing.key is None else _under(base, signing.key)
+        signers = _under(base, signing.allowed_signers)
+        fields["signing"] = signing.model_copy(update={"key": key, "allowed_signers": signers})
     fields["sources"] = file.sources.model_copy(update={"mirrors": _urls(file.sources.mirrors, base)})
     return Site(source=path, **fields)
 

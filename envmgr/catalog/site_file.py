@@ -146,6 +146,9 @@ class Policies(_Model):
     gate: Literal["off", "warn", "refuse"] = Field(
         default="off", description="whether a build asks the last audit's facts if the nodes can run the entry"
     )
+    unsigned: Literal["note", "refuse"] = Field(
+        default="note", description="what a node does with a flip that it found not to be signed, or could not check"
+    )
     allow_network: bool = Field(
         default=False, description="let builds from source have a network where they cannot be kept off it"
     )
@@ -156,6 +159,16 @@ class Policies(_Model):
     @property
     def mask(self) -> int:
         return int(self.umask, 8)
+
+
+class Signing(_Model):
+    """How flips are signed: with which key, and by whom they may be, in ssh-keygen(1)'s format. After `expires_days` days, where
+    that is set, a signature is called old.
+    """
+
+    key: Path | None = None
+    allowed_signers: Path
+    expires_days: float | None = Field(default=None, gt=0)
 
 
 class LmodSettings(_Model):
@@ -185,6 +198,7 @@ class SiteFile(_Model):
     sources: Sources = Sources()
     cpu_level: CpuLevel = "x86-64-v2"
     lmod: LmodSettings = LmodSettings()
+    signing: Signing | None = None
     policies: Policies = Policies()
 
     @field_validator("prefix")

@@ -186,6 +186,20 @@ def rollback(
 
 @app.command()
 @verb
+def sign(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
+    """Sign what is current, anew.
+
+    A new flip for the current generation: where signing began after it was published, or its signature is not good any more.
+    """
+    from envmgr.cli.text.generations import show_sign
+    from envmgr.commands.sign import sign_current
+
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return shown(sign_current(ctx, dry_run=dry_run), show_sign)
+
+
+@app.command()
+@verb
 def diff(
     a: Annotated[int | None, typer.Argument(help="A generation; else the parent of B.")] = None,
     b: Annotated[int | None, typer.Argument(help="A generation; else the current one.")] = None,

@@ -67,11 +67,16 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
 
         require_settings(found)
     runner = Runner()
+    signer = None
     if writes_prefix:
         os.umask(found.policies.mask)
+        if found.signing is not None and found.build_user is not None and os.geteuid() == 0:
+            from envmgr.publish.root_signer import start_root_signer
+
+            signer = start_root_signer(found.signing, runner)
         drop_to(found.build_user, found.prefix, reads=found.read_by_verbs)
     _stop_by_signals(runner)
-    return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ))
+    return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
 
 
 def _old_keys() -> Mapping[str, tuple[str, str]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.catalog.entries import Catalog, open_catalog
 from envmgr.catalog.names import nearest
@@ -22,6 +23,9 @@ from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 
+if TYPE_CHECKING:
+    from envmgr.publish.signature import Signer
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -31,6 +35,16 @@ class Context:
     runner: Runner
     reporter: Reporter
     environ: Mapping[str, str]
+    root_signer: Signer | None = None
+
+    @property
+    def signer(self) -> Signer | None:
+        """Who signs flips: root, where root started this process for the build user; None where the site signs none."""
+        if self.site.signing is None or self.root_signer is not None:
+            return self.root_signer
+        from envmgr.publish.signature import KeySigner
+
+        return KeySigner(self.site.signing, self.runner)
 
     @property
     def prefix(self) -> Prefix:

@@ -126,8 +126,9 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
         change = Change({}, tuple(names), f"remove {' '.join(names)}")
         check = smoke_check(inner, lmod, [])  # no entry changes, unless templates or policies did as well
         done = publish(
-            change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check
-        )
+            change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check,
+            signer=ctx.signer,
+        )  # fmt: skip
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 
@@ -172,7 +173,7 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
     if dry_run:
         return RollbackResult(before or number, number, True)
     can_write(ctx.site)
-    before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter)
+    before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
     return RollbackResult(before, after, False)
 
 

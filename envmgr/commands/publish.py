@@ -105,6 +105,7 @@ def publish_wanted(
         ctx.reporter,
         templates=shipped("modulefiles"),
         check=smoke_check(ctx, lmod, outcomes, slurm),
+        signer=ctx.signer,
     )
     return published, tuple(outcomes)
 

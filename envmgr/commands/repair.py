@@ -192,7 +192,7 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
         if manifest is None:
             new.add(path)
     if plan.current is not None:
-        rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter)
+        rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
     if plan.generation is None and not new:
         return None
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
@@ -202,6 +202,6 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
     change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
     done = publish(
         change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, []),
+        check=smoke_check(ctx, lmod, []), signer=ctx.signer,
     )  # fmt: skip
     return done.number

@@ -1,4 +1,4 @@
-"""The flip: one rename makes a generation current; the history has a line for each."""
+"""The flip: its file and signature, one rename that makes a generation current, a line in the history."""
 
 from __future__ import annotations
 
@@ -10,25 +10,66 @@ from contextlib import suppress
 from typing import Any
 
 from envmgr.errors import EnvmgrError
-from envmgr.publish.record import complete_numbers, current_number
+from envmgr.publish.flipfile import (
+    Action,
+    FlipRecord,
+    in_force,
+    newest_first,
+    numbers_taken,
+    sequences,
+    withdraw,
+    write_flip,
+    write_signature,
+)
+from envmgr.publish.record import RECORD, complete_numbers, current_number
+from envmgr.publish.signature import Signer, require_allowed
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import flip_symlink, sync_folder
+from envmgr.system.files import explain_os_error, flip_symlink, sync_folder
 from envmgr.system.formats import require_format
-from envmgr.system.reading import HISTORY, append_line, read_bytes
+from envmgr.system.reading import GENERATION, HISTORY, append_line, digest_of, read_bytes
 
 FORMAT = 1
 """The number of the format of the history's lines, which have it only where it is another (`schema`)."""
 
 
 def flip(
-    prefix: Prefix, number: int, before: int | None, reason: str, reporter: Reporter, *, record: str | None = None
-) -> None:
-    """Make generation `number` current and write it down. `before` is what was current; under `publishing` only.
+    prefix: Prefix,
+    number: int,
+    before: int | None,
+    reason: str,
+    reporter: Reporter,
+    *,
+    action: Action,
+    signer: Signer | None,
+) -> int:
+    """Make generation `number` current and write it down; returns the flip's sequence number. Under `publishing` only.
 
-    `record` is the sha256 of the record of a generation that is new.
+    `before` is what was current. The flip is written, and signed where there is a `signer`, before `current` changes.
+
+    Raises:
+        EnvmgrError: `not-signed`, `disk-full`, …; `current` is then untouched, and the flip withdrawn.
     """
-    flip_symlink(prefix.current, f"generations/{number:04d}")
+    record = prefix.generation(number) / RECORD
+    with explain_os_error(record):
+        digest = digest_of(record, GENERATION)
+    made = write_flip(
+        prefix,
+        FlipRecord(
+            sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
+            reason=reason, user=getpass.getuser(), host=socket.gethostname(),
+        ),
+    )  # fmt: skip
+    try:
+        if signer is not None:
+            write_signature(made, signer.sign(made.content, reporter))
+            require_allowed(made, signer)
+        flip_symlink(prefix.current, f"generations/{number:04d}")
+    except BaseException:
+        if known_current(prefix) != number:  # a signal may come when it is done
+            with suppress(EnvmgrError):
+                withdraw(prefix, made.record.sequence)
+        raise
     # From here on the flip is done: nothing may be told as its failure.
     try:
         sync_folder(prefix.current.parent)
@@ -36,20 +77,72 @@ def flip(
         reporter.say(
             f"warning: generation {number} is current; that it stays so after a crash of the host could not be made sure: {error.strerror}"
         )
-    line: dict[str, object] = {
-        "time": utc_now(),
-        "user": getpass.getuser(),
-        "host": socket.gethostname(),
-        "from": before,
-        "to": number,
-        "reason": reason,
-        **({"record": record} if record else {}),
-    }
+    _write_down(prefix, made.record, reporter)
+    return made.record.sequence
+
+
+def settle(prefix: Prefix, reporter: Reporter) -> None:
+    """What a killed run left: a flip that never came is withdrawn, one that came gets its line in the history. Under `publishing` only."""
+    current = known_current(prefix)
+    later = sequences(prefix)
+    if current is None or not later:
+        return
+    force = in_force(prefix, current)
+    told = _told(prefix)
+    if told is None:  # nothing says what came
+        return
+    if force is not None and force.record.sequence not in told:
+        _write_down(prefix, force.record, reporter)
+    for sequence in later:
+        if force is not None and sequence <= force.record.sequence:
+            continue
+        if sequence in told:
+            reporter.say(
+                f"warning: `current` names generation {current}, and flip {sequence} made {told[sequence]} current: "
+                "something else than envmgr moved it"
+            )
+        else:
+            withdraw(prefix, sequence)
+            reporter.log(f"flip {sequence} was written and never came: it is withdrawn")
+
+
+def came(prefix: Prefix) -> frozenset[int]:
+    """The sequence numbers of flips that made their generation current, as the history tells."""
+    return frozenset(_told(prefix) or ())
+
+
+def _next_number(prefix: Prefix) -> int:
+    return max([*numbers_taken(prefix), *(_told(prefix) or ())], default=0) + 1
+
+
+def _told(prefix: Prefix) -> dict[int, int] | None:
+    """Sequence -> generation, of the flips that came, by the history; None for a history that cannot be read."""
+    with suppress(OSError, EnvmgrError):
+        return {row["sequence"]: row["to"] for row in _history(prefix) if isinstance(row.get("sequence"), int)}
+    return None
+
+
+def _write_down(prefix: Prefix, record: FlipRecord, reporter: Reporter) -> None:
     try:
-        append_line(prefix.history, json.dumps(line))  # the last one may be cut, by a full disk or a kill
+        append_line(prefix.history, json.dumps(_row(record)))  # the last one may be cut, by a full disk or a kill
     except (OSError, EnvmgrError) as error:
         why = error.message if isinstance(error, EnvmgrError) else error.strerror
-        reporter.say(f"warning: generation {number} is current, but {prefix.history} could not be written: {why}")
+        reporter.say(
+            f"warning: generation {record.generation} is current, but {prefix.history} could not be written: {why}"
+        )
+
+
+def _row(record: FlipRecord) -> dict[str, object]:
+    return {
+        "time": record.date,
+        "user": record.user,
+        "host": record.host,
+        "from": record.before,
+        "to": record.generation,
+        "reason": record.reason,
+        "sequence": record.sequence,
+        **({"record": record.record} if record.action == "publish" else {}),
+    }
 
 
 def known_current(prefix: Prefix) -> int | None:
@@ -78,12 +171,27 @@ def told_records(prefix: Prefix) -> dict[int, str]:
 
 
 def flips(prefix: Prefix) -> list[dict[str, Any]]:
-    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason}`, of a publish with the sha256 of its record
-    (`record`). Lines that were cut are left out.
+    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason, sequence}`, of a publish with the sha256 of its
+    record (`record`); those of an earlier envmgr have no `sequence`. Lines that were cut are left out; what a kill kept from the
+    history is taken from the flips' own files.
 
     Raises:
         InputError: `file-irregular`, `file-too-large`; EnvmgrError: `format-unknown` for a line that a later envmgr wrote.
     """
+    rows = _history(prefix)
+    told = {row.get("sequence") for row in rows}
+    if told.issuperset(sequences(prefix)):
+        return rows
+    force = in_force(prefix, known_current(prefix))
+    for made in newest_first(prefix):
+        sequence = made.record.sequence
+        if sequence not in told and force is not None and sequence <= force.record.sequence:
+            later = (i for i, row in enumerate(rows) if (row.get("sequence") or 0) > sequence)
+            rows.insert(next(later, len(rows)), _row(made.record))
+    return rows
+
+
+def _history(prefix: Prefix) -> list[dict[str, Any]]:
     found = []
     with suppress(FileNotFoundError):
         for line in read_bytes(prefix.history, HISTORY).decode(errors="replace").splitlines():

@@ -25,7 +25,7 @@ from envmgr.publish.change import (
     refuse_name_clash,
     with_dependents,
 )
-from envmgr.publish.flips import flip, known_current, last_current, utc_now
+from envmgr.publish.flips import flip, known_current, last_current, settle, utc_now
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -40,6 +40,8 @@ from envmgr.publish.record import (
     read_specs,
     with_own_pythons,
 )  # fmt: skip
+from envmgr.publish.signature import Signer
+from envmgr.publish.trust import require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.store.tree import make_read_only
@@ -82,11 +84,20 @@ def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[N
         with explain_os_error(prefix.generations):
             prefix.generations.mkdir(exist_ok=True)
             _clean_incomplete(prefix, reporter)
+        settle(prefix, reporter)
         yield
 
 
 def publish(
-    change: Change, site: Site, lmod: Lmod, runner: Runner, reporter: Reporter, *, templates: Path, check: StagedCheck
+    change: Change,
+    site: Site,
+    lmod: Lmod,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    templates: Path,
+    check: StagedCheck,
+    signer: Signer | None,
 ) -> PublishedChange:
     """Stage `current` plus `change`, let `check` judge it, flip. `current` is read under the lock.
 
@@ -99,6 +110,8 @@ def publish(
     with publishing(prefix, runner, reporter):
         parent = current_number(prefix)
         taken = None if change.whole else parent
+        if signer is not None and taken is not None:
+            require_unchanged_generation(prefix, taken, signer)
         record = None if taken is None else read_record(prefix, taken)
         old = {} if taken is None else read_specs(prefix, taken)
         merged = with_own_pythons(apply_change(old, change), prefix)
@@ -124,11 +137,13 @@ def publish(
             with suppress(OSError):  # a lost mount: the error that is told is the first one; the next publish cleans up
                 _abandon(folder, str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
-        flip(prefix, number, parent, change.reason, reporter, record=sha256_file(folder / RECORD))
+        flip(prefix, number, parent, change.reason, reporter, action="publish", signer=signer)
     return PublishedChange(number, parent, tuple(sorted(changed)))
 
 
-def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) -> tuple[int, int]:
+def rollback(
+    number: int, prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None
+) -> tuple[int, int]:
     """Point `current` at an earlier (or later) complete generation; returns (from, to).
 
     A damaged `current` is mended by it: (from) is then the last number that the history knows.
@@ -150,8 +165,24 @@ def rollback(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) ->
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
         if known_current(prefix) != number:
-            flip(prefix, number, before, f"rollback to {number}", reporter)
+            if signer is not None:
+                require_unchanged_generation(prefix, number, signer)
+            flip(prefix, number, before, f"rollback to {number}", reporter, action="rollback", signer=signer)
     return before, number
+
+
+def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) -> tuple[int, int]:
+    """A new flip, with a signature, for the generation that is current; returns (generation, sequence).
+
+    Raises:
+        EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `not-signed`.
+    """
+    with publishing(prefix, runner, reporter):
+        number = current_number(prefix)
+        if number is None:
+            raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
+        require_unchanged_generation(prefix, number, signer)
+        return number, flip(prefix, number, number, "sign", reporter, action="sign", signer=signer)
 
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:

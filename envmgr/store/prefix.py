@@ -61,6 +61,11 @@ class Prefix:
     def history(self) -> Path:
         return self.root / "var" / "history.jsonl"
 
+    @property
+    def flips(self) -> Path:
+        """A file for every flip, with its signature beside it where the site signs. Not there before the first."""
+        return self.root / "flips"
+
     def generation(self, number: int) -> Path:
         return self.generations / f"{number:04d}"
 

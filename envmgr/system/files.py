@@ -107,6 +107,23 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
             raise
 
 
+def write_new(path: Path, data: bytes, *, mode: int) -> None:
+    """Write a file that must not be there yet, and sync it. Raises FileExistsError; OSError, and then it is not there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        rest = data
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
 def flip_symlink(link: Path, target: str) -> None:
     """Point `link` at `target` by one rename. `sync_folder` of the folder that it lies in makes that durable."""
     temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")

@@ -59,6 +59,9 @@ GENERATION = Kind("generation's record", 256 << 20)
 FACTS = Kind("record", 256 << 20)
 MANIFEST = Kind("manifest", 1 << 30)
 HISTORY = Kind("history", 256 << 20)
+FLIP = Kind("flip", 64 << 10)
+SIGNATURE = Kind("signature", 64 << 10)
+SIGNERS = Kind("list of allowed signers", 1 << 20)
 
 
 def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -179,7 +180,8 @@ def log_of(stdout: str) -> Path:
 
 
 def forget_manifests(box: Sandbox) -> None:
-    """As an earlier envmgr published: records name no manifests, and the history has no sha256 of records."""
+    """As an earlier envmgr published: records name no manifests, the history has no sha256 of records, and flips have no files."""
+    shutil.rmtree(box.prefix / "flips")
     for record in box.prefix.glob("generations/*/generation.json"):
         rows = json.loads(record.read_text())
         record.parent.chmod(0o755)
@@ -189,4 +191,6 @@ def forget_manifests(box: Sandbox) -> None:
         record.parent.chmod(0o555)
     history = box.prefix / "var/history.jsonl"
     lines = [json.loads(line) for line in history.read_text().splitlines()]
-    history.write_text("".join(json.dumps({k: v for k, v in line.items() if k != "record"}) + "\n" for line in lines))
+    history.write_text(
+        "".join(json.dumps({k: v for k, v in line.items() if k not in ("record", "sequence")}) + "\n" for line in lines)
+    )

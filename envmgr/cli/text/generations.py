@@ -11,6 +11,7 @@ from envmgr.report import size_text
 
 if TYPE_CHECKING:
     from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
+    from envmgr.commands.sign import SignResult
 
 
 def show_remove(result: RemoveResult) -> None:
@@ -47,6 +48,15 @@ def show_history(result: HistoryResult) -> None:
 def show_rollback(result: RollbackResult) -> None:
     word = "would be" if result.dry_run else "is"
     out(f"generation {result.after} {word} current (was {result.before}); new shells get it, running ones keep theirs")
+
+
+def show_sign(result: SignResult) -> None:
+    for fault in result.faults:
+        out(f"{'is' if result.dry_run else 'was'} {fault.state}: {fault.path}: {fault.found}")
+    if result.sequence is None:
+        out(f"would sign generation {result.generation}")
+    else:
+        out(f"signed generation {result.generation}: flip {result.sequence}; nodes take it at their next check")
 
 
 def show_diff(result: DiffResult) -> None:

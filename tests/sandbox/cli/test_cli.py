@@ -112,7 +112,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
     assert CHANGING == [
         "build", "copy", "export", "fetch", "gc", "init", "job", "lock", "node-setup", "publish", "remove", "rollback",
-        "verify",
+        "sign", "verify",
     ]  # fmt: skip
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
@@ -139,6 +139,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "publish": [],
         "remove": ["app/1.0"],
         "rollback": [],
+        "sign": [],
         "verify": ["--repair"],
     }
     assert sorted(arguments) == CHANGING
@@ -146,7 +147,9 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
         ("copy", "gc", "init", "lock"), 0
     )
-    assert all(codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "job", "remove", "rollback", "verify"))
+    assert all(
+        codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "job", "remove", "rollback", "sign", "verify")
+    )
     assert tree_digest(scan_tree(sandbox.root)) == before
 
 

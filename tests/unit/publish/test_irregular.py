@@ -11,7 +11,7 @@ import pytest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flip, flips
 from envmgr.publish.record import RECORD, SPECS, read_record, read_specs
-from envmgr.report import Reporter
+from envmgr.report import SilentReporter
 from envmgr.store.jobtable import read_build_row
 from envmgr.store.manifest import read_manifest
 from envmgr.store.node_facts import facts_file, read_node_facts
@@ -35,6 +35,10 @@ def prefix(tmp_path: Path) -> Prefix:
     for folder in ("generations/0001", "var/audit", "store/x"):
         (tmp_path / "prefix" / folder).mkdir(parents=True)
     return Prefix(tmp_path / "prefix")
+
+
+def complete(prefix: Prefix) -> None:
+    (prefix.generation(1) / RECORD).write_text("{}")
 
 
 @pytest.mark.parametrize("make", [pipe, link])
@@ -67,15 +71,20 @@ def test_a_flip_is_done_also_where_the_disk_does_not_confirm_it(
 ) -> None:
     said: list[str] = []
 
-    class Told(Reporter):
+    class Told(SilentReporter):
         def say(self, text: str) -> None:
             said.append(text)
 
-    def fails(_descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
+    before = os.fsync
+
+    def fails(descriptor: int) -> None:
+        if prefix.current.is_symlink():
+            raise OSError(5, "Input/output error")
+        before(descriptor)
 
     monkeypatch.setattr(os, "fsync", fails)
-    flip(prefix, 1, None, "for a test", Told())
+    complete(prefix)
+    flip(prefix, 1, None, "for a test", Told(), action="publish", signer=None)
     assert prefix.current.readlink() == Path("generations/0001")
     assert said[0] == (
         "warning: generation 1 is current; that it stays so after a crash of the host could not be made sure: Input/output error"
@@ -88,11 +97,12 @@ def test_a_flip_is_done_also_where_it_cannot_be_written_down(prefix: Prefix, mak
     make(prefix.history)
     said: list[str] = []
 
-    class Told(Reporter):
+    class Told(SilentReporter):
         def say(self, text: str) -> None:
             said.append(text)
 
-    flip(prefix, 1, None, "for a test", Told())
+    complete(prefix)
+    flip(prefix, 1, None, "for a test", Told(), action="publish", signer=None)
     assert prefix.current.readlink() == Path("generations/0001")
     assert "could not be written" in said[0]
     if make is link:

@@ -1,0 +1,165 @@
+"""The files of flips: `flips/000123.json`, written before `current` changes, and `.json.sig` beside it where the site signs.
+
+In force is the highest whose generation is `current`'s. A later one whose rename never came is withdrawn by the next run: it is
+renamed to `000123.withdrawn`, so that its number stays taken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sync_folder, write_new
+from envmgr.system.formats import require_format
+from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
+
+FORMAT = 1
+"""The number of the format of flips; another one is refused."""
+
+Action = Literal["publish", "rollback", "sign"]
+
+_NAME = re.compile(r"([0-9]{6,})\.(json|withdrawn)")
+
+
+class FlipRecord(BaseModel):
+    """What a site signs. `record` is the sha256 of the generation's record, which names all its files and the manifests of its
+    installs; `before` is the generation that was current; `date` is UTC.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: int = FORMAT
+    sequence: int = Field(ge=1)
+    generation: int = Field(ge=1)
+    record: str = Field(pattern="^[0-9a-f]{64}$")
+    date: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+    action: Action
+    before: int | None
+    reason: str
+    user: str
+    host: str
+
+    def text(self) -> str:
+        """Its file: a line for each field, as nodes read it without a JSON parser."""
+        return pretty_json(self.model_dump(mode="json"))
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A flip as it lies there; `content` is its file's, byte for byte."""
+
+    path: Path
+    record: FlipRecord
+    content: bytes
+
+    @property
+    def signature_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.sig")
+
+    def signature(self) -> bytes | None:
+        """None where there is none. Raises EnvmgrError `flip-damaged`."""
+        try:
+            return read_bytes(self.signature_path, SIGNATURE)
+        except FileNotFoundError:
+            return None
+        except (OSError, InputError) as error:
+            raise _damaged(self.signature_path, error) from None
+
+
+def flip_path(prefix: Prefix, sequence: int) -> Path:
+    return prefix.flips / f"{sequence:06d}.json"
+
+
+def numbers_taken(prefix: Prefix) -> list[int]:
+    """Every sequence number that has a file, withdrawn ones too, ascending."""
+    return sorted({int(match[1]) for match in _names(prefix)})
+
+
+def sequences(prefix: Prefix) -> list[int]:
+    """Of the flips that are not withdrawn, ascending."""
+    return sorted(int(match[1]) for match in _names(prefix) if match[2] == "json")
+
+
+def read_flip(prefix: Prefix, sequence: int) -> Flip:
+    """Raises EnvmgrError `flip-damaged`, `format-unknown`."""
+    path = flip_path(prefix, sequence)
+    try:
+        content = read_bytes(path, FLIP)
+        data = json.loads(content)
+        require_format(data.get("schema_version"), FORMAT, path)
+        record = FlipRecord.model_validate(data)
+    except (OSError, InputError, ValueError, AttributeError, RecursionError, ValidationError) as error:
+        raise _damaged(path, error) from None
+    if record.sequence != sequence:
+        raise _damaged(path, ValueError(f"it says that it is flip {record.sequence}"))
+    return Flip(path, record, content)
+
+
+def newest_first(prefix: Prefix) -> Iterator[Flip]:
+    """The flips that can be read, the highest first: a damaged one harms only itself."""
+    for sequence in reversed(sequences(prefix)):
+        with suppress(EnvmgrError):
+            yield read_flip(prefix, sequence)
+
+
+def in_force(prefix: Prefix, number: int | None) -> Flip | None:
+    """The highest flip that made generation `number` current, which is what `current` names."""
+    return next((flip for flip in newest_first(prefix) if flip.record.generation == number), None)
+
+
+def write_flip(prefix: Prefix, record: FlipRecord) -> Flip:
+    """Its file, made exclusively: where another host took the number meanwhile, the next one that is free.
+
+    Raises:
+        EnvmgrError: `disk-full`, `not-writable`, `mount-lost`; no file is left then.
+    """
+    with explain_os_error(prefix.flips):
+        prefix.flips.mkdir(mode=0o755, exist_ok=True)
+        while True:
+            taken = {*numbers_taken(prefix)}
+            while record.sequence in taken:
+                record = record.model_copy(update={"sequence": record.sequence + 1})
+            path, content = flip_path(prefix, record.sequence), record.text().encode()
+            with suppress(FileExistsError):
+                write_new(path, content, mode=0o444)
+                sync_folder(prefix.flips)
+                return Flip(path, record, content)
+
+
+def write_signature(flip: Flip, signature: bytes) -> None:
+    """Raises EnvmgrError as `write_flip`."""
+    atomic_write(flip.signature_path, signature, mode=0o444)
+    with explain_os_error(flip.path):
+        sync_folder(flip.path.parent)
+
+
+def withdraw(prefix: Prefix, sequence: int) -> None:
+    """Its signature goes first: what never came into force is not left signed."""
+    path = flip_path(prefix, sequence)
+    with explain_os_error(path):
+        path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
+        path.rename(path.with_suffix(".withdrawn"))
+
+
+def _names(prefix: Prefix) -> Iterator[re.Match[str]]:
+    with suppress(FileNotFoundError), os.scandir(prefix.flips) as entries:
+        for entry in entries:
+            if match := _NAME.fullmatch(entry.name):
+                yield match
+
+
+def _damaged(path: Path, error: Exception) -> EnvmgrError:
+    return EnvmgrError(
+        "flip-damaged", f"{path} cannot be read", context=why_unreadable(error),
+        hint="`envmgr sign` writes a new one for the generation that is current",
+    )  # fmt: skip

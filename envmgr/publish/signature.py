@@ -1,0 +1,141 @@
+"""Signatures of flips, made and checked by `ssh-keygen -Y`, as git signs commits with SSH keys.
+
+Sources: ssh-keygen(1), ALLOWED SIGNERS. Principals are taken from the list itself: `-Y find-principals` of OpenSSH 8.7 is broken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from envmgr.catalog.site_file import Signing
+from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.publish.flipfile import Flip
+from envmgr.report import Reporter
+from envmgr.system.reading import ANYWHERE, SIGNERS, read_file_text
+from envmgr.system.run import Runner, clean_env
+
+NAMESPACE = "envmgr-flip"
+"""What a signature is for: one of a git commit or of a file is none of a flip."""
+
+_CHECKED = 20.0  # seconds
+_SIGNED = 180.0  # seconds, in which a hardware key is touched
+
+State = Literal["signed", "unsigned", "expired", "wrong", "unchecked"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """`signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by nobody who may; `unchecked`: it could
+    not be looked at.
+    """
+
+    state: State
+    who: str = ""
+    reason: str = ""
+
+
+class Signer(Protocol):
+    """Who signs flips."""
+
+    def sign(self, content: bytes, reporter: Reporter) -> bytes:
+        """The signature of a flip's file. Raises EnvmgrError `not-signed`."""
+
+    def judge(self, flip: Flip) -> Signed:
+        """Whether someone signed it who may, by the site's own list."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeySigner:
+    """Signs as the user of this process, with the site's key; a public one stands for what an agent or a hardware key holds."""
+
+    signing: Signing
+    runner: Runner
+
+    def sign(self, content: bytes, reporter: Reporter) -> bytes:
+        """See `Signer`."""
+        key = self.signing.key
+        if key is None:
+            raise EnvmgrError(
+                "not-signed", "this site signs its flips, and names no key", context="signing.key in site.yaml",
+                hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key that your agent or a hardware key holds",
+            )  # fmt: skip
+        kept = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER", "DISPLAY", "WAYLAND_DISPLAY")
+        environ = clean_env(**{name: os.environ[name] for name in kept if name in os.environ})
+        argv = ("ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key))
+        try:
+            with reporter.stage(f"signing with {key}"):  # in the group of the terminal: it may ask for a passphrase
+                done = self.runner.run(argv, stdin=content.decode(), env=environ, timeout=_SIGNED, new_group=False)
+        except CommandError as error:
+            raise EnvmgrError(
+                "not-signed", f"the flip could not be signed with {key}", context=_last_line(error.stderr) or error.message,
+                hint="is the key there, readable for this user, and loaded by its agent? `ssh-add -l` lists what is; nothing was changed",
+            ) from None  # fmt: skip
+        return done.stdout.encode()
+
+    def judge(self, flip: Flip) -> Signed:
+        """See `Signer`."""
+        return check_signature(flip, self.signing, self.runner)
+
+
+def require_allowed(flip: Flip, signer: Signer) -> None:
+    """Raises EnvmgrError `not-signed` for a signature that no node would take."""
+    found = signer.judge(flip)
+    if found.state != "signed":
+        raise EnvmgrError(
+            "not-signed", "the key that signed is not among those that the site allows", context=found.reason,
+            hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that signing.allowed_signers '
+            "names, then `envmgr node-setup --apply` for the nodes",
+        )  # fmt: skip
+
+
+def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
+    """Whether someone of the site's list signed it, for this purpose. Raises EnvmgrError `flip-damaged`."""
+    if flip.signature() is None:
+        return Signed("unsigned", reason=f"{flip.signature_path.name} is not there")
+    try:
+        names = list(principals(read_file_text(signing.allowed_signers, SIGNERS, tree=ANYWHERE)))
+        if not names:
+            return Signed("wrong", reason=f"{signing.allowed_signers} names nobody")
+        reason = ""
+        for name in names:
+            said, reason = _verify(flip, signing, name, runner)
+            if said:
+                return Signed("signed", name)
+        at = flip.record.date.translate({ord(mark): None for mark in "-:TZ"})
+        for name in names:
+            if _verify(flip, signing, name, runner, f"verify-time={at}")[0]:
+                return Signed(
+                    "expired", name, f"the key of {name} was valid at {flip.record.date}, and is not any more"
+                )
+    except (EnvmgrError, InputError) as error:
+        return Signed("unchecked", reason=error.message)
+    return Signed("wrong", reason=reason)
+
+
+def principals(text: str) -> Iterator[str]:
+    """Who is named in a list of allowed signers, each once."""
+    seen = set[str]()
+    for line in text.splitlines():
+        words = line.split(None, 1)
+        if len(words) < 2 or words[0].startswith("#"):
+            continue
+        for name in words[0].strip('"').split(","):
+            if name and not name.startswith("!") and name not in seen:
+                seen.add(name)
+                yield name
+
+
+def _verify(flip: Flip, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
+    """Whether it is `name`'s, and ssh-keygen's words where not. The content is what was read, whatever lies there now."""
+    argv = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-I", name, "-f", str(signing.allowed_signers)]
+    argv += ["-s", str(flip.signature_path), *(f"-O{option}" for option in options)]
+    done = runner.run(argv, stdin=flip.content.decode(), timeout=_CHECKED, check=False)
+    return done.returncode == 0, _last_line(done.stderr) or _last_line(done.stdout)
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

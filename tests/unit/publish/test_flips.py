@@ -1,0 +1,242 @@
+"""The files of flips: written before `current` changes, in force by it, withdrawn where it never did."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envmgr.errors import EnvmgrError
+from envmgr.publish.flipfile import in_force, read_flip, sequences, withdraw
+from envmgr.publish.flips import flip, flips, settle
+from envmgr.publish.record import RECORD, current_number
+from envmgr.report import SilentReporter
+from envmgr.store.prefix import Prefix
+
+
+class Told(SilentReporter):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Prefix:
+    """Three complete generations, as far as flips look at them; none is current."""
+    made = Prefix(tmp_path / "prefix")
+    (made.root / "var").mkdir(parents=True)
+    for number in (1, 2, 3):
+        made.generation(number).mkdir(parents=True)
+        (made.generation(number) / RECORD).write_text(json.dumps({"number": number}))
+    return made
+
+
+def go(prefix: Prefix, number: int) -> int:
+    before = current_number(prefix)
+    return flip(prefix, number, before, "a test", SilentReporter(), action="publish", signer=None)
+
+
+def names(prefix: Prefix) -> list[str]:
+    return sorted(path.name for path in prefix.flips.iterdir())
+
+
+def came(prefix: Prefix) -> list[tuple[int, int]]:
+    return [(row["sequence"], row["to"]) for row in flips(prefix)]
+
+
+def test_each_flip_has_a_number_that_only_grows_and_in_force_is_the_highest_of_what_is_current(prefix: Prefix) -> None:
+    assert [go(prefix, number) for number in (1, 2, 1)] == [1, 2, 3]
+    force = in_force(prefix, 1)
+    assert force is not None
+    assert (force.record.sequence, force.record.before, force.path.name) == (3, 2, "000003.json")
+    assert force.path.stat().st_mode & 0o777 == 0o444
+    assert came(prefix) == [(1, 1), (2, 2), (3, 1)]
+
+
+def test_a_flip_that_never_came_is_withdrawn_and_its_number_stays_taken(prefix: Prefix) -> None:
+    go(prefix, 1)
+    kept = prefix.current.readlink()
+    go(prefix, 2)
+    (prefix.flips / "000002.json.sig").write_text("signed")
+    prefix.current.unlink()
+    prefix.current.symlink_to(kept)
+    lines = prefix.history.read_text().splitlines(keepends=True)
+    prefix.history.write_text(lines[0])  # as if killed before the rename
+    settle(prefix, SilentReporter())
+    assert names(prefix) == ["000001.json", "000002.withdrawn"]
+    assert came(prefix) == [(1, 1)]
+    assert go(prefix, 2) == 3
+
+
+def test_current_that_something_else_moved_is_told_and_no_flip_is_withdrawn(prefix: Prefix) -> None:
+    go(prefix, 1)
+    go(prefix, 2)
+    prefix.current.unlink()
+    prefix.current.symlink_to("generations/0001")
+    told = Told()
+    settle(prefix, told)
+    assert told.said == [
+        "warning: `current` names generation 1, and flip 2 made 2 current: something else than envmgr moved it"
+    ]
+    assert sequences(prefix) == [1, 2]
+    assert go(prefix, 3) == 3
+
+
+def test_the_history_is_mended_by_the_flips(prefix: Prefix) -> None:
+    """A kill between the rename and the history's line: `gc` must know when the generation before was left."""
+    go(prefix, 1)
+    go(prefix, 2)
+    prefix.history.write_text(prefix.history.read_text().splitlines(keepends=True)[0])
+    rows = flips(prefix)
+    assert [(row["from"], row["to"]) for row in rows] == [(None, 1), (1, 2)]
+    assert rows[1]["time"] == read_flip(prefix, 2).record.date
+    settle(prefix, SilentReporter())
+    assert prefix.history.read_text().count("\n") == 2
+    assert flips(prefix) == rows
+
+
+def test_flips_of_an_earlier_envmgr_have_no_files(prefix: Prefix) -> None:
+    prefix.history.write_text('{"time": "2026-01-01T00:00:00Z", "from": null, "to": 1, "reason": "x"}\n')
+    prefix.current.symlink_to("generations/0001")
+    settle(prefix, SilentReporter())
+    assert go(prefix, 2) == 1
+    assert [row["to"] for row in flips(prefix)] == [1, 2]
+
+
+def test_a_damaged_flip_harms_only_itself(prefix: Prefix) -> None:
+    go(prefix, 1)
+    go(prefix, 1)
+    broken = prefix.flips / "000002.json"
+    broken.chmod(0o644)
+    broken.write_text('{"schema_version": 1')
+    with pytest.raises(EnvmgrError, match="flip-damaged"):
+        read_flip(prefix, 2)
+    force = in_force(prefix, 1)
+    assert force is not None
+    assert force.record.sequence == 1
+    assert go(prefix, 2) == 3
+
+
+@pytest.mark.parametrize("text", ['{"schema_version": 2}', "[]", "x" * 70_000, '{"schema_version": 1, "sequence": 9}'])
+def test_what_is_no_flip_is_told(prefix: Prefix, text: str) -> None:
+    prefix.flips.mkdir()
+    (prefix.flips / "000001.json").write_text(text)
+    with pytest.raises(EnvmgrError, match=r"flip-damaged|format-unknown"):
+        read_flip(prefix, 1)
+
+
+def test_a_pipe_in_the_place_of_a_flip_is_not_waited_for(prefix: Prefix) -> None:
+    go(prefix, 1)
+    os.mkfifo(prefix.flips / "000002.json")
+    assert in_force(prefix, 2) is None
+    assert go(prefix, 2) == 3
+
+
+def test_a_flip_that_could_not_be_signed_leaves_current_and_is_withdrawn(prefix: Prefix) -> None:
+    class Fails:
+        def sign(self, content: bytes, reporter: object) -> bytes:  # noqa: ARG002
+            raise EnvmgrError("not-signed", "no key")
+
+        def judge(self, flip: object) -> object:  # noqa: ARG002
+            raise AssertionError
+
+    go(prefix, 1)
+    with pytest.raises(EnvmgrError, match="not-signed"):
+        flip(prefix, 2, 1, "a test", SilentReporter(), action="publish", signer=Fails())  # type: ignore[arg-type]
+    assert current_number(prefix) == 1
+    assert sequences(prefix) == [1]
+    assert go(prefix, 2) == 3
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from envmgr.publish import flips
+from envmgr.publish.flips import flip, settle
+from envmgr.publish.signature import Signed
+from envmgr.report import SilentReporter
+from envmgr.store.prefix import Prefix
+
+root, last = sys.argv[1], int(sys.argv[2])
+count = 0
+
+def hook(event, args):
+    global count
+    paths = [str(a) for a in args if isinstance(a, (str, bytes, os.PathLike))]
+    if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.symlink", "os.chmod") and any(root in p for p in paths):
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+class Signs:
+    def sign(self, content, reporter):
+        return b"signed"
+    def judge(self, flip):
+        return Signed("signed", "somebody")
+
+prefix = Prefix(Path(root))
+settle(prefix, SilentReporter())
+sys.addaudithook(hook)
+flip(prefix, 2, 1, "a test", SilentReporter(), action="publish", signer=Signs())
+print(count)
+"""
+
+
+def kills(prefix: Prefix) -> Iterator[int]:
+    """Kills at the first call, at the second, …, until it ran to its end."""
+    for last in range(1, 200):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, prefix.root, str(last)], capture_output=True, text=True, check=False
+        )
+        yield last
+        if done.returncode == 0:
+            assert int(done.stdout) < last
+            return
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    raise AssertionError("it never ran to its end")
+
+
+def test_killed_at_any_call_of_a_flip_what_is_current_is_in_force_and_no_number_is_used_twice(prefix: Prefix) -> None:
+    go(prefix, 1)
+    seen: dict[int, str] = {}
+    both = set()
+    for _ in kills(prefix):
+        settle(prefix, SilentReporter())
+        number = current_number(prefix)
+        both.add(number)
+        force = in_force(prefix, number)
+        assert force is not None
+        assert force.record.sequence == sequences(prefix)[-1]  # what is later was withdrawn
+        assert [row for row in flips(prefix) if row["sequence"] == force.record.sequence][-1]["to"] == number
+        for name in names(prefix):
+            digits = int(name[:6]) if name[0] != "." else 0
+            if name.endswith(".json"):
+                text = (prefix.flips / name).read_text()
+                assert seen.setdefault(digits, text) == text
+        assert not [n for n in names(prefix) if n.endswith(".sig") and not (prefix.flips / n[:-4]).exists()]
+        if number == 2:
+            go(prefix, 1)
+    assert both == {1, 2}
+    rows = flips(prefix)
+    assert [row["sequence"] for row in rows] == sorted(row["sequence"] for row in rows)
+
+
+def test_withdrawing_takes_the_signature_first(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(prefix, 1)
+    (prefix.flips / "000001.json.sig").write_text("signed")
+
+    def fails(self: Path, target: Path) -> Path:  # noqa: ARG001
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(EnvmgrError, match="mount-lost"):
+        withdraw(prefix, 1)
+    assert names(prefix) == ["000001.json"]

@@ -222,13 +222,30 @@ link() { # PATH TARGET: a link that is wholly envmgr's
     esac
 }
 
-service() { # UNIT LINK PROGRAM, the unit's text on stdin: what runs PROGRAM at boot, where there is systemd
+unit() { # PATH PROGRAM, its text on stdin: a file of systemd's
     if [ -d /etc/systemd/system ]; then
         file "$1" 644
+    else
+        say skipped "$1" "no systemd here: let what starts services run $2 at boot"
+    fi
+}
+
+service() { # UNIT LINK PROGRAM, the unit's text on stdin: what runs PROGRAM at boot, or starts what does, where there is systemd
+    unit "$1" "$3"
+    if [ -d /etc/systemd/system ]; then
         link "$2" "../${1##*/}"
     else
-        say skipped "$1" "no systemd here: let what starts services run $3 at boot"
         say skipped "$2" "no systemd here"
+    fi
+}
+
+cron() { # PATH MODE PROGRAM, its text on stdin: what runs PROGRAM where there is no systemd
+    if [ -d /etc/systemd/system ]; then
+        say skipped "$1" "systemd runs $3"
+    elif [ -d /etc/cron.d ]; then
+        file "$1" "$2"
+    else
+        say skipped "$1" "neither systemd nor cron here: let root run $3 every five minutes"
     fi
 }
 
@@ -246,6 +263,24 @@ gpus() { # PROGRAM RESULT: looks now, too; on a node with a driver in the backgr
     undo)
         rm -f -- "$2"
         rmdir -- "${2%/*}" 2>/dev/null
+        [ ! -d /run/systemd/system ] || systemctl daemon-reload >/dev/null 2>&1
+        ;;
+    esac
+}
+
+flip_check() { # PROGRAM FOLDER: looks now, in the background, for the prefix may hang
+    case $action in
+    apply)
+        if [ -d /run/systemd/system ]; then
+            systemctl daemon-reload && systemctl --no-block restart envmgr-flip.timer && systemctl --no-block start envmgr-flip.service
+        else
+            "$1" &
+        fi </dev/null >/dev/null 2>&1
+        ;;
+    undo)
+        [ ! -d /run/systemd/system ] || systemctl --no-block stop envmgr-flip.timer >/dev/null 2>&1
+        rm -rf -- "$2/flip" "$2/work" "$2/lock"
+        rmdir -- "$2" 2>/dev/null
         [ ! -d /run/systemd/system ] || systemctl daemon-reload >/dev/null 2>&1
         ;;
     esac

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from envmgr.commands import Context
 from envmgr.errors import CommandError, InputError
-from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files, plain_files
+from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files
+from envmgr.modules.nodesetup_tree import plain_files
+from envmgr.publish.signature import signers_text
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
@@ -97,7 +99,8 @@ def set_up_nodes(
     Raises:
         InputError: `node-setup-where` when it is not said where, or said twice; what `resolve_nodes` raises.
     """
-    files = node_files(ctx.site)
+    signing = ctx.site.signing
+    files = node_files(ctx.site, "" if undo else None if signing is None else signers_text(signing))
     plan = _plan(files)
     if nodes is not None and here:
         raise InputError("node-setup-where", "both --nodes and --here are given", hint="choose one")
@@ -265,7 +268,9 @@ def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...
 
 def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:
     whole = [PlannedFile(f.path, f.mode, f.text, f.why) for f in files.files]
-    for service in files.services:
+    for timer in files.timers:
+        whole += [PlannedFile(f.path, f.mode, f.text, f.why) for f in (timer.service, timer.cron)]
+    for service in files.linked:
         unit = service.unit
         whole.append(PlannedFile(unit.path, unit.mode, unit.text, unit.why))
         target = f"../{unit.path.rpartition('/')[2]}"

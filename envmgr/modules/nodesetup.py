@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +21,14 @@ GPUS = f"{HOME}/gpus"
 GPU_FACTS = "/run/envmgr/gpus"
 GPU_UNIT = "/etc/systemd/system/envmgr-gpus.service"
 GPU_LINK = "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service"
+SIGNERS = "/etc/envmgr/allowed_signers"
+CHECK_FLIP = f"{HOME}/check-flip"
+CHECKED = "/var/lib/envmgr"
+FLIP_STAMP = f"{CHECKED}/flip"
+FLIP_UNIT = "/etc/systemd/system/envmgr-flip.service"
+FLIP_TIMER = "/etc/systemd/system/envmgr-flip.timer"
+FLIP_LINK = "/etc/systemd/system/timers.target.wants/envmgr-flip.timer"
+FLIP_CRON = "/etc/cron.d/envmgr-flip"
 SLURM_LINE = f"TaskProlog={TASK_PROLOG}"
 BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in a file of the system, after "# "
 
@@ -73,17 +80,38 @@ class NodeService:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTimer:
+    """What runs `program` every few minutes: a unit of systemd's that another one starts; where there is no systemd, a file of cron's."""
+
+    service: NodeFile
+    timer: NodeService
+    cron: NodeFile
+
+    @property
+    def program(self) -> str:
+        return self.timer.program
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """All that a node gets."""
+    """All that a node gets. `timers` are of sites that sign."""
 
     files: tuple[NodeFile, ...]
     blocks: tuple[NodeBlock, ...]
     services: tuple[NodeService, ...]
+    timers: tuple[NodeTimer, ...] = ()
+
+    @property
+    def linked(self) -> tuple[NodeService, ...]:
+        """Every unit of systemd's that a link enables."""
+        return (*self.services, *(t.timer for t in self.timers))
 
     @property
     def count(self) -> int:
-        """How many lines a node answers; of blocks one each, of services one for the unit and one for the link."""
-        return len(self.files) + len(self.blocks) + 2 * len(self.services)
+        """How many lines a node answers; of blocks one each, of services one for the unit and one for the link,
+        of timers one for the service and one for cron besides.
+        """
+        return len(self.files) + len(self.blocks) + 2 * len(self.linked) + 2 * len(self.timers)
 
     @property
     def paths(self) -> frozenset[str]:
@@ -92,13 +120,17 @@ class NodeFiles:
             [
                 *(f.path for f in self.files),
                 *(p for b in self.blocks for p in b.paths),
-                *(p for s in self.services for p in (s.unit.path, s.link)),
+                *(p for s in self.linked for p in (s.unit.path, s.link)),
+                *(f.path for t in self.timers for f in (t.service, t.cron)),
             ]
         )
 
 
-def node_files(site: Site) -> NodeFiles:
-    """What the nodes of `site` get; it depends on its prefix, `lmod.dir` and `slurm` alone, and on nothing published."""
+def node_files(site: Site, signers: str | None = None) -> NodeFiles:
+    """What the nodes of `site` get; it depends on its prefix, `lmod.dir`, `slurm` and how it signs alone, and on nothing published.
+
+    `signers` is the text of the list of allowed signers; None where the site does not sign.
+    """
     return NodeFiles(
         files=(
             NodeFile(f"{HOME}/settings", "644", _settings(site), "the prefix, and where Lmod may lie"),
@@ -112,6 +144,7 @@ def node_files(site: Site) -> NodeFiles:
             NodeFile(TASK_PROLOG, "755", _text("task-prolog"), f"for Slurm jobs, with `{SLURM_LINE}` in slurm.conf"),
             NodeFile(PROFILE, "644", _text("profile.sh"), "login shells: sh, bash, ksh, zsh"),
             NodeFile(CSH_PROFILE, "644", _text("profile.csh"), "login shells: csh, tcsh"),
+            *(() if signers is None else _signing_files(signers)),
         ),
         blocks=(
             NodeBlock(
@@ -133,6 +166,25 @@ def node_files(site: Site) -> NodeFiles:
                 NodeFile(GPU_UNIT, "644", _text("envmgr-gpus.service"), f"runs {GPUS} at boot"), GPU_LINK, GPUS
             ),
         ),
+        timers=() if signers is None else (_flip_timer(),),
+    )
+
+
+def _signing_files(signers: str) -> tuple[NodeFile, ...]:
+    return (
+        NodeFile(SIGNERS, "644", signers if signers.endswith("\n") else f"{signers}\n", "whose signatures count"),
+        NodeFile(CHECK_FLIP, "755", _text("check-flip"), f"checks what is published, for {FLIP_STAMP}"),
+        NodeFile(f"{HOME}/signed.sh", "644", _text("signed.sh"), "reads that at a login"),
+    )
+
+
+def _flip_timer() -> NodeTimer:
+    return NodeTimer(
+        NodeFile(FLIP_UNIT, "644", _text("envmgr-flip.service"), f"runs {CHECK_FLIP}"),
+        NodeService(
+            NodeFile(FLIP_TIMER, "644", _text("envmgr-flip.timer"), "does so every five minutes"), FLIP_LINK, CHECK_FLIP
+        ),
+        NodeFile(FLIP_CRON, "644", _text("cron"), "the same where there is no systemd"),
     )
 
 
@@ -142,26 +194,25 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     Without `action` the script takes it as its first argument.
     """
     calls = [f"look_at_slurm {TASK_PROLOG}"]
-    calls += [f"file {f.path} {f.mode} <<'{_END_OF_FILE}'\n{f.text}{_END_OF_FILE}" for f in files.files]
+    calls += [f"file {f.path} {f.mode} {_here(f)}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
-    calls += [
-        f"service {s.unit.path} {s.link} {s.program} <<'{_END_OF_FILE}'\n{s.unit.text}{_END_OF_FILE}"
-        for s in files.services
-    ]
+    calls += [f"service {s.unit.path} {s.link} {s.program} {_here(s.unit)}" for s in files.services]
     calls += [f"gpus {GPUS} {GPU_FACTS}"]
+    for timer in files.timers:
+        calls += [
+            f"unit {timer.service.path} {timer.program} {_here(timer.service)}",
+            f"service {timer.timer.unit.path} {timer.timer.link} {timer.program} {_here(timer.timer.unit)}",
+            f"cron {timer.cron.path} {timer.cron.mode} {timer.program} {_here(timer.cron)}",
+            f"flip_check {timer.program} {CHECKED}",
+        ]
     calls += [f"folders {PROGRAM} {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
     return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
 
 
-def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
-    """For Ansible and the like: relative path -> text and mode. The tree `files/` is as on the node."""
-    tree = {f"files{f.path}": (f.text, int(f.mode, 8)) for f in files.files}
-    tree |= {f"files{s.unit.path}": (s.unit.text, int(s.unit.mode, 8)) for s in files.services}
-    tree["node-setup.sh"] = (install_script(files), 0o755)
-    tree["node-setup.yml"] = (_ansible(files), 0o644)
-    tree["README"] = (_readme(files, site), 0o644)
-    return tree
+def _here(file: NodeFile) -> str:
+    """The text as a here-document."""
+    return f"<<'{_END_OF_FILE}'\n{file.text}{_END_OF_FILE}"
 
 
 def _settings(site: Site) -> str:
@@ -170,7 +221,14 @@ def _settings(site: Site) -> str:
     usual = ":".join(str(folder / "lmod") for folder in USUAL_FOLDERS) if chosen is None else ""
     head = "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
     heal = assign(heal_export="yes") if site.slurm.heal_export else ""
-    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal
+    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal + _signing_settings(site)
+
+
+def _signing_settings(site: Site) -> str:
+    if site.signing is None:
+        return ""
+    days = site.signing.expires_days
+    return assign(signed=site.policies.unsigned, signed_days="" if days is None else str(max(1, int(days))))
 
 
 def hook_names() -> tuple[str, ...]:
@@ -185,63 +243,3 @@ def hook_digest() -> str:
 
 def _text(name: str) -> str:
     return (shipped("nodesetup") / name).read_text("utf-8")
-
-
-def _ansible(files: NodeFiles) -> str:
-    """Tasks for `ansible.builtin.import_tasks`; JSON strings are YAML strings."""
-    tasks: list[str] = [
-        "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` puts there.",
-        "- name: envmgr's folders",
-        "  ansible.builtin.file: {path: '{{ item }}', state: directory, owner: root, group: root, mode: '0755'}",
-        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, {PROGRAM}, /etc/profile.d]",
-    ]
-    for file in files.files:
-        tasks += [
-            f"- name: {file.path}",
-            "  ansible.builtin.copy:",
-            f"    {{src: 'files{file.path}', dest: {file.path}, owner: root, group: root, mode: '0{file.mode}'}}",
-        ]
-    for service in files.services:
-        path = service.unit.path
-        tasks += [
-            "- {name: is there systemd, ansible.builtin.stat: {path: /etc/systemd/system}, register: envmgr_systemd}",
-            f"- name: {path}",
-            "  ansible.builtin.copy:",
-            f"    {{src: 'files{path}', dest: {path}, owner: root, group: root, mode: '0{service.unit.mode}'}}",
-            "  when: envmgr_systemd.stat.exists",
-            f"- name: {service.link}",
-            f"  ansible.builtin.file: {{path: {service.link}, src: '../{path.rpartition('/')[2]}', state: link, force: true}}",
-            "  when: envmgr_systemd.stat.exists",
-        ]
-    for block in files.blocks:
-        for path in block.paths:
-            at = "insertbefore: BOF" if path == "/etc/bash.bashrc" else "insertafter: EOF"
-            tasks += [
-                f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}",
-                f"- name: {path}",
-                "  ansible.builtin.blockinfile:",
-                f"    {{path: {path}, {at}, marker: '# {{mark}}', marker_begin: '{BEGIN}', marker_end: '{END}', block: {json.dumps(block.text)}}}",
-                "  when: envmgr_there.stat.exists",
-            ]
-    return "\n".join(tasks) + "\n"
-
-
-def _readme(files: NodeFiles, site: Site) -> str:
-    lines = [
-        f"What `envmgr node-setup` puts on the nodes of the site `{site.name}` (prefix {site.prefix}).",
-        "",
-        "files/           as on the node, with the paths there",
-        "node-setup.sh    everything in one script, as root: sh node-setup.sh apply | check | undo",
-        "node-setup.yml   the same as Ansible tasks: import_tasks it in a play with `become: true`",
-        "",
-        *(f"{f.path}  {f.mode}  {f.why}" for f in files.files),
-        *(f"{s.unit.path}  {s.unit.mode}  {s.unit.why}; linked from {s.link}" for s in files.services),
-        *(f"{' or '.join(b.paths)}  lines at the {b.place}: {b.why}" for b in files.blocks),
-        "",
-        "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",
-        *(f"    {text}" for text in dict.fromkeys(b.text for b in files.blocks)),
-        "",
-        f"Slurm: when every node has the files, put `{SLURM_LINE}` into slurm.conf, then `scontrol reconfigure`.",
-        "A task on a node without that file fails; so take the line out before the files go.",
-    ]
-    return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sync_folder, write_new
+from envmgr.system.files import explain_os_error, pretty_json, sync_folder, write_new
 from envmgr.system.formats import require_format
 from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
 
@@ -28,7 +28,7 @@ FORMAT = 1
 
 Action = Literal["publish", "rollback", "sign"]
 
-_NAME = re.compile(r"([0-9]{6,})\.(json|withdrawn)")
+_NAME = re.compile(r"([0-9]{6,})\.(json|json\.sig|withdrawn)")
 
 
 class FlipRecord(BaseModel):
@@ -117,30 +117,39 @@ def in_force(prefix: Prefix, number: int | None) -> Flip | None:
     return next((flip for flip in newest_first(prefix) if flip.record.generation == number), None)
 
 
-def write_flip(prefix: Prefix, record: FlipRecord) -> Flip:
+def write_flip(prefix: Prefix, record: FlipRecord, sign: Callable[[bytes], bytes] | None = None) -> Flip:
     """Its file, made exclusively: where another host took the number meanwhile, the next one that is free.
 
+    `sign` gives the signature of the file, which lies there first: a flip is never seen without it.
+
     Raises:
-        EnvmgrError: `disk-full`, `not-writable`, `mount-lost`; no file is left then.
+        EnvmgrError: `disk-full`, `not-writable`, `mount-lost`, whatever `sign` raises; nothing of it is left then.
     """
     with explain_os_error(prefix.flips):
         prefix.flips.mkdir(mode=0o755, exist_ok=True)
-        while True:
-            taken = {*numbers_taken(prefix)}
-            while record.sequence in taken:
-                record = record.model_copy(update={"sequence": record.sequence + 1})
-            path, content = flip_path(prefix, record.sequence), record.text().encode()
-            with suppress(FileExistsError):
-                write_new(path, content, mode=0o444)
-                sync_folder(prefix.flips)
-                return Flip(path, record, content)
+    while True:
+        taken = {*numbers_taken(prefix)}
+        while record.sequence in taken:
+            record = record.model_copy(update={"sequence": record.sequence + 1})
+        flip = Flip(flip_path(prefix, record.sequence), record, record.text().encode())
+        signature = None if sign is None else sign(flip.content)
+        with explain_os_error(prefix.flips), suppress(FileExistsError):
+            _write(flip, signature)
+            sync_folder(prefix.flips)
+            return flip
 
 
-def write_signature(flip: Flip, signature: bytes) -> None:
-    """Raises EnvmgrError as `write_flip`."""
-    atomic_write(flip.signature_path, signature, mode=0o444)
-    with explain_os_error(flip.path):
-        sync_folder(flip.path.parent)
+def _write(flip: Flip, signature: bytes | None) -> None:
+    if signature is None:
+        write_new(flip.path, flip.content, mode=0o444)
+        return
+    write_new(flip.signature_path, signature, mode=0o444)
+    try:
+        write_new(flip.path, flip.content, mode=0o444)
+    except BaseException:
+        with suppress(OSError):
+            flip.signature_path.unlink(missing_ok=True)
+        raise
 
 
 def withdraw(prefix: Prefix, sequence: int) -> None:
@@ -149,6 +158,17 @@ def withdraw(prefix: Prefix, sequence: int) -> None:
     with explain_os_error(path):
         path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
         path.rename(path.with_suffix(".withdrawn"))
+
+
+def withdraw_lone_signatures(prefix: Prefix) -> None:
+    """Those of flips that a killed run did not write any more; their numbers stay taken. Under the publish lock only."""
+    lone = {int(match[1]) for match in _names(prefix) if match[2] == "json.sig"} - {*sequences(prefix)}
+    for sequence in lone:
+        path = flip_path(prefix, sequence)
+        with explain_os_error(path):
+            with suppress(FileExistsError):
+                write_new(path.with_suffix(".withdrawn"), b"", mode=0o444)
+            path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
 
 
 def _names(prefix: Prefix) -> Iterator[re.Match[str]]:

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from envmgr.errors import EnvmgrError
@@ -18,8 +19,8 @@ from envmgr.publish.flipfile import (
     numbers_taken,
     sequences,
     withdraw,
+    withdraw_lone_signatures,
     write_flip,
-    write_signature,
 )
 from envmgr.publish.record import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signer, require_allowed
@@ -53,16 +54,13 @@ def flip(
     record = prefix.generation(number) / RECORD
     with explain_os_error(record):
         digest = digest_of(record, GENERATION)
-    made = write_flip(
-        prefix,
-        FlipRecord(
-            sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
-            reason=reason, user=getpass.getuser(), host=socket.gethostname(),
-        ),
+    draft = FlipRecord(
+        sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
+        reason=reason, user=getpass.getuser(), host=socket.gethostname(),
     )  # fmt: skip
+    made = write_flip(prefix, draft, None if signer is None else partial(signer.sign, reporter=reporter))
     try:
         if signer is not None:
-            write_signature(made, signer.sign(made.content, reporter))
             require_allowed(made, signer)
         flip_symlink(prefix.current, f"generations/{number:04d}")
     except BaseException:
@@ -83,6 +81,7 @@ def flip(
 
 def settle(prefix: Prefix, reporter: Reporter) -> None:
     """What a killed run left: a flip that never came is withdrawn, one that came gets its line in the history. Under `publishing` only."""
+    withdraw_lone_signatures(prefix)
     current = known_current(prefix)
     later = sequences(prefix)
     if current is None or not later:

@@ -96,9 +96,7 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
     if flip.signature() is None:
         return Signed("unsigned", reason=f"{flip.signature_path.name} is not there")
     try:
-        names = list(principals(read_file_text(signing.allowed_signers, SIGNERS, tree=ANYWHERE)))
-        if not names:
-            return Signed("wrong", reason=f"{signing.allowed_signers} names nobody")
+        names = list(principals(signers_text(signing)))
         reason = ""
         for name in names:
             said, reason = _verify(flip, signing, name, runner)
@@ -113,6 +111,21 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
     except (EnvmgrError, InputError) as error:
         return Signed("unchecked", reason=error.message)
     return Signed("wrong", reason=reason)
+
+
+def signers_text(signing: Signing) -> str:
+    """The site's list, as nodes get it.
+
+    Raises:
+        InputError: `file-missing`, `file-unreadable`, `file-irregular`; `signers-empty` for a list that names nobody.
+    """
+    text = read_file_text(signing.allowed_signers, SIGNERS, tree=ANYWHERE)
+    if not [*principals(text)]:
+        raise InputError(
+            "signers-empty", f"{signing.allowed_signers} names nobody", context="signing.allowed_signers in site.yaml",
+            hint=f'a line is `NAME namespaces="{NAMESPACE}" KEYTYPE KEY`, with the public key',
+        )  # fmt: skip
+    return text
 
 
 def principals(text: str) -> Iterator[str]:

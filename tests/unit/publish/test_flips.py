@@ -16,6 +16,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import in_force, read_flip, sequences, withdraw
 from envmgr.publish.flips import flip, flips, settle
 from envmgr.publish.record import RECORD, current_number
+from envmgr.publish.signature import Signed
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 
@@ -140,7 +141,7 @@ def test_a_pipe_in_the_place_of_a_flip_is_not_waited_for(prefix: Prefix) -> None
     assert go(prefix, 2) == 3
 
 
-def test_a_flip_that_could_not_be_signed_leaves_current_and_is_withdrawn(prefix: Prefix) -> None:
+def test_a_flip_that_could_not_be_signed_leaves_current_and_nothing_of_itself(prefix: Prefix) -> None:
     class Fails:
         def sign(self, content: bytes, reporter: object) -> bytes:  # noqa: ARG002
             raise EnvmgrError("not-signed", "no key")
@@ -152,7 +153,23 @@ def test_a_flip_that_could_not_be_signed_leaves_current_and_is_withdrawn(prefix:
     with pytest.raises(EnvmgrError, match="not-signed"):
         flip(prefix, 2, 1, "a test", SilentReporter(), action="publish", signer=Fails())  # type: ignore[arg-type]
     assert current_number(prefix) == 1
-    assert sequences(prefix) == [1]
+    assert names(prefix) == ["000001.json"]
+    assert go(prefix, 2) == 2
+
+
+def test_a_flip_that_nobody_may_sign_is_withdrawn(prefix: Prefix) -> None:
+    class Stranger:
+        def sign(self, content: bytes, reporter: object) -> bytes:  # noqa: ARG002
+            return b"a stranger's"
+
+        def judge(self, flip: object) -> Signed:  # noqa: ARG002
+            return Signed("wrong", reason="no principal matched")
+
+    go(prefix, 1)
+    with pytest.raises(EnvmgrError, match="not-signed"):
+        flip(prefix, 2, 1, "a test", SilentReporter(), action="publish", signer=Stranger())
+    assert current_number(prefix) == 1
+    assert names(prefix) == ["000001.json", "000002.withdrawn"]
     assert go(prefix, 2) == 3
 
 
@@ -161,6 +178,7 @@ import os, signal, sys
 from pathlib import Path
 from envmgr.publish import flips
 from envmgr.publish.flips import flip, settle
+from envmgr.publish.signature import Signed
 from envmgr.publish.signature import Signed
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
@@ -221,6 +239,7 @@ def test_killed_at_any_call_of_a_flip_what_is_current_is_in_force_and_no_number_
             if name.endswith(".json"):
                 text = (prefix.flips / name).read_text()
                 assert seen.setdefault(digits, text) == text
+        assert (prefix.flips / f"{force.record.sequence:06d}.json.sig").exists() == (number == 2)
         assert not [n for n in names(prefix) if n.endswith(".sig") and not (prefix.flips / n[:-4]).exists()]
         if number == 2:
             go(prefix, 1)
@@ -233,7 +252,7 @@ def test_withdrawing_takes_the_signature_first(prefix: Prefix, monkeypatch: pyte
     go(prefix, 1)
     (prefix.flips / "000001.json.sig").write_text("signed")
 
-    def fails(self: Path, target: Path) -> Path:  # noqa: ARG001
+    def fails(self: Path, target: Path) -> Path:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Path, "rename", fails)

@@ -1,0 +1,85 @@
+"""What node-setup puts on nodes, as plain files for Ansible and the like. Pure."""
+
+from __future__ import annotations
+
+import json
+
+from envmgr.catalog.site import Site
+from envmgr.modules.nodesetup import BEGIN, END, HOME, HOOK, PROGRAM, SLURM_LINE, NodeFile, NodeFiles, install_script
+
+
+def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
+    """For Ansible and the like: relative path -> text and mode. The tree `files/` is as on the node."""
+    tree = {f"files{f.path}": (f.text, int(f.mode, 8)) for f in files.files}
+    tree |= {f"files{s.unit.path}": (s.unit.text, int(s.unit.mode, 8)) for s in files.linked}
+    tree |= {f"files{f.path}": (f.text, int(f.mode, 8)) for t in files.timers for f in (t.service, t.cron)}
+    tree["node-setup.sh"] = (install_script(files), 0o755)
+    tree["node-setup.yml"] = (_ansible(files), 0o644)
+    tree["README"] = (_readme(files, site), 0o644)
+    return tree
+
+
+def _ansible(files: NodeFiles) -> str:
+    """Tasks for `ansible.builtin.import_tasks`; JSON strings are YAML strings."""
+    tasks: list[str] = [
+        "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` puts there.",
+        "- name: envmgr's folders",
+        "  ansible.builtin.file: {path: '{{ item }}', state: directory, owner: root, group: root, mode: '0755'}",
+        f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, {PROGRAM}, /etc/profile.d]",
+    ]
+    for file in files.files:
+        tasks += _copied(file)
+    tasks += ["- {name: is there systemd, ansible.builtin.stat: {path: /etc/systemd/system}, register: envmgr_systemd}"]
+    for timer in files.timers:
+        tasks += _copied(timer.service, "envmgr_systemd.stat.exists")
+        tasks += _copied(timer.cron, "not envmgr_systemd.stat.exists")
+    for service in files.linked:
+        path = service.unit.path
+        tasks += [
+            *_copied(service.unit, "envmgr_systemd.stat.exists"),
+            f"- name: {service.link}",
+            f"  ansible.builtin.file: {{path: {service.link}, src: '../{path.rpartition('/')[2]}', state: link, force: true}}",
+            "  when: envmgr_systemd.stat.exists",
+        ]
+    for block in files.blocks:
+        for path in block.paths:
+            at = "insertbefore: BOF" if path == "/etc/bash.bashrc" else "insertafter: EOF"
+            tasks += [
+                f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}",
+                f"- name: {path}",
+                "  ansible.builtin.blockinfile:",
+                f"    {{path: {path}, {at}, marker: '# {{mark}}', marker_begin: '{BEGIN}', marker_end: '{END}', block: {json.dumps(block.text)}}}",
+                "  when: envmgr_there.stat.exists",
+            ]
+    return "\n".join(tasks) + "\n"
+
+
+def _copied(file: NodeFile, when: str = "") -> list[str]:
+    return [
+        f"- name: {file.path}",
+        "  ansible.builtin.copy:",
+        f"    {{src: 'files{file.path}', dest: {file.path}, owner: root, group: root, mode: '0{file.mode}'}}",
+        *([f"  when: {when}"] if when else []),
+    ]
+
+
+def _readme(files: NodeFiles, site: Site) -> str:
+    lines = [
+        f"What `envmgr node-setup` puts on the nodes of the site `{site.name}` (prefix {site.prefix}).",
+        "",
+        "files/           as on the node, with the paths there",
+        "node-setup.sh    everything in one script, as root: sh node-setup.sh apply | check | undo",
+        "node-setup.yml   the same as Ansible tasks: import_tasks it in a play with `become: true`",
+        "",
+        *(f"{f.path}  {f.mode}  {f.why}" for f in files.files),
+        *(f"{s.unit.path}  {s.unit.mode}  {s.unit.why}; linked from {s.link}" for s in files.linked),
+        *(f"{f.path}  {f.mode}  {f.why}" for t in files.timers for f in (t.service, t.cron)),
+        *(f"{' or '.join(b.paths)}  lines at the {b.place}: {b.why}" for b in files.blocks),
+        "",
+        "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",
+        *(f"    {text}" for text in dict.fromkeys(b.text for b in files.blocks)),
+        "",
+        f"Slurm: when every node has the files, put `{SLURM_LINE}` into slurm.conf, then `scontrol reconfigure`.",
+        "A task on a node without that file fails; so take the line out before the files go.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,271 @@
+"""Nodes check what is current, and logins read what they found: the real files of node-setup, ssh-keygen and shells."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS, NodeFiles, node_files
+from envmgr.system.files import sha256_file
+from tests.helpers.node_scene import Scene
+from tests.helpers.signed import SignedPrefix
+
+
+@dataclass
+class Node(Scene):
+    signed: SignedPrefix | None = None
+
+    @property
+    def made(self) -> SignedPrefix:
+        assert self.signed is not None
+        return self.signed
+
+    @property
+    def files(self) -> NodeFiles:
+        return node_files(self.site, self.made.signers.read_text())
+
+    def check(self) -> tuple[str, str]:
+        """(state and numbers, the last that were signed) after a look."""
+        done = self.run("sh", CHECK_FLIP)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        lines = self.stamp.read_text().splitlines()
+        return " ".join(lines[0].split()[:3]), lines[1]
+
+    @property
+    def stamp(self) -> Path:
+        return self.folder / "lib/envmgr/flip"
+
+    def login(self) -> tuple[str, str]:
+        """(the generation that a login gets, what it is told)."""
+        done = self.run("/etc/envmgr/node/pin", "sh", "bash", "i")
+        assert done.returncode == 0
+        pins = [line for line in done.stdout.splitlines() if line.startswith("\\export ENVMGR_PIN=")]
+        return (pins[0].rstrip("'")[-4:] if pins else "", done.stderr.replace(str(self.prefix), "SW").strip())
+
+
+def make(folder: Path, policy: str = "note") -> Node:
+    signed = SignedPrefix(folder)
+    text = f"signing: {{key: {folder}/admin, allowed_signers: {folder}/allowed_signers}}\npolicies: {{unsigned: {policy}}}\n"
+    (folder / "lib").mkdir()
+    node = Node(folder, text, [f"mount --bind {folder}/lib /var/lib"], signed)
+    signed.generation(1)
+    signed.flip(1)
+    for path, status in node.do("apply").items():
+        assert status in ("written", "skipped"), path
+    return node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return make(tmp_path)
+
+
+@pytest.fixture
+def strict(tmp_path: Path) -> Node:
+    return make(tmp_path, "refuse")
+
+
+def settle_down(node: Node) -> None:
+    """The look that `apply` began in the background holds the lock until it ends."""
+    node.run("flock", "/var/lib/envmgr/lock", "true")
+
+
+def test_what_is_signed_loads_without_a_word(node: Node) -> None:
+    settle_down(node)
+    assert node.check() == ("signed 1 1", "1 1")
+    assert node.login() == ("0001", "")
+    node.made.generation(2)
+    node.made.flip(2)
+    assert node.login() == ("0002", "envmgr: generation 2 of SW was not checked yet")
+    assert node.check() == ("signed 2 2", "2 2")
+    assert node.login() == ("0002", "")
+    assert "by anna@example.org" in node.stamp.read_text()
+
+
+def no_signature(made: SignedPrefix) -> None:
+    (made.prefix.flips / "000002.json.sig").unlink()
+
+
+def no_flip(made: SignedPrefix) -> None:
+    for path in made.prefix.flips.glob("000002*"):
+        path.unlink()
+
+
+def a_strangers(made: SignedPrefix) -> None:
+    made.sign(2, key="stranger")
+
+
+def for_something_else(made: SignedPrefix) -> None:
+    made.sign(2, namespace="git")
+
+
+def flip_rewritten(made: SignedPrefix) -> None:
+    made.move(2)
+    text = (made.prefix.flips / "000001.json").read_text()
+    made.change("flips/000002.json", text.replace('"generation": 1', '"generation": 2').replace("1,", "2,"))
+
+
+def module_changed(made: SignedPrefix) -> None:
+    made.change("generations/0002/modules/hello/1.0.lua", 'os.execute("id")\n')
+
+
+def module_added(made: SignedPrefix) -> None:
+    made.change("generations/0002/modules/hello/2.0.lua", 'os.execute("id")\n')
+
+
+def record_changed(made: SignedPrefix) -> None:
+    module_changed(made)
+    folder = made.prefix.generation(2)
+    record = json.loads((folder / "generation.json").read_text())
+    record["files"]["modules/hello/1.0.lua"] = sha256_file(folder / "modules/hello/1.0.lua")
+    made.change("generations/0002/generation.json", json.dumps(record, indent=1))
+
+
+def module_is_a_link(made: SignedPrefix) -> None:
+    module = made.prefix.generation(2) / "modules/hello/1.0.lua"
+    (made.folder / "elsewhere.lua").write_text(module.read_text())
+    module.unlink()
+    module.symlink_to(made.folder / "elsewhere.lua")
+
+
+def flip_is_a_pipe(made: SignedPrefix) -> None:
+    os.mkfifo(made.prefix.flips / "000003.json")
+    (made.prefix.flips / "000002.json").unlink()
+    os.mkfifo(made.prefix.flips / "000002.json")
+
+
+def signature_is_a_link(made: SignedPrefix) -> None:
+    (made.prefix.flips / "000002.json.sig").unlink()
+    (made.prefix.flips / "000002.json.sig").symlink_to("/etc/shadow")
+
+
+WRONG = "envmgr: what is current in SW is not what was signed"
+UNSIGNED = "envmgr: nobody signed that generation 2 of SW is the current one"
+
+
+@pytest.mark.parametrize(
+    ("harm", "state", "told"),
+    [
+        (no_signature, "unsigned 2 2", UNSIGNED),
+        (no_flip, "unsigned 2 0", UNSIGNED),
+        (a_strangers, "wrong 2 2", WRONG),
+        (for_something_else, "wrong 2 2", WRONG),
+        (flip_rewritten, "wrong 2 2", WRONG),
+        (module_changed, "wrong 2 2", WRONG),
+        (module_added, "wrong 2 2", WRONG),
+        (record_changed, "wrong 2 2", WRONG),
+        (module_is_a_link, "wrong 2 2", WRONG),
+        (flip_is_a_pipe, "unsigned 2 0", UNSIGNED),
+        (signature_is_a_link, "unsigned 2 2", UNSIGNED),
+    ],
+)
+def test_what_is_not_signed_is_kept_out_or_told(
+    strict: Node, harm: Callable[[SignedPrefix], None], state: str, told: str
+) -> None:
+    settle_down(strict)
+    strict.check()
+    strict.made.generation(2)
+    strict.made.flip(2)
+    harm(strict.made)
+    assert strict.check() == (state, "1 1")
+    assert strict.login() == ("0001", f"{told}: generation 1 is kept")
+    settings = strict.etc / "envmgr/node/settings"
+    settings.write_text(
+        settings.read_text().replace("signed='refuse'", "signed='note'").replace("signed=refuse", "signed=note")
+    )
+    assert strict.login() == ("0002", told)
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_an_earlier_generation_comes_back_by_a_signed_flip_alone(strict: Node, forget: bool) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    assert strict.check() == ("signed 2 2", "2 2")
+    strict.made.move(1)
+    if forget:
+        for path in strict.made.prefix.flips.glob("000002*"):
+            path.unlink()
+    assert strict.check() == ("replayed 1 1", "2 2")
+    words = "envmgr: generation 1 of SW was current before, and is again without a new signature: generation 2 is kept"
+    assert strict.login() == ("0002", words)
+    strict.made.flip(1)
+    assert strict.check() == ("signed 1 3", "1 3")
+    assert strict.login() == ("0001", "")
+
+
+def test_a_key_that_is_not_valid_any_more_keeps_nothing_out(strict: Node) -> None:
+    settle_down(strict)
+    signers = strict.etc / SIGNERS.removeprefix("/etc/")
+    signers.write_text(strict.made.signers.read_text().replace("namespaces", 'valid-before="20260101",namespaces'))
+    flip = strict.made.prefix.flips / "000001.json"
+    strict.made.change("flips/000001.json", re.sub(r'"date": "\d+', '"date": "2025', flip.read_text()))
+    strict.made.sign(1)
+    assert strict.check() == ("expired 1 1", "1 1")
+    assert strict.login() == ("0001", "")
+
+
+def test_without_a_check_it_loads_with_a_note_or_not_at_all(strict: Node) -> None:
+    settle_down(strict)
+    strict.stamp.unlink()
+    words = "envmgr: nothing on this machine has checked who signed generation 1 of SW"
+    assert strict.login() == ("", f"{words}: its modules are not in this shell")
+    settings = strict.etc / "envmgr/node/settings"
+    settings.write_text(settings.read_text().replace("refuse", "note"))
+    assert strict.login() == ("0001", words)
+
+
+@pytest.mark.parametrize("why", ["another boot", "long ago"])
+def test_a_check_that_is_old_is_told(node: Node, why: str) -> None:
+    """After a reboot, or when the timer does not run."""
+    settle_down(node)
+    node.check()
+    if why == "another boot":
+        first, *others = node.stamp.read_text().splitlines()
+        words = first.split()
+        node.stamp.write_text("\n".join([" ".join([*words[:3], "another-boot", words[4]]), *others]) + "\n")
+    else:
+        script = node.etc / "envmgr/node/signed.sh"
+        script.write_text(script.read_text().replace("LATE=1200", "LATE=-1"))
+    assert node.login() == ("0001", "envmgr: the signature of generation 1 of SW was not checked lately")
+
+
+def test_what_another_prefix_had_does_not_count(node: Node) -> None:
+    settle_down(node)
+    node.check()
+    lines = node.stamp.read_text().splitlines()
+    node.stamp.write_text("\n".join([lines[0], "7 99", "99", "/elsewhere", lines[4]]) + "\n")
+    assert node.login()[1] == "envmgr: nothing on this machine has checked who signed generation 1 of SW"
+    assert node.check() == ("signed 1 1", "1 1")
+
+
+def test_a_look_that_hangs_is_not_joined_by_others(node: Node) -> None:
+    settle_down(node)
+    before = node.check()
+    stamp = node.stamp.read_text()
+    done = node.run("sh", "-c", f"exec 8>/var/lib/envmgr/lock; flock 8; sh {CHECK_FLIP}")
+    assert done.returncode == 0
+    assert node.stamp.read_text() == stamp
+    assert node.check() == before
+
+
+def test_shells_that_have_a_generation_are_not_asked_again(strict: Node) -> None:
+    settle_down(strict)
+    strict.check()
+    strict.made.move(1)
+    no = strict.run("/etc/envmgr/node/pin", "sh", "bash", "i", env={"ENVMGR_PIN": f"{strict.prefix}/generations/0001"})
+    assert no.stderr == ""
+
+
+def test_everything_goes_again(node: Node) -> None:
+    settle_down(node)
+    found = node.do("undo")
+    assert found[SIGNERS] == found[CHECK_FLIP] == "removed"
+    assert {found[FLIP_LINK], found[FLIP_CRON]} == {"removed", "skipped"}
+    assert not (node.folder / "lib/envmgr").exists()

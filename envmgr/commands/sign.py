@@ -9,7 +9,7 @@ from envmgr.builds.install import can_write
 from envmgr.commands import Context, published_record
 from envmgr.errors import InputError
 from envmgr.publish.generations import sign
-from envmgr.publish.trust import FlipFault, flip_faults
+from envmgr.publish.trust import FlipFault, look_at_flip, seen_here
 from envmgr.report import Result
 
 
@@ -33,7 +33,7 @@ def sign_current(ctx: Context, *, dry_run: bool = False) -> SignResult:
             hint="docs/signing.md tells how a site begins",
         )  # fmt: skip
     number = published_record(ctx).number
-    faults = tuple(flip_faults(ctx.prefix, number, signing, ctx.runner))
+    faults = look_at_flip(ctx.prefix, number, signing, ctx.runner, seen=seen_here(ctx.prefix)).faults
     if dry_run:
         return SignResult(number, None, faults, True)
     can_write(ctx.site)

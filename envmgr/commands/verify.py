@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.finding import Finding
+from envmgr.finding import Finding, Severity
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.record import complete_numbers, read_record
+from envmgr.publish.trust import FlipLook, look_at_flip, mend_of, seen_here
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
@@ -46,7 +47,7 @@ class VerifyResult(Result):
     as its record or its manifest says. `not_looked_at` are things for whose state nothing stands.
 
     `nodes` is folded, empty for this machine. `repaired` are the installs and generations that were made again, or would be
-    (`dry_run`); `generation` is then current.
+    (`dry_run`); `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -60,6 +61,7 @@ class VerifyResult(Result):
     generation: int | None = None
     dry_run: bool = False
     log: str | None = None
+    flip: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -81,10 +83,14 @@ class Verified:
     own: Mapping[str, str]
     number: int | None
     in_place: Mapping[str, str]
+    flip: FlipLook | None = None
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
             yield Finding("current", "error", fault.path, fault.found, hint=_CURRENT)
+        for flip in self.flip.faults if self.flip is not None else ():
+            severity: Severity = "warning" if flip.state in ("expired", "unchecked") else "error"
+            yield Finding("flip", severity, flip.path, f"{flip.state}: {flip.found}", hint=mend_of(flip.state))
         for looked in self.generations.values():
             for fault in looked.faults:
                 yield Finding(
@@ -104,8 +110,14 @@ class Verified:
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
         return VerifyResult(
-            self.entries, tuple(self.findings()), tuple(self.generations), tuple(self.installs), tuple(unseen)
-        )
+            self.entries, tuple(self.findings()), tuple(self.generations), tuple(self.installs), tuple(unseen),
+            flip=self._signed(),
+        )  # fmt: skip
+
+    def _signed(self) -> str:
+        if self.flip is None or self.flip.faults:
+            return ""
+        return f"flip {self.flip.sequence}, signed by {self.flip.who}"
 
 
 _CURRENT = "`envmgr verify --repair` makes it anew; so does `envmgr rollback NUMBER`"
@@ -174,8 +186,16 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
     }
     return Verified(
         checked, tuple(current_faults(prefix)), looked, {k: tuple(v) for k, v in users.items()}, found, own,
-        known_current(prefix), in_place,
+        known_current(prefix), in_place, _look_at_flip(ctx),
     )  # fmt: skip
+
+
+def _look_at_flip(ctx: Context) -> FlipLook | None:
+    """None where the site does not sign, or `current` is damaged."""
+    signing, number = ctx.site.signing, known_current(ctx.prefix)
+    if signing is None or number is None:
+        return None
+    return look_at_flip(ctx.prefix, number, signing, ctx.runner, seen=seen_here(ctx.prefix))
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:

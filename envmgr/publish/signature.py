@@ -94,7 +94,7 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
 def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
     """Whether someone of the site's list signed it, for this purpose. Raises EnvmgrError `flip-damaged`."""
     if flip.signature() is None:
-        return Signed("unsigned", reason=f"{flip.signature_path.name} is not there")
+        return Signed("unsigned", reason="it is not there")
     try:
         names = list(principals(signers_text(signing)))
         reason = ""

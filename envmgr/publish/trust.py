@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
+from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish.flipfile import Flip, in_force, newest_first
 from envmgr.publish.flips import came, told_records
 from envmgr.publish.record import RECORD
 from envmgr.publish.signature import Signer, check_signature
 from envmgr.publish.verify import verify_generation
 from envmgr.store.prefix import Prefix
-from envmgr.system.reading import GENERATION, digest_of
+from envmgr.system.reading import FLIP, GENERATION, digest_of, read_bytes
 from envmgr.system.run import Runner
 
 FlipState = Literal["unsigned", "wrong", "unchecked", "replayed", "expired"]
@@ -50,46 +53,78 @@ def require_unchanged_generation(prefix: Prefix, number: int, signer: Signer) ->
         )  # fmt: skip
 
 
-def flip_faults(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> Iterator[FlipFault]:
-    """What is wrong with the flip that made generation `number`, which is `current`'s, current. `seen` is the highest sequence number
-    that this host ever checked.
+@dataclass(frozen=True, slots=True)
+class FlipLook:
+    """The flip in force, as it was found: its number, None where there is none; who signed it; what is wrong."""
+
+    sequence: int | None
+    who: str
+    faults: tuple[FlipFault, ...]
+
+
+def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:
+    """The flip that made generation `number`, which is `current`'s, current. `seen` is the highest sequence number that this host ever
+    checked.
     """
     force = in_force(prefix, number)
     if force is None:
-        yield FlipFault("unsigned", "current", f"no flip made generation {number} current")
-        return
+        return FlipLook(None, "", (FlipFault("unsigned", "current", f"no flip made generation {number} current"),))
+    who, faults = "", list[FlipFault]()
     where = str(force.path.relative_to(prefix.root))
-    signed = _signed(force, signing, runner)
-    if signed is not None:
-        yield FlipFault(signed.state, where, signed.found)
+    try:
+        found = check_signature(force, signing, runner)
+        who = found.who
+        if found.state != "signed":
+            faults.append(FlipFault(found.state, f"{where}.sig", found.reason))
+    except EnvmgrError as error:
+        faults.append(FlipFault("wrong", f"{where}.sig", error.message))
     try:
         digest = digest_of(prefix.generation(number) / RECORD, GENERATION)
     except (OSError, EnvmgrError):
         digest = ""
     if digest != force.record.record:
-        yield FlipFault(
-            "wrong", where, f"it is of another generations/{number:04d}/{RECORD} than the one that lies there"
-        )
-    later = [flip for flip in newest_first(prefix) if flip.record.sequence > force.record.sequence]
-    if force.record.sequence < seen:
-        yield FlipFault(
-            "replayed", where, f"flip {force.record.sequence} is in force, and this host has seen flip {seen}"
-        )
-    elif came_later := [flip.record.sequence for flip in later if flip.record.sequence in came(prefix)]:
-        yield FlipFault(
-            "replayed", where, f"flip {force.record.sequence} is in force, and flip {came_later[0]} came after it"
-        )
+        faults.append(FlipFault("wrong", where, f"it names another generations/{number:04d}/{RECORD} than lies there"))
+    faults += _order(prefix, force, where, seen)
     if signing.expires_days is not None and (age := _age_in_days(force)) > signing.expires_days:
-        yield FlipFault("expired", where, f"it is {age:.0f} days old; signing.expires_days is {signing.expires_days:g}")
+        words = f"it is {age:.0f} days old; signing.expires_days is {signing.expires_days:g}"
+        faults.append(FlipFault("expired", where, words))
+    return FlipLook(force.record.sequence, who, tuple(faults))
 
 
-def _signed(flip: Flip, signing: Signing, runner: Runner) -> FlipFault | None:
-    where = str(flip.signature_path.name)
-    try:
-        found = check_signature(flip, signing, runner)
-    except EnvmgrError as error:
-        return FlipFault("wrong", where, error.message)
-    return None if found.state == "signed" else FlipFault(found.state, where, found.reason)
+def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipFault]:
+    ours = force.record.sequence
+    came_after = [sequence for sequence in sorted(came(prefix)) if sequence > ours]
+    if ours < seen:
+        yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}")
+    elif came_after:
+        yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {came_after[-1]} came after it")
+
+
+def seen_here(prefix: Prefix) -> int:
+    """The highest sequence number that root's check on this machine ever saw signed; 0 where none runs here."""
+    with suppress(OSError, EnvmgrError, ValueError):
+        lines = read_bytes(Path(FLIP_STAMP), FLIP).decode().splitlines()
+        if lines[3:4] == [str(prefix.root)]:
+            return int(lines[2])
+    return 0
+
+
+def mend_of(state: str) -> str:
+    """What is done about a flip in that state."""
+    match state:
+        case "unsigned":
+            return "is what is current what you published? `envmgr verify` tells; then `envmgr sign`"
+        case "expired":
+            return "`envmgr sign` signs it anew"
+        case "unchecked":
+            return "see what the reason says; then audit again"
+        case "replayed":
+            return "someone moved `current` back: find out who; `envmgr rollback NUMBER` makes the right one current, signed"
+        case _:
+            return (
+                "someone changed what was signed: find out who, and by `envmgr verify` what; where the generation is as it was published, "
+                "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries anew"
+            )
 
 
 def _age_in_days(flip: Flip) -> float:

@@ -142,7 +142,9 @@ def _record(prefix: Prefix, number: int, told: str | None) -> tuple[GenerationRe
 
 def _tree_faults(look: Look, record: GenerationRecord | None) -> Iterator[tuple[str, str]]:
     named = {} if record is None else record.files
-    folders = {str(parent) for path in named for parent in Path(path).parents}
+    folders = {str(parent) for path in named for parent in Path(path).parents} | {
+        "modules"
+    }  # which is empty without entries
     seen = {path.path: path for path in look.paths}
     for path in sorted({*seen, *named, *look.unread, *look.owners} - {""}):
         if path in look.owners:

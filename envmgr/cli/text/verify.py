@@ -23,6 +23,8 @@ def show_verify(result: VerifyResult) -> None:
         out(f"{'would make' if result.dry_run else 'made'} again: {line}")
     if result.generation is not None:
         out(f"generation {result.generation} is current")
+    if result.flip:
+        out(result.flip)
     on = f", on {result.nodes}" if result.nodes else ""
     wrong = {f.where.split("/")[1] for f in result.findings if f.check == "generation"}
     out(f"{counted(len(result.generations), 'generations')} verified{on}, {_differ(len(wrong), 'record')}")

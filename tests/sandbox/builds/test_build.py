@@ -423,6 +423,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
             "generation",
             "dry_run",
             "log",
+            "flip",
         },
     ),
     "gc": ("envmgr.gc/1", {"generations", "installs", "leftovers", "size", "dry_run", "log"}),

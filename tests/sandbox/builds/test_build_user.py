@@ -275,3 +275,25 @@ def test_unknown_group_is_told(box: Sandbox) -> None:
         "error[unknown-group]: the group `no-such-group` does not exist here\n  policies.group in site.yaml"
     )
     assert box.leftovers() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_root_signs_with_a_key_that_the_build_user_cannot_read(open_box: OpenSandbox, build_user: str) -> None:
+    box = open_box
+    keys = box.root / "keys"
+    keys.mkdir(mode=0o700)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / "admin"], check=True)
+    (box.root / "allowed_signers").write_text(f"root {(keys / 'admin.pub').read_text()}")
+    box.settings["signing"] = {"key": str(keys / "admin"), "allowed_signers": "allowed_signers"}
+    box.write_site()
+    box.ok("build", "hello/1.0")
+    box.ok("sign")
+    prefix = Path(str(box.settings["prefix"]))
+    assert {p.lstat().st_uid for p in [prefix, *prefix.rglob("*")]} == {pwd.getpwnam(build_user).pw_uid}
+    assert box.ok("verify").stdout.splitlines()[0] == "flip 2, signed by root"
+    run = ["setpriv", f"--reuid={build_user}", f"--regid={build_user}", "--clear-groups"]
+    alone = as_user(box, run, "sign")
+    assert alone.returncode == 3
+    assert alone.stderr.startswith(f"error[not-signed]: the flip could not be signed with {keys}/admin\n")
+    assert sorted(path.name for path in (prefix / "flips").glob("*.json")) == ["000001.json", "000002.json"]
+    assert processes(box) == []

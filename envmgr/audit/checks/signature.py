@@ -1,0 +1,118 @@
+"""What is current was signed by someone who may, and every node has looked: of sites that sign what they publish.
+
+This host checks the flip in force with the site's own list of allowed signers: no signature, a wrong one, one by a key that is not valid
+any more, a flip that came before another one which was in force already (a replay). Of each node it asks what root's own check there
+found last, when, and whether its list is the site's. A node that has not come to the newest flip yet is a note in the first twenty minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.controller import Controller
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.errors import EnvmgrError
+from envmgr.finding import Finding, Severity
+from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.publish.signature import signers_text
+from envmgr.publish.trust import look_at_flip, mend_of, seen_here
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import sha256_bytes
+from envmgr.system.shelltext import script_text
+
+_LATE = 1200  # seconds
+_TIMER = (
+    f"does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `{CHECK_FLIP}`"
+)
+_SET_UP = "`envmgr node-setup --apply --nodes {}` puts it there, and runs it"
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    return {} if plan.site.signing is None else {"node": script_text(__file__, "node.sh")}
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
+    """`fault.N` is a state, a path and what is wrong with it, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
+    signing, published = evidence.site.signing, evidence.published
+    if signing is None:
+        return {}
+    facts = {}
+    try:
+        text = signers_text(signing)
+        facts["signers"] = sha256_bytes((text if text.endswith("\n") else f"{text}\n").encode())
+    except EnvmgrError as error:
+        facts["unread"] = error.message
+    if published is not None:
+        prefix, number = Prefix(evidence.site.prefix), published.record.number
+        look = look_at_flip(prefix, number, signing, controller.runner, seen=seen_here(prefix))
+        facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}" for n, f in enumerate(look.faults)}
+        facts["flip"] = str(look.sequence or "")
+    return facts
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.site.signing is None:
+        return
+    here = evidence.answers.get("signature", {})
+    if "unread" in here:
+        yield Finding("signature", "error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
+    for key in sorted(key for key in here if key.startswith("fault.")):
+        state, path, found = here[key].split("\t", 2)
+        yield Finding(
+            "signature",
+            _severity(state),
+            path,
+            f"{state}: {found}",
+            "a flip that someone signed who may",
+            mend_of(state),
+        )
+    fleet = evidence.looked("signature")
+    for signers, nodes in fleet.by_value("signature.signers", default="").items():
+        if "signers" in here and signers != here["signers"]:
+            yield Finding(
+                "signature", "error", SIGNERS, "is another list" if signers else "is not there", "the site's",
+                f"`envmgr node-setup --apply --nodes {fold(nodes)}`; find out who changed it", fold(nodes),
+            )  # fmt: skip
+    yield from _stamps(fleet, evidence, here.get("flip", ""))
+
+
+def _severity(state: str) -> Severity:
+    return "warning" if state in ("expired", "unchecked") else "error"
+
+
+def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Finding]:
+    number = evidence.published.record.number if evidence.published is not None else None
+    for group in fleet.groups:
+        facts, nodes = group.facts, fold(group.nodes)
+        state = facts.get("signature.state", "") if facts.get("signature.prefix") == str(evidence.site.prefix) else ""
+        if not state:
+            severity: Severity = "error" if evidence.site.policies.unsigned == "refuse" else "warning"
+            yield Finding(
+                "signature", severity, FLIP_STAMP, "nothing there has checked what is published", "a check every five minutes",
+                _SET_UP.format(nodes), nodes,
+            )  # fmt: skip
+        elif facts.get("signature.late") == "yes":
+            yield Finding(
+                "signature", "warning", FLIP_STAMP, f"its check is more than {_LATE // 60} minutes old, or of before its last start",
+                "a check every five minutes", _TIMER, nodes,
+            )  # fmt: skip
+        elif state not in ("signed", "expired"):
+            reason = facts.get("signature.reason", "")
+            yield Finding(
+                "signature", _severity(state), FLIP_STAMP, f"{state}{f': {reason}' if reason else ''}",
+                "what is current was signed by someone who may", mend_of(state), nodes,
+            )  # fmt: skip
+        elif flip and number is not None and facts.get("signature.flip") != f"{number} {flip}":
+            yield Finding(
+                "signature", "warning" if _long_ago(evidence, group.nodes) else "note", FLIP_STAMP,
+                f"it has checked flip {facts.get('signature.flip', '').partition(' ')[2]}", f"flip {flip}, of generation {number}",
+                f"its timer comes every five minutes; by hand, as root: `{CHECK_FLIP}`", nodes,
+            )  # fmt: skip
+
+
+def _long_ago(evidence: Evidence, nodes: tuple[str, ...]) -> bool:
+    assert evidence.published is not None
+    replies = evidence.fleet.replies
+    return any(node in replies and replies[node].ended - evidence.published.since > _LATE for node in nodes)

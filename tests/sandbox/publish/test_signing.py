@@ -1,0 +1,210 @@
+"""A site that signs: what an administrator sees, and what stops them from signing what is not theirs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envmgr.publish.flips import flips
+from envmgr.store.prefix import Prefix
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import HELLO, complete, data, error_of, locked
+
+
+def make_key(folder: Path, name: str) -> Path:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name],
+        check=True,
+        capture_output=True,
+    )
+    return folder / name
+
+
+def allow(box: Sandbox, key: Path, options: str = 'namespaces="envmgr-flip"') -> None:
+    (box.root / "allowed_signers").write_text(f"anna {options} {key.with_suffix('.pub').read_text()}")
+
+
+def signs(box: Sandbox, key: str = "admin", **settings: object) -> None:
+    box.settings["signing"] = {"key": key, "allowed_signers": "allowed_signers", **settings}
+    box.write_site()
+
+
+@pytest.fixture
+def box(sandbox: Sandbox) -> Sandbox:
+    """`hello` is published as generation 1, by a site that does not sign yet; keys are there."""
+    locked(sandbox, "hello/1.0", HELLO)
+    locked(sandbox, "other/1.0", HELLO)
+    allow(sandbox, make_key(sandbox.root, "admin"))
+    make_key(sandbox.root, "stranger")
+    sandbox.ok("build", "hello/1.0")
+    return sandbox
+
+
+def names(box: Sandbox) -> list[str]:
+    return sorted(path.name for path in (box.prefix / "flips").iterdir())
+
+
+def faults(box: Sandbox) -> list[str]:
+    return [f"{f['severity']} {f['found'].partition(':')[0]}" for f in data_of_verify(box) if f["check"] == "flip"]
+
+
+def data_of_verify(box: Sandbox) -> list[dict[str, str]]:
+    found = box.run("verify", "--format", "json").data["findings"]
+    assert isinstance(found, list)
+    return found
+
+
+def change(path: Path, old: str, new: str) -> None:
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace(old, new))
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+
+
+def test_a_site_begins_to_sign_and_each_publish_and_rollback_is_a_signed_flip(box: Sandbox) -> None:
+    assert box.run("sign").code == 2
+    assert error_of(box.run("sign"), box).startswith(
+        "error[signs-nothing]: this site does not sign what it publishes\n"
+    )
+    signs(box)
+    assert faults(box) == ["error unsigned"]
+    before = names(box)
+    dry = box.ok("sign", "--dry-run")
+    assert dry.stdout == ("is unsigned: flips/000001.json.sig: it is not there\nwould sign generation 1\n")
+    assert names(box) == before
+    done = box.ok("sign")  # what the finding's hint says
+    assert done.stdout.splitlines()[-1] == "signed generation 1: flip 2; nodes take it at their next check"
+    assert box.ok("verify").stdout.splitlines()[0] == "flip 2, signed by anna"
+    box.ok("build", "other/1.0")
+    box.ok("rollback")
+    assert names(box) == ["000001.json", *(f"00000{n}.json{end}" for n in (2, 3, 4) for end in ("", ".sig"))]
+    assert [(row["sequence"], row["to"], row["reason"]) for row in flips(Prefix(box.prefix))] == [
+        (1, 1, "build hello/1.0"), (2, 1, "sign"), (3, 2, "build other/1.0"), (4, 1, "rollback to 1"),
+    ]  # fmt: skip
+    assert data(box, "verify")["flip"] == "flip 4, signed by anna"
+    box.ok("gc")
+    box.ok("remove", "hello/1.0")
+    assert data(box, "verify")["flip"] == "flip 5, signed by anna"
+    assert faults(box) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"key": "gone"}, "error[not-signed]: the flip could not be signed with ROOT/gone"),
+        ({"key": None}, "error[not-signed]: this site signs its flips, and names no key"),
+        ({"key": "stranger"}, "error[not-signed]: the key that signed is not among those that the site allows"),
+        (
+            {"allowed_signers": "empty"},
+            "error[not-signed]: the key that signed is not among those that the site allows",
+        ),
+    ],
+)
+def test_what_cannot_be_signed_is_not_published(box: Sandbox, settings: dict[str, object], message: str) -> None:
+    (box.root / "empty").write_text("# nobody\n")
+    signs(box)
+    box.ok("sign")
+    box.settings["signing"] |= settings
+    box.write_site()
+    for argv in (["build", "other/1.0"], ["sign"]):
+        done = box.run(*argv)
+        assert done.code == 3
+        assert error_of(done, box).splitlines()[0] == message
+        complete(box, 1)
+    signs(box)
+    box.ok("publish", "other/1.0")
+    assert faults(box) == []
+    assert not [name for name in names(box) if name.endswith(".sig") and name.removesuffix(".sig") not in names(box)]
+
+
+def test_what_was_changed_is_not_signed_again_and_nothing_is_made_from_it(box: Sandbox) -> None:
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    module = box.prefix / "generations/0001/modules/hello/1.0.lua"
+    change(module, "help", "--help")
+    done = box.run("rollback", "1")
+    assert done.code == 3
+    assert error_of(done, box).startswith(
+        "error[generation-changed]: generation 1 is not what was published: it is not signed again\n"
+        "  generations/0001/modules/hello/1.0.lua: sha256 changed\n"
+    )
+    complete(box, 2)
+    change(box.prefix / "generations/0002/modules.json", '"hello"', '"hello "')
+    assert error_of(box.run("sign"), box).startswith("error[generation-changed]: generation 2 ")
+    done = box.run("remove", "hello/1.0")
+    assert (done.code, done.stderr.count("generation-changed")) == (3, 1)
+    box.ok("verify", "--repair")  # what the hint says
+    assert faults(box) == []
+    box.ok("remove", "hello/1.0")
+
+
+def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sandbox) -> None:
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    mended = 3
+
+    def told(state: str) -> None:
+        nonlocal mended
+        (finding,) = [f for f in data_of_verify(box) if f["check"] == "flip"]
+        assert finding["found"].startswith(f"{state}: "), finding
+        assert "`envmgr sign`" in finding["hint"] or state == "replayed"
+        box.ok("sign")
+        mended += 1
+        assert data(box, "verify")["flip"] == f"flip {mended}, signed by anna"
+
+    folder = box.prefix / "flips"
+    (folder / "000003.json.sig").unlink()
+    told("unsigned")
+    (folder / "000004.json").chmod(0o644)
+    (folder / "000004.json").write_text((folder / "000004.json").read_text().replace('"date": "20', '"date": "21'))
+    told("wrong")
+    current = box.prefix / "current"
+    current.unlink()
+    current.symlink_to("generations/0001")
+    told("replayed")
+    allow(box, box.root / "admin", 'valid-before="20200101"')
+    (found,) = [f["found"] for f in data_of_verify(box) if f["check"] == "flip"]
+    assert found.startswith("wrong: ")  # it never was a key of the site's, by this list
+    allow(box, box.root / "admin")
+    signs(box, expires_days=1)
+    last = folder / "000006.json"
+    last.chmod(0o644)
+    last.write_text(re.sub(r'"date": "\d+', '"date": "2020', last.read_text()))
+    (folder / "000006.json.sig").unlink()
+    done = subprocess.run(
+        ["ssh-keygen", "-q", "-Y", "sign", "-n", "envmgr-flip", "-f", box.root / "admin"],
+        input=last.read_bytes(), capture_output=True, check=True,
+    )  # fmt: skip
+    (folder / "000006.json.sig").write_bytes(done.stdout)
+    told("expired")
+
+
+def test_an_agent_signs_with_the_key_of_which_the_site_names_the_public_part(box: Sandbox) -> None:
+    box.ok("list")
+    private = box.root / "admin"
+    socket = box.root / "agent"
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    try:
+        environ = {"SSH_AUTH_SOCK": str(socket)}
+        for _ in range(500):
+            added = subprocess.run(
+                ["ssh-add", "-q", private], env={**os.environ, **environ}, check=False, capture_output=True
+            )
+            if added.returncode == 0:
+                break
+        private.unlink()
+        signs(box, "admin.pub")
+        box.ok("sign", **environ)
+        assert faults(box) == []
+        assert box.run("sign", SSH_AUTH_SOCK=str(box.root / "nowhere")).code == 3
+    finally:
+        agent.kill()
+        agent.wait()
+    complete(box, 1)

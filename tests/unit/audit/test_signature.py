@@ -1,0 +1,98 @@
+"""The audit's check of signatures: what this host found, and what nodes' own checks found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from envmgr.audit.checks import signature
+from envmgr.publish.trust import mend_of
+from tests.helpers.evidence import evidence, told
+
+SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
+HERE = {"flip": "7", "signers": "a" * 64}
+STAMP = "/var/lib/envmgr/flip"
+TIMER = "does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `/etc/envmgr/node/check-flip`"
+
+
+def node(**facts: str) -> dict[str, str]:
+    said = {
+        "state": "signed",
+        "flip": "1 7",
+        "highest": "7",
+        "prefix": "/sw",
+        "late": "no",
+        "signers": "a" * 64,
+    } | facts
+    return {"signature.looked.node": "yes"} | {f"signature.{k}": v for k, v in said.items() if v}
+
+
+def findings(
+    *answers: dict[str, str], here: Mapping[str, str] = HERE, settings: Mapping[str, Any] = SIGNS, **more: Any
+) -> list[str]:
+    nodes = {f"c{n}": facts for n, facts in enumerate(answers, 1)}
+    return told(signature, evidence(nodes, settings=settings, asked_here={"signature": here}, **more))
+
+
+def test_nodes_that_have_checked_the_flip_in_force_are_fine() -> None:
+    assert findings(node(), node(), node(state="expired")) == []
+
+
+def test_a_site_that_does_not_sign_is_not_asked() -> None:
+    assert findings({}, {}, settings={}) == []
+    assert signature.probe(evidence({}).plan) == {}
+
+
+def test_what_this_host_found_is_told_of_no_node() -> None:
+    here = {
+        **HERE,
+        "fault.0": "replayed\tflips/000003.json\tflip 3 is in force, and flip 7 came after it",
+        "fault.1": "expired\tx\told",
+    }
+    assert findings(node(), here=here) == [
+        f"error : flips/000003.json: replayed: flip 3 is in force, and flip 7 came after it | a flip that someone signed who may | {mend_of('replayed')}",
+        f"warning : x: expired: old | a flip that someone signed who may | {mend_of('expired')}",
+    ]
+
+
+def test_a_list_of_signers_that_cannot_be_read_is_told() -> None:
+    assert findings(node(), here={"flip": "7", "unread": "no list"}) == [
+        "error : signing.allowed_signers: no list | the list of those who may sign"
+    ]
+
+
+def test_nodes_without_a_check_and_with_an_old_one_are_told() -> None:
+    bare = {"signature.looked.node": "yes", "signature.signers": "a" * 64}
+    assert findings(node(), bare, node(late="yes")) == [
+        f"warning c2: {STAMP}: nothing there has checked what is published | a check every five minutes | "
+        "`envmgr node-setup --apply --nodes c2` puts it there, and runs it",
+        f"warning c3: {STAMP}: its check is more than 20 minutes old, or of before its last start | a check every five minutes | {TIMER}",
+    ]
+    (line,) = findings(bare, settings={**SIGNS, "policies": {"unsigned": "refuse"}})
+    assert line.startswith(f"error c1: {STAMP}: nothing there has checked")
+    (line,) = findings(node(prefix="/elsewhere"))
+    assert line.startswith(f"warning c1: {STAMP}: nothing there has checked")
+
+
+def test_what_a_node_found_is_told_in_its_words() -> None:
+    (line,) = findings(node(), node(state="wrong", reason="a file of it is not what was signed"))
+    assert line.startswith(f"error c2: {STAMP}: wrong: a file of it is not what was signed | ")
+    (line,) = findings(node(), node(state="unchecked", reason="ssh-keygen here knows no signatures"))
+    assert line.startswith(f"warning c2: {STAMP}: unchecked: ssh-keygen here knows no signatures | ")
+
+
+def test_a_node_that_has_not_come_to_the_flip_yet_is_a_note_and_later_a_warning() -> None:
+    (line,) = findings(node(flip="1 6"), times={"c1": (100.0, 101.0)})
+    assert line.startswith(f"note c1: {STAMP}: it has checked flip 6 | flip 7, of generation 1 | ")
+    (line,) = findings(node(flip="1 6"), times={"c1": (5000.0, 5001.0)})
+    assert line.startswith("warning c1: ")
+
+
+def test_a_node_that_takes_the_signatures_of_others_is_told() -> None:
+    (line,) = findings(node(), node(signers="b" * 64))
+    assert line == (
+        "error c2: /etc/envmgr/allowed_signers: is another list | the site's | "
+        "`envmgr node-setup --apply --nodes c2`; find out who changed it"
+    )
+    (line,) = findings(node(), node(signers=""))
+    assert line.startswith("error c2: /etc/envmgr/allowed_signers: is not there | ")

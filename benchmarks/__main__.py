@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import audit, easybuild, gpus, install, modules, startup, verify
+from benchmarks import audit, easybuild, gpus, install, modules, signing, startup, verify
 from benchmarks.measure import Claim
 from tests.helpers.standin.channel import cached_channel
 from tests.helpers.standin.server import serve
@@ -26,6 +26,7 @@ def main() -> int:
             "install": lambda: install.claims(server.url, runs),
             "gpus": gpus.claims,
             "modules": modules.claims,
+            "signing": signing.claims,
             "verify": lambda: verify.claims(server.url, runs),
             "audit": lambda: audit.claims(runs),
             "easybuild": lambda: easybuild.claims(runs),

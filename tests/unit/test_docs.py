@@ -23,6 +23,7 @@ from envmgr.catalog.site_file import (
     Mount,
     NodeGroup,
     Policies,
+    Signing,
     SiteFile,
     SlurmSettings,
     Sources,
@@ -107,6 +108,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", Policies, "policies."),
         ("site.md", LmodSettings, "lmod."),
         ("site.md", SlurmSettings, "slurm."),
+        ("site.md", Signing, "signing."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -146,6 +148,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "policies.": [Policies],
                 "lmod.": [LmodSettings],
                 "slurm.": [SlurmSettings],
+                "signing.": [Signing],
             },
         ),
         (

@@ -12,6 +12,7 @@ from tests.helpers.evidence import evidence, told
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
 HERE = {"flip": "7", "signers": "a" * 64}
 STAMP = "/var/lib/envmgr/flip"
+SET_UP = "`envmgr node-setup --apply --nodes c2` puts it there, and runs it"
 TIMER = "does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `/etc/envmgr/node/check-flip`"
 
 
@@ -64,8 +65,7 @@ def test_a_list_of_signers_that_cannot_be_read_is_told() -> None:
 def test_nodes_without_a_check_and_with_an_old_one_are_told() -> None:
     bare = {"signature.looked.node": "yes", "signature.signers": "a" * 64}
     assert findings(node(), bare, node(late="yes")) == [
-        f"warning c2: {STAMP}: nothing there has checked what is published | a check every five minutes | "
-        "`envmgr node-setup --apply --nodes c2` puts it there, and runs it",
+        f"warning c2: {STAMP}: nothing there has checked what is published | a check every five minutes | {SET_UP}",
         f"warning c3: {STAMP}: its check is more than 20 minutes old, or of before its last start | a check every five minutes | {TIMER}",
     ]
     (line,) = findings(bare, settings={**SIGNS, "policies": {"unsigned": "refuse"}})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Change:
 
     `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests are other files than
     those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`, `add` is
-    all that it has, and nothing of the current one is read.
+    all that it has, and nothing of the current one is read. Of `same` nothing changes, but they have to be there.
     """
 
     add: Mapping[str, NewModule]
@@ -41,6 +41,12 @@ class Change:
     fresh: frozenset[str] = frozenset()
     anew: bool = False
     whole: bool = False
+    same: frozenset[str] = frozenset()
+
+    def onto(self, current: Collection[str]) -> Change:
+        """What of it is left to do where `current` are the entries: what others made of `same` meanwhile stays."""
+        kept = {name: module for name, module in self.add.items() if name not in self.same or name not in current}
+        return replace(self, add=kept)
 
 
 def apply_change(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:

@@ -1,6 +1,7 @@
 """Holds: what a run stands on, so that `gc` leaves it alone. One file a run under `<prefix>/var/jobs/holds`, with a pulse.
 
 A build of hours needs installs that no generation names: what only builds need, and what it made and has not published yet.
+A generation that is staged has a file by its number: as long as that beats, no other run takes it for one that a kill left.
 """
 
 from __future__ import annotations
@@ -16,21 +17,25 @@ from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import beat_lately, beating
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import file_lock, pretty_json
+from envmgr.system.files import file_lock, pretty_json, try_file_lock
 from envmgr.system.processes import Process, runs_here, this_process
 from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
 
 
 @contextmanager
-def holding(prefix: Prefix, paths: Iterable[str], runner: Runner, reporter: Reporter) -> Iterator[None]:
+def holding(
+    prefix: Prefix, paths: Iterable[str], runner: Runner, reporter: Reporter, *, generation: int | None = None
+) -> Iterator[None]:
     """Keep installs (relative to the prefix) from `gc` for as long as it takes. Look again at what is there, once inside.
 
     What is held is written under a lock that `gc` holds while it chooses and removes: either it sees the hold, or we see what
-    it took.
+    it took. With the number of a `generation`, that one is being staged; FileExistsError where another run holds it, or held it.
     """
     me = this_process()
     path = prefix.holds / f"{me.host}-{me.pid}-{time.monotonic_ns()}.json"
+    if generation is not None:
+        path = _staging_row(prefix, generation)
     row = {**asdict(me), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "installs": sorted(set(paths))}
 
     def waiting(holder: str) -> None:
@@ -38,8 +43,13 @@ def holding(prefix: Prefix, paths: Iterable[str], runner: Runner, reporter: Repo
 
     with ExitStack() as stack:
         with file_lock(prefix.hold_lock, on_wait=waiting, check=runner.raise_if_cancelled):
-            stack.enter_context(beating(path, pretty_json(row)))
+            stack.enter_context(beating(path, pretty_json(row), anew=generation is not None))
         yield
+
+
+def is_staged(prefix: Prefix, generation: int) -> bool:
+    """Whether a living run stages it. By the name of its row: a list of them may be an old one on NFS."""
+    return _lives(_staging_row(prefix, generation))
 
 
 def held_installs(prefix: Prefix) -> set[str]:
@@ -47,19 +57,29 @@ def held_installs(prefix: Prefix) -> set[str]:
     found: set[str] = set()
     for path in prefix.holds.glob("*.json"):
         with suppress(OSError, InputError, ValueError, KeyError, TypeError):
-            row = read_json(path, ROW)
-            if _lives(path, row):
-                found |= {str(each) for each in row["installs"]}
+            if _lives(path):
+                found |= {str(each) for each in read_json(path, ROW)["installs"]}
     return found
 
 
 def remove_dead_holds(prefix: Prefix) -> None:
-    for path in prefix.holds.glob("*.json"):
-        with suppress(OSError, InputError, ValueError, KeyError, TypeError):
-            if not _lives(path, read_json(path, ROW)):
-                path.unlink(missing_ok=True)
+    """Under the lock under which they are made: a name is used again. Where that is held, a later run does it."""
+    with try_file_lock(prefix.hold_lock) as free:
+        for path in prefix.holds.glob("*.json") if free else ():
+            if not _lives(path):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
 
-def _lives(path: Path, row: dict[str, object]) -> bool:
-    process = Process(str(row["host"]), str(row["boot"]), int(str(row["pid"])), int(str(row["ticks"])))
+def _lives(path: Path) -> bool:
+    """One that cannot be read, which its run may be about to write, lives by its pulse."""
+    try:
+        row = read_json(path, ROW)
+        process = Process(str(row["host"]), str(row["boot"]), int(str(row["pid"])), int(str(row["ticks"])))
+    except (OSError, InputError, ValueError, KeyError, TypeError):
+        return beat_lately(path)
     return runs_here(process) if process.host == socket.gethostname() else beat_lately(path)
+
+
+def _staging_row(prefix: Prefix, generation: int) -> Path:
+    return prefix.holds / f"generation-{generation:04d}.json"

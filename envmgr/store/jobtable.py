@@ -19,7 +19,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
-from envmgr.system.files import atomic_write, pretty_json
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, write_new
 from envmgr.system.processes import Process, all_processes, this_process
 from envmgr.system.reading import ROW, opened, read_json
 
@@ -53,9 +53,12 @@ def recorded(install: Install, work: Path) -> Iterator[None]:
 
 
 @contextmanager
-def beating(path: Path, text: str) -> Iterator[None]:
-    """A file that is there for as long as it takes, and touched every two seconds."""
-    atomic_write(path, text)
+def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
+    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one."""
+    if not anew:
+        atomic_write(path, text)
+    elif not _written_anew(path, text):
+        raise FileExistsError(path)
     ended = threading.Event()
 
     def beat() -> None:
@@ -72,6 +75,16 @@ def beating(path: Path, text: str) -> Iterator[None]:
         thread.join()
         with suppress(OSError):
             path.unlink()
+
+
+def _written_anew(path: Path, text: str) -> bool:
+    with explain_os_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_new(path, text.encode(), mode=0o644)
+        except FileExistsError:
+            return False
+    return True
 
 
 def left_row(install: Install) -> BuildRow | None:

@@ -234,7 +234,7 @@ OTHERWISE = {
     "modules/render.py": "templates that ship with envmgr",
     "publish/record.py": "what a damaged generation mentions",
     "publish/verify.py": "a generation's own files, which are only hashed",
-    "publish/generations.py": "the spider cache that was just made",
+    "publish/staging.py": "a generation that is being made, and manifests of installs, which are only hashed",
     "report.py": "the log of this run",
     "store/gpu_code.py": "an install that is being made",
     "store/jobtable.py": "/proc",

@@ -1,0 +1,336 @@
+"""Stage a generation: its number, its files, its cache. Without the publish lock, which only its end needs.
+
+What it stands on is held from `gc` meanwhile; its number is a hold's name, so that no other run, on whatever host, takes it for
+one that a kill left.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import envmgr
+from envmgr.errors import EnvmgrError
+from envmgr.modules.lmod import Lmod
+from envmgr.modules.render import render_tree
+from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import ModulePolicies
+from envmgr.publish.change import (
+    Change,
+    apply_change,
+    changed_entries,
+    check_dependencies,
+    published_entries,
+    refuse_name_clash,
+    with_dependents,
+)
+from envmgr.publish.flips import utc_now
+from envmgr.publish.record import (
+    ABANDONED,
+    RECORD,
+    SPECS,
+    GenerationRecord,
+    PublishedEntry,
+    PublishedSpec,
+    complete_numbers,
+    current_number,
+    generation_numbers,
+    read_record,
+    read_specs,
+    with_own_pythons,
+)  # fmt: skip
+from envmgr.publish.signature import Signer
+from envmgr.publish.trust import require_unchanged_generation
+from envmgr.report import Reporter
+from envmgr.store.holds import holding
+from envmgr.store.prefix import Prefix
+from envmgr.store.tree import make_read_only
+from envmgr.system.files import (
+    atomic_write,
+    canonical_json,
+    explain_os_error,
+    pretty_json,
+    read_regular,
+    remove_tree,
+    sha256_bytes,
+    sha256_file,
+    sync_file_system,
+    sync_folder,
+)  # fmt: skip
+from envmgr.system.run import Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A change, and what it is staged with. `render` digests templates and policies."""
+
+    change: Change
+    prefix: Prefix
+    policies: ModulePolicies
+    render: str
+    templates: Path
+    lmod: Lmod
+    runner: Runner
+    reporter: Reporter
+    signer: Signer | None
+
+
+@dataclass(slots=True)
+class Staged:
+    """A generation on its way: what it was made from (`parent`), and what it holds. `files` has the sha256 of all but the record."""
+
+    work: Work
+    change: Change
+    number: int
+    folder: Path
+    parent: int | None
+    merged: Mapping[str, PublishedSpec]
+    entries: dict[str, PublishedEntry]
+    manifests: dict[str, str]
+    changed: frozenset[str]
+    files: dict[str, str]
+    done: bool = False
+
+    def fits(self) -> bool:
+        """Whether it may become current as it is: nobody came in between. Under the publish lock only.
+
+        Raises:
+            EnvmgrError: `install-missing`; `repair-impossible` where it replaces all of what is not current any more.
+        """
+        prefix, change = self.work.prefix, self.change
+        _check_installs(prefix, change)
+        current = current_number(prefix)
+        if change.whole and current != self.parent:
+            raise EnvmgrError(
+                "repair-impossible", f"generation {current} became current while {self.parent} was made again",
+                hint="`envmgr verify` tells what is left to do",
+            )  # fmt: skip
+        return (
+            current == self.parent
+            and self.number > max(complete_numbers(prefix), default=0)
+            and self.folder.is_dir()
+            and not (self.folder / ABANDONED).exists()
+            and _manifests(prefix, self.entries, change.fresh, _recorded(prefix, self.parent, change)) == self.manifests
+        )
+
+    def tests(self) -> dict[str, tuple[str, ModuleSpec]]:
+        """Every changed module, and all that load one of them -> the digest of what its smoke tests see, and the module."""
+        return {
+            name: (self._seen(name), spec) for name, spec in with_dependents(set(self.changed), self.merged).items()
+        }
+
+    def _seen(self, name: str) -> str:
+        """Of the module and of all that it loads: the installs, all that decides the modules' texts but the generation's number, the tests."""
+        seen: dict[str, object] = {}
+        waiting = [name]
+        while waiting:
+            if (each := waiting.pop()) in seen:
+                continue
+            entry, spec = self.entries[each], self.merged[each].spec
+            seen[each] = [
+                entry.model_dump(mode="json"),
+                spec.model_dump(mode="json"),
+                {path: self.manifests.get(path) for path in entry.paths},
+            ]
+            waiting += spec.depends
+        return sha256_bytes(canonical_json({"schema": 1, "render": self.work.render, "seen": seen}))
+
+    def complete(self) -> None:
+        """Write its record, last of all. Under the publish lock only.
+
+        Raises:
+            EnvmgrError: `staged-changed` where its files are not those that were staged and tested.
+        """
+        self._require_untouched()
+        folder, work = self.folder, self.work
+        record = GenerationRecord(
+            number=self.number,
+            parent=self.parent,
+            created=utc_now(),
+            user=getpass.getuser(),
+            host=socket.gethostname(),
+            reason=work.change.reason,
+            tools={"envmgr": envmgr.__version__, "lmod": work.lmod.version()},
+            render=work.render,
+            entries=self.entries,
+            files=dict(sorted(self.files.items())),
+            manifests=self.manifests,
+        )
+        with explain_os_error(folder):
+            make_read_only(folder, mask=0o022)
+            folder.chmod(0o755)
+            sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
+            atomic_write(folder / RECORD, record.model_dump_json(indent=1) + "\n", mode=0o444)
+            folder.chmod(0o555)
+            sync_folder(folder.parent)
+        self.done = True
+
+    def _require_untouched(self) -> None:
+        found: dict[str, str] = {}
+        with explain_os_error(self.folder):
+            for path in self.folder.rglob("*"):
+                if path.is_symlink() or not path.is_dir():
+                    with suppress(OSError):
+                        found[str(path.relative_to(self.folder))] = sha256_bytes(read_regular(path))
+        if wrong := sorted(path for path in {*found, *self.files} if found.get(path) != self.files.get(path)):
+            raise EnvmgrError(
+                "staged-changed", f"files of generation {self.number} changed after they were written",
+                context=wrong[:10], hint="a smoke test wrote there, or somebody else: mend the test, then run the same command again",
+            )  # fmt: skip
+
+
+@contextmanager
+def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
+    """What `current` names, and the generation with the change put on it; none where the change is there already.
+
+    It is given up at the end, with its number taken, unless it was completed. Raises EnvmgrError for what cannot be staged.
+    """
+    prefix = work.prefix
+    parent, record, old = _read_parent(work)
+    change = work.change.onto(old)
+    merged = with_own_pythons(apply_change(old, change), prefix)
+    entries = published_entries(merged, old, record, change, work.policies, work.templates)
+    with explain_os_error(prefix.generations):
+        prefix.generations.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as row:
+        number = _hold_number(row, work, {path for entry in entries.values() for path in entry.paths})
+        manifests = _manifests(prefix, entries, change.fresh, record)
+        changed = changed_entries(entries, manifests, record)
+        if record is not None and not changed and record.render == work.render and not change.anew:
+            yield parent, None
+            return
+        check_dependencies({k: item.spec.depends for k, item in merged.items()})
+        refuse_name_clash(merged)
+        _check_installs(prefix, change)
+        number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
+        found = Staged(work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {})
+        reason = "another generation became current first"
+        try:
+            _write(found)
+            yield parent, found
+        except BaseException as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise
+        finally:
+            if not found.done:
+                with suppress(
+                    OSError
+                ):  # a lost mount: the error that is told is the first one; the next publish cleans up
+                    abandon(folder, reason)
+
+
+def abandon(folder: Path, reason: str) -> None:
+    """Empty a generation but keep its number taken: numbers are never reused."""
+    folder.chmod(0o755)
+    for child in folder.iterdir():
+        if child.name != ABANDONED:
+            remove_tree(child)
+    with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
+        atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
+
+
+def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
+    """What is current now; without the publish lock, it may be replaced and removed while it is read."""
+    prefix = work.prefix
+    while True:
+        number = current_number(prefix)
+        if number is None or work.change.whole:
+            return number, None, {}
+        try:
+            if work.signer is not None:
+                require_unchanged_generation(prefix, number, work.signer)
+            return number, read_record(prefix, number), read_specs(prefix, number)
+        except EnvmgrError:
+            if current_number(prefix) == number:
+                raise
+
+
+def _recorded(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
+    return None if parent is None or change.whole else read_record(prefix, parent)
+
+
+def _check_installs(prefix: Prefix, change: Change) -> None:
+    """Looked at under a lock that `gc` takes too: what was there when the publish was planned may be gone."""
+    for module in change.add.values():
+        own = "/".join(Path(module.spec.root).parts[-3:])
+        for path in (own, *module.facts.needs):
+            install = prefix.install_at(path)
+            if not install.exists():
+                raise EnvmgrError(
+                    "install-missing", f"an install of {module.spec.entry} is gone", context=str(install.path),
+                    hint=f"run `envmgr build {module.spec.entry}` again",
+                )  # fmt: skip
+
+
+def _manifests(
+    prefix: Prefix, entries: Mapping[str, PublishedEntry], fresh: frozenset[str], record: GenerationRecord | None
+) -> dict[str, str]:
+    """Install -> sha256 of its manifest. What an earlier generation said stays, unless the install was made since: a manifest that
+    was changed must not become the right one by the next publish.
+    """
+    known = record.manifests if record else {}
+    paths = sorted({path for entry in entries.values() for path in entry.paths})
+    return {
+        path: known[path] if path in known and path not in fresh else sha256_file(manifest)
+        for path in paths
+        if (manifest := prefix.install_at(path).manifest).is_file() or path in known
+    }
+
+
+def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 0) -> int:
+    """The next number that nobody stages, or ever did; its row is there as long as `row`."""
+    number = max(above, *generation_numbers(work.prefix), 0)
+    while True:
+        number += 1
+        with suppress(FileExistsError):
+            row.enter_context(holding(work.prefix, paths, work.runner, work.reporter, generation=number))
+            return number
+
+
+def _take_number(row: ExitStack, work: Work, number: int, paths: set[str]) -> tuple[int, Path]:
+    """By exclusive mkdir. The row comes first: a folder without a living one is for the next run to clean."""
+    while True:
+        folder = work.prefix.generation(number)
+        with explain_os_error(folder), suppress(FileExistsError):
+            folder.mkdir()
+            return number, folder
+        row.close()
+        number = _hold_number(row, work, paths, above=number)
+
+
+def _write(staged: Staged) -> None:
+    work, folder = staged.work, staged.folder
+    with work.reporter.stage(f"generation {staged.number} modules", total=len(staged.merged), unit="modules") as stage:
+        staged.files |= _write_modules(staged)
+        stage.update(len(staged.merged))
+    with work.reporter.stage(f"generation {staged.number} spider cache"):
+        work.lmod.build_spider_cache(folder / "modules", folder / "spider")
+        work.lmod.check_syntax([folder / "spider" / "spiderT.lua"])  # Lmod does not notice a full disk
+        for path in (folder / "spider").rglob("*"):
+            if path.is_file():
+                staged.files[str(path.relative_to(folder))] = sha256_file(path)
+
+
+def _write_modules(staged: Staged) -> dict[str, str]:
+    """Write modules, lmodrc.lua and the specs; returns relative path -> sha256."""
+    work, folder = staged.work, staged.folder
+    specs = [item.spec for item in staged.merged.values()]
+    rendered = render_tree(specs, generation=staged.number, policies=work.policies, templates=work.templates)
+    texts = {f"modules/{p}": t for p, t in rendered.items()}
+    texts["lmodrc.lua"] = work.lmod.lmodrc_text(folder / "spider")
+    texts[SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in staged.merged.items()})
+    with explain_os_error(folder):
+        for name in sorted({str(parent) for p in texts for parent in Path(p).parents} | {"modules"}):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name).chmod(0o755)
+        for path, text in texts.items():
+            (folder / path).write_text(text, encoding="utf-8")
+            # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot read.
+            (folder / path).chmod(0o644)
+    work.lmod.check_syntax([folder / p for p in texts if p.endswith(".lua")])
+    return {path: sha256_bytes(text.encode()) for path, text in texts.items()}

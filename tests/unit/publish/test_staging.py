@@ -1,0 +1,166 @@
+"""Generations on their way: whose they are, and that a publish which is overtaken again and again comes to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from envmgr.catalog.site import Site, load_site
+from envmgr.errors import EnvmgrError
+from envmgr.modules.lmod import find_lmod
+from envmgr.modules.spec import ModuleSpec
+from envmgr.publish.change import Change, NewModule
+from envmgr.publish.generations import StagedCheck, publish, publishing, rollback
+from envmgr.publish.record import ABANDONED, RECORD, current_number
+from envmgr.report import Reporter, SilentReporter
+from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import try_file_lock
+from envmgr.system.processes import this_process
+from envmgr.system.resources import shipped
+from envmgr.system.run import Runner
+
+
+class Told(SilentReporter):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path}/prefix\n")
+    return load_site(tmp_path / "site.yaml", {})
+
+
+def row(prefix: Prefix, number: int, **fields: object) -> Path:
+    """What a run writes that stages the generation: this process, unless `fields` say otherwise."""
+    prefix.holds.mkdir(parents=True, exist_ok=True)
+    path = prefix.holds / f"generation-{number:04d}.json"
+    path.write_text(json.dumps({**asdict(this_process()), "installs": [], **fields}))
+    return path
+
+
+def staged_by_somebody(prefix: Prefix, number: int) -> Path:
+    folder = prefix.generation(number)
+    (folder / "modules").mkdir(parents=True)
+    return folder
+
+
+def test_what_a_living_run_stages_is_left_alone_here_and_on_other_hosts(site: Site) -> None:
+    prefix = Prefix(site.prefix)
+    rows = {
+        1: row(prefix, 1),
+        2: row(prefix, 2, host="elsewhere"),
+        3: row(prefix, 3, ticks=1),
+        4: row(prefix, 4, host="elsewhere"),
+        5: row(prefix, 5),
+    }
+    os.utime(rows[4], (1, 1))  # no pulse
+    rows[5].write_text("{")  # it is about to be written
+    folders = {number: staged_by_somebody(prefix, number) for number in (*rows, 6)}
+    with publishing(prefix, Runner(), SilentReporter()):
+        pass
+    assert {n for n, folder in folders.items() if (folder / ABANDONED).exists()} == {3, 4, 6}
+    assert {n for n, folder in folders.items() if (folder / "modules").exists()} == {1, 2, 5}
+    assert {n for n, path in rows.items() if path.exists()} == {1, 2, 5}
+
+
+def publish_it(site: Site, change: Change, check: StagedCheck, reporter: Reporter | None = None) -> int | None:
+    templates = shipped("modulefiles")
+    told = reporter or SilentReporter()
+    return publish(change, site, find_lmod(None, {}), Runner(), told, templates=templates, check=check, signer=None).number
+
+
+NOTHING = Change({}, (), "for a test", anew=True)
+"""A generation without a module, whatever is current."""
+
+
+def nothing(_modules: Path, _lmodrc: Path, _changed: Mapping[str, ModuleSpec]) -> None:
+    """A check that all pass."""
+
+
+def test_smoke_tests_run_without_the_publish_lock(site: Site) -> None:
+    prefix = Prefix(site.prefix)
+    free = []
+
+    def check(modules: Path, lmodrc: Path, _changed: Mapping[str, ModuleSpec]) -> None:
+        assert modules == prefix.generation(1) / "modules"
+        assert lmodrc.is_file()
+        with try_file_lock(prefix.publish_lock) as had:
+            free.append(had)
+        assert [path.name for path in prefix.holds.iterdir()] == ["generation-0001.json"]
+
+    assert publish_it(site, NOTHING, check) == 1
+    assert free == [True]
+    assert list(prefix.holds.iterdir()) == []
+
+
+def test_number_that_somebody_stages_is_not_taken(site: Site) -> None:
+    prefix = Prefix(site.prefix)
+    row(prefix, 1, host="elsewhere")
+    assert publish_it(site, NOTHING, nothing) == 2
+
+
+def test_generation_that_another_run_gave_up_is_made_anew(site: Site) -> None:
+    """As one of an earlier envmgr does, which knows no rows, or of a host that thinks this one dead."""
+    prefix = Prefix(site.prefix)
+
+    def check(modules: Path, _lmodrc: Path, _changed: Mapping[str, ModuleSpec]) -> None:
+        if modules.parent.name == "0001":
+            (modules.parent / ABANDONED).write_text("{}")
+
+    assert publish_it(site, NOTHING, check) == 2
+    assert not (prefix.generation(1) / RECORD).exists()
+
+
+def test_publish_that_is_overtaken_without_end_tests_under_the_lock_at_last(site: Site) -> None:
+    """Whatever it is tested on changes each time: then it would never be through."""
+    prefix, told = Prefix(site.prefix), Told()
+    for number in (1, 2):
+        assert publish_it(site, NOTHING, nothing) == number
+    install = prefix.install_at("store/one/1.0-01234567")
+    install.path.mkdir(parents=True)
+    install.manifest.write_text("{}")
+    rounds: list[bool] = []
+
+    def check(_modules: Path, _lmodrc: Path, changed: Mapping[str, ModuleSpec]) -> None:
+        if not changed:
+            return
+        with try_file_lock(prefix.publish_lock) as free:
+            rounds.append(free)
+        if free:  # what it stands on is made again, and somebody goes back: its tests say nothing any more
+            install.manifest.write_text(json.dumps({"round": len(rounds)}))
+            rollback(1 if current_number(prefix) == 2 else 2, prefix, Runner(), SilentReporter(), signer=None)
+
+    spec = ModuleSpec(
+        name="one", version="1.0", root=str(install.path), digest="01234567" * 8, description="for a test"
+    )
+    change = Change({"one/1.0": NewModule(spec, InstallFacts(), "0" * 64)}, (), "for a test")
+    assert publish_it(site, change, check, told) == current_number(prefix) == 7
+    assert rounds == [True, True, True, True, False]
+    assert [text for text in told.said if "became current meanwhile" in text] == [
+        f"generation {number} became current meanwhile: the change is put on it" for number in (1, 2, 1, 2)
+    ]
+
+
+def test_generation_that_is_made_again_is_not_put_on_another_one(site: Site) -> None:
+    prefix = Prefix(site.prefix)
+    for number in (1, 2):
+        assert publish_it(site, NOTHING, nothing) == number
+
+    def check(_modules: Path, _lmodrc: Path, _changed: Mapping[str, ModuleSpec]) -> None:
+        rollback(1, prefix, Runner(), SilentReporter(), signer=None)
+
+    with pytest.raises(EnvmgrError, match="generation 1 became current while 2 was made again") as caught:
+        publish_it(site, Change({}, (), "verify --repair", anew=True, whole=True), check)
+    assert caught.value.reference == "repair-impossible"
+    assert current_number(prefix) == 1
+    assert (prefix.generation(3) / ABANDONED).exists()

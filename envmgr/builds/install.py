@@ -25,6 +25,7 @@ from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, wr
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, sha256_file
+from envmgr.system.openat import change
 from envmgr.system.run import Runner
 from envmgr.system.users import Account, user_name
 
@@ -272,16 +273,16 @@ def _give_public(folder: Path, group: int, site: Site) -> None:
     """Files that every user reads, as modules of generations, and that were made before the site named its group."""
     with suppress(OSError, EnvmgrError):  # another member's; they can be read all the same
         for path in folder.iterdir():
-            os.chown(path, -1, group)
+            change(path, group=group, kinds=(stat.S_ISDIR, stat.S_ISREG))
         _give_to_group(folder, group, site, also=0o555)
 
 
 def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> None:
-    try:
-        os.chown(folder, -1, group)
-        folder.chmod(0o2777 & ~site.policies.mask | also)
-    except PermissionError:
-        raise _group_not_theirs(getpass.getuser(), folder, site) from None
+    with explain_os_error(folder):
+        try:
+            change(folder, group=group, mode=0o2777 & ~site.policies.mask | also)
+        except PermissionError:
+            raise _group_not_theirs(getpass.getuser(), folder, site) from None
 
 
 def _group_not_theirs(user: str, folder: Path, site: Site) -> EnvmgrError:

@@ -14,7 +14,8 @@ from envmgr.store.deadbuilds import clear_kept_rows, clear_row
 from envmgr.store.holds import remove_dead_holds
 from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import remove_tree, try_file_lock
+from envmgr.system.files import try_file_lock
+from envmgr.system.openat import remove_below
 from envmgr.system.processes import runs_here
 
 
@@ -27,7 +28,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
     for part in prefix.cache.glob("*/*/.*.part"):
         with try_file_lock(part) as free:
             if free:
-                part.unlink(missing_ok=True)
+                remove_below(prefix.root, part)
     backends = all_backends()
     _clean_rows(prefix, backends, reporter)
     clear_kept_rows(prefix, reporter)
@@ -46,7 +47,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                     continue  # another node's build, on a file system that keeps locks to each node
                 reporter.log(f"removing {path}, left by a build that was killed")
                 try:
-                    remove_tree(path)
+                    remove_below(prefix.root, path)
                     removed.append(str(path.relative_to(prefix.store)))
                 except OSError as error:  # only its own entry needs that place
                     reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")

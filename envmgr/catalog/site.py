@@ -31,7 +31,8 @@ from envmgr.catalog.site_file import (
 )
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
-from envmgr.system.reading import ANYWHERE, SITE, read_file_text
+from envmgr.system.openat import way_to
+from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
 from envmgr.system.users import user_name
 from envmgr.system.yamlfile import parse_yaml, reason_of, validate
@@ -139,12 +140,11 @@ def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[
     """Read and check a site file, or make the embedded site. `old_keys` tells where fields of old files belong now.
 
     Raises:
-        InputError: `site-untrusted` (a file that neither the caller nor root owns decides where root writes), `site-invalid`.
+        InputError: `site-untrusted` (a file that another user owns, or could have put there, decides where root writes), `site-invalid`.
     """
     if path is None:
         return _resolve(_embedded(embedded_prefix(environ)), None)
-    _refuse_foreign(path)
-    text = read_file_text(path, SITE, tree=ANYWHERE)
+    text = _read_own(path)
     data, found, faults = move_old_keys(parse_yaml(text, path), old_keys)
     file = validate(data, SiteFile, text=text, path=path, reference="site-invalid", faults=faults)
     return _resolve(file, path).model_copy(update={"old_keys": found})
@@ -201,16 +201,40 @@ def _under(base: Path, path: Path) -> Path:
         raise InputError("site-invalid", f"`{path}` names the home of a user that does not exist here") from None
 
 
-def _refuse_foreign(path: Path) -> None:
+def _read_own(path: Path) -> str:
+    """The file's text, from one that was opened once: whose it is, and who could have put it there, is asked of what is read."""
     try:
-        status = path.stat()
+        with way_to(path) as way:
+
+            def check(status: os.stat_result) -> None:
+                _refuse_foreign(path, status)
+                if way.fault:
+                    raise InputError(
+                        "site-untrusted", f"{path} could be another user's: {way.fault}", context=_DECIDES,
+                        hint="keep it in a folder that only you or root can change, for example /etc/envmgr, or name another one with --site",
+                    )  # fmt: skip
+                if status.st_nlink > 1 and os.fstat(way.folder).st_mode & 0o002:
+                    raise InputError(
+                        "site-untrusted", f"{path} has another name, and lies where everyone can put one", context=_DECIDES,
+                        hint="keep it in a folder that only you or root can change, for example /etc/envmgr",
+                    )  # fmt: skip
+
+            return read_in(way.folder, path.parent / way.name, SITE, check).decode()
     except OSError as error:
         raise InputError("site-missing", f"cannot read {path}", context=str(error)) from None
+    except UnicodeDecodeError as error:
+        raise InputError("yaml-syntax", f"{path}: not UTF-8 (byte {error.start})") from None
+
+
+_DECIDES = "a site file decides what is written where and what runs"
+
+
+def _refuse_foreign(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (os.geteuid(), 0):
         raise InputError(
             "site-untrusted",
             f"{path} belongs to {user_name(status.st_uid)}, neither to you nor to root",
-            context="a site file decides what is written where and what runs",
+            context=_DECIDES,
             hint="check it, then `chown` it, or name another one with --site",
         )
     if status.st_mode & 0o002:

@@ -82,6 +82,7 @@ def publish(
         overtaken = 0
         while staged is not None:
             _test(staged, passed, check)
+            staged.require_there()
             with publishing(prefix, runner, reporter):
                 if staged.fits():
                     return _finish(staged)
@@ -172,7 +173,7 @@ def render_digest(templates: Path, policies: ModulePolicies) -> str:
 def remove_generations(numbers: list[int], prefix: Prefix) -> None:
     """Forget generations, keeping the numbers taken. Under `publishing` only."""
     for number in numbers:
-        abandon(prefix.generation(number), "removed by gc")
+        abandon(prefix, number, "removed by gc")
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
@@ -187,4 +188,4 @@ def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
             continue
         if not (folder / ABANDONED).exists():
             reporter.log(f"cleaning generation {number}, left by a publish that was killed")
-            abandon(folder, "its publish was killed")
+            abandon(prefix, number, "its publish was killed")

@@ -7,6 +7,7 @@ one that a kill left.
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -56,12 +57,12 @@ from envmgr.system.files import (
     explain_os_error,
     pretty_json,
     read_regular,
-    remove_tree,
     sha256_bytes,
     sha256_file,
     sync_file_system,
     sync_folder,
 )  # fmt: skip
+from envmgr.system.openat import change, empty_below
 from envmgr.system.run import Runner
 
 
@@ -103,6 +104,7 @@ class Staged:
             EnvmgrError: `install-missing`; `repair-impossible` where it replaces all of what is not current any more.
         """
         prefix, change = self.work.prefix, self.change
+        self.require_there()
         _check_installs(prefix, change)
         current = current_number(prefix)
         if change.whole and current != self.parent:
@@ -113,10 +115,14 @@ class Staged:
         return (
             current == self.parent
             and self.number > max(complete_numbers(prefix), default=0)
-            and self.folder.is_dir()
             and not (self.folder / ABANDONED).exists()
             and _manifests(prefix, self.entries, change.fresh, _recorded(prefix, self.parent, change)) == self.manifests
         )
+
+    def require_there(self) -> None:
+        """Raises EnvmgrError `mount-lost`: else the lock would be made below the folder that the prefix was mounted on."""
+        with explain_os_error(self.folder):
+            self.folder.stat()
 
     def tests(self) -> dict[str, tuple[str, ModuleSpec]]:
         """Every changed module, and all that load one of them -> the digest of what its smoke tests see, and the module."""
@@ -163,10 +169,10 @@ class Staged:
         )
         with explain_os_error(folder):
             make_read_only(folder, mask=0o022)
-            folder.chmod(0o755)
+            change(folder, mode=0o755)
             sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
             atomic_write(folder / RECORD, record.model_dump_json(indent=1) + "\n", mode=0o444)
-            folder.chmod(0o555)
+            change(folder, mode=0o555)
             sync_folder(folder.parent)
         self.done = True
 
@@ -221,15 +227,13 @@ def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
                 with suppress(
                     OSError
                 ):  # a lost mount: the error that is told is the first one; the next publish cleans up
-                    abandon(folder, reason)
+                    abandon(prefix, number, reason)
 
 
-def abandon(folder: Path, reason: str) -> None:
-    """Empty a generation but keep its number taken: numbers are never reused."""
-    folder.chmod(0o755)
-    for child in folder.iterdir():
-        if child.name != ABANDONED:
-            remove_tree(child)
+def abandon(prefix: Prefix, number: int, reason: str) -> None:
+    """Empty a generation but keep its number taken: numbers are never reused. OSError where a link of somebody else leads there."""
+    folder = prefix.generation(number)
+    empty_below(prefix.root, folder, keep=ABANDONED)
     with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
         atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
@@ -327,10 +331,11 @@ def _write_modules(staged: Staged) -> dict[str, str]:
     with explain_os_error(folder):
         for name in sorted({str(parent) for p in texts for parent in Path(p).parents} | {"modules"}):
             (folder / name).mkdir(exist_ok=True)
-            (folder / name).chmod(0o755)
+            change(folder / name, mode=0o755)
         for path, text in texts.items():
-            (folder / path).write_text(text, encoding="utf-8")
             # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot read.
-            (folder / path).chmod(0o644)
+            with (folder / path).open("x", encoding="utf-8") as file:
+                file.write(text)
+                os.fchmod(file.fileno(), 0o644)
     work.lmod.check_syntax([folder / p for p in texts if p.endswith(".lua")])
     return {path: sha256_bytes(text.encode()) for path, text in texts.items()}

@@ -16,8 +16,9 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, look_at_tree, scan_tree, shown, tree_digest
-from envmgr.system.files import atomic_write, remove_tree
+from envmgr.system.files import atomic_write
 from envmgr.system.formats import require_format
+from envmgr.system.openat import remove_below
 from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
 from envmgr.system.users import user_name
 
@@ -153,9 +154,9 @@ def remove_install(install: Install) -> None:
     with suppress(EnvmgrError):
         extra = read_manifest(install.manifest).extra
     install.manifest.unlink()  # first: from here on the install does not exist
-    remove_tree(install.path)
-    for path in extra:
-        (install.prefix.root / path).unlink(missing_ok=True)
+    top = install.prefix.root
+    for path in (install.path, *(top / path for path in extra)):
+        remove_below(top, path)
 
 
 def differences(root: Path, manifest: Manifest, *, owner: int | None = None, workers: int = 4) -> list[str]:

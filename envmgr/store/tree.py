@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_regular
+from envmgr.system.openat import change_tree
 
 _BATCH = 64  # paths that one thread takes at once: a task for each would cost more than a small file
 
@@ -130,19 +131,11 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 
     One mode for all builds, whatever the umask or the package said: part of "same lock, same bytes".
     """
-    for relative, status in _walk(str(root), "", None):
-        full = root / relative
-        if stat.S_ISLNK(status.st_mode):
-            if group is not None:
-                os.lchown(full, -1, group)
-            continue
-        executable = stat.S_ISDIR(status.st_mode) or status.st_mode & 0o111
-        if group is not None:
-            os.chown(full, -1, group)
-        full.chmod((0o555 if executable else 0o444) & ~mask)
-    if group is not None:
-        os.chown(root, -1, group)
-    root.chmod(0o555 & ~mask)
+    change_tree(
+        root,
+        group=group,
+        mode=lambda each: (0o555 if stat.S_ISDIR(each.st_mode) or each.st_mode & 0o111 else 0o444) & ~mask,
+    )
 
 
 def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:

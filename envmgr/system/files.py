@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
+from envmgr.system.openat import open_doors
 
 _LOCK_POLL = 0.1  # seconds
 _PIECE = 256 << 10  # bytes
@@ -96,7 +97,7 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("wb") as file:
+            with temporary.open("xb") as file:  # through no link that somebody put there
                 file.write(data)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
@@ -181,19 +182,9 @@ def remove_tree(path: Path) -> None:
         path.unlink(missing_ok=True)
         return
     while path.exists():
-        _give_back_write_bits(path)
+        open_doors(path)  # folders lose their write bit in the store; without it nothing in them can be removed
         with suppress(FileNotFoundError):  # removed from under us: look again
             shutil.rmtree(path)
-
-
-def _give_back_write_bits(folder: str | Path) -> None:
-    """Folders lose their write bit in the store; without it nothing in them can be removed."""
-    with suppress(OSError):  # what really stands in the way, removal will say
-        os.chmod(folder, 0o700)  # noqa: PTH101 - `folder` is a scandir path
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    _give_back_write_bits(entry.path)
 
 
 def group_id(name: str | None) -> int | None:

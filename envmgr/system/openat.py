@@ -124,7 +124,7 @@ def give_folder(path: Path, uid: int, gid: int) -> None:
         os.mkdir(way.name, dir_fd=way.folder)
         descriptor = os.open(way.name, _LIST, dir_fd=way.folder)
         try:
-            if os.fstat(descriptor).st_uid != os.geteuid() or os.listdir(descriptor):
+            if os.fstat(descriptor).st_uid != os.geteuid() or _names(descriptor):
                 raise OSError(errno.EEXIST, "another user made it meanwhile", str(path))
             os.fchown(descriptor, uid, gid)
         finally:

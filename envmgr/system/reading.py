@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,10 +71,26 @@ def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
         InputError: `file-irregular`, `file-too-large`; OSError as `open` does.
     """
     with opened(path, kind, tree=tree) as descriptor:
-        data = bytearray()
-        while piece := os.read(descriptor, _PIECE):
-            data += piece
-            _require_small(path, len(data), kind)
+        return _read(descriptor, path, kind)
+
+
+def read_in(folder: int, path: Path, kind: Kind, check: Callable[[os.stat_result], None]) -> bytes:
+    """The content of the file that has the name of `path` in an open folder, no link, once `check` has seen whose it is. Errors as `read_bytes`,
+    and what `check` raises.
+    """
+    descriptor = _open(path, kind, None, folder)
+    try:
+        check(os.fstat(descriptor))
+        return _read(descriptor, path, kind)
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, path: Path, kind: Kind) -> bytes:
+    data = bytearray()
+    while piece := os.read(descriptor, _PIECE):
+        data += piece
+        _require_small(path, len(data), kind)
     return bytes(data)
 
 
@@ -206,12 +222,13 @@ def shortened(lines: Sequence[str]) -> list[str]:
     return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else [*lines]
 
 
-def _open(path: Path, kind: Kind, tree: Path | None) -> int:
-    """By name, as NFS asks the server for the newest file of a name only then."""
+def _open(path: Path, kind: Kind, tree: Path | None, folder: int | None = None) -> int:
+    """By name, as NFS asks the server for the newest file of a name only then; of one in an open `folder`, by its last name there."""
+    name = path if folder is None else path.name
     with suppress(OSError):  # what there is to say, the opening will
-        _require_regular(path, path.stat(follow_symlinks=tree is not None), kind)
+        _require_regular(path, os.stat(name, dir_fd=folder, follow_symlinks=tree is not None), kind)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_NOFOLLOW if tree is None else 0)
-    descriptor = os.open(path, flags)
+    descriptor = os.open(name, flags, dir_fd=folder)
     try:
         status = os.fstat(descriptor)
         _require_regular(path, status, kind)

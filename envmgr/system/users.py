@@ -16,6 +16,7 @@ from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import explain_os_error
+from envmgr.system.openat import give_folder
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -180,16 +181,20 @@ def _told(account: Account) -> Iterator[None]:
 
 
 def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
-    """Root looks around as that user, and makes the prefix theirs; it is root alone again after each."""
+    """Root looks around as that user, and makes the prefix theirs; it is root alone again after each.
+
+    The user makes it where they may. Elsewhere root does, in folders that nobody but root can change.
+    """
     with _effective(account):
         _require_access(account.name, reads)
     with explain_os_error(prefix):
-        if not prefix.exists():
-            with _effective(
-                account, uid=0
-            ):  # folders above it are root's and of their group: reached whatever the umask
-                prefix.mkdir(parents=True)
-            os.chown(prefix, account.uid, account.gid)
+        if prefix.exists():
+            return
+        with _effective(account), suppress(OSError):
+            prefix.mkdir(parents=True)
+            return
+        with _effective(account, uid=0):  # folders above it are of their group: reached whatever the umask
+            give_folder(prefix, account.uid, account.gid)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import private_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_file_system
+from envmgr.system.openat import change
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner
 
@@ -134,15 +135,12 @@ def _finish(order: Order) -> None:
         mark_pythons(install.path)
     group = group_id(order.site.policies.group)
     make_read_only(install.path, group=group, mask=order.site.policies.mask)
-    if group is not None:
-        os.chown(module_file(install), -1, group)
-    module_file(install).chmod(0o444)
+    change(module_file(install), group=group, mode=0o444, kinds=(stat.S_ISREG,))
     sync_file_system(install.path)
 
 
 def _let_read(folder: Path) -> None:
     """Modules are for every user that reaches them, whatever the umask, as those of a generation are."""
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o555 != 0o555:
+    if folder.stat().st_mode & 0o555 != 0o555:
         with suppress(PermissionError):  # another member's
-            folder.chmod(mode | 0o555)
+            change(folder, add=0o555)

@@ -22,7 +22,8 @@ from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
 from envmgr.store.holds import held_installs
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import file_lock, remove_tree, try_file_lock
+from envmgr.system.files import file_lock, try_file_lock
+from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
 
@@ -183,7 +184,7 @@ def sweep(site: Site, runner: Runner) -> None:
             with suppress(OSError):
                 told, stays = _judge(path, prefix, followed)
                 if told:
-                    remove_tree(path)
+                    remove_below(prefix.root, path)
                 elif not stays:
                     doubtful[f"envmgr-{path.name}"] = path
         with suppress(EnvmgrError):  # no Slurm that answers: they may be under way
@@ -191,7 +192,7 @@ def sweep(site: Site, runner: Runner) -> None:
             for name, path in doubtful.items():
                 if name not in alive:
                     with suppress(OSError):
-                        remove_tree(path)
+                        remove_below(prefix.root, path)
     runner.raise_if_cancelled()
 
 

@@ -76,7 +76,9 @@ def test_what_a_living_run_stages_is_left_alone_here_and_on_other_hosts(site: Si
 def publish_it(site: Site, change: Change, check: StagedCheck, reporter: Reporter | None = None) -> int | None:
     templates = shipped("modulefiles")
     told = reporter or SilentReporter()
-    return publish(change, site, find_lmod(None, {}), Runner(), told, templates=templates, check=check, signer=None).number
+    return publish(
+        change, site, find_lmod(None, {}), Runner(), told, templates=templates, check=check, signer=None
+    ).number
 
 
 NOTHING = Change({}, (), "for a test", anew=True)

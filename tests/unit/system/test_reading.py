@@ -240,6 +240,7 @@ OTHERWISE = {
     "store/jobtable.py": "/proc",
     "store/verify.py": "an install's own files, which are only hashed",
     "system/files.py": "writes; sums of what was built or downloaded; locks of processes",
+    "system/openat.py": "folders, and what is changed or removed, by descriptors",
     "system/processes.py": "/proc",
     "system/pythons.py": "an install",
     "system/reading.py": "the one way",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import errno
+import os
 import re
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -93,6 +96,16 @@ class SilentReporter:
         pass
 
 
+def _regular(path: Path) -> int:
+    """To add to a regular file, by no link: others may have put something there."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
 class LoggedReporter:
     """Wraps a reporter; everything also goes, with times, to a file that is created at the first line."""
 
@@ -123,7 +136,7 @@ class LoggedReporter:
             try:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                    self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+                    self._file = os.fdopen(_regular(self.path), "a", encoding="utf-8", errors="backslashreplace")
                 self._file.writelines(f"{now} {line}\n" for line in printable(text).splitlines() or [""])
                 self._file.flush()
             except OSError as error:

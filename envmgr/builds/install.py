@@ -24,8 +24,8 @@ from envmgr.report import Reporter, size_text
 from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
-from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, remove_tree, sha256_file
-from envmgr.system.openat import change
+from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, sha256_file
+from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.users import Account, user_name
 
@@ -90,9 +90,8 @@ def ensure_install(
                 write_manifest(install.manifest, manifest)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
-                remove_tree(install.path)
-                for path in built.extra:
-                    path.unlink(missing_ok=True)
+                for path in (install.path, *built.extra):
+                    remove_below(site.prefix, path)
             raise
         verified.made(install.relative)
     return Ensured(install, True, facts, manifest.tree, time.monotonic() - start)

@@ -8,14 +8,15 @@ from envmgr.errors import EnvmgrError
 from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install
 from envmgr.store.tree import tree_digest
-from envmgr.system.files import exchange, remove_tree, sync_folder
+from envmgr.system.files import exchange, sync_folder
+from envmgr.system.openat import remove_below
 
 
 def clear(install: Install) -> None:
     """Remove what a build of it has made, or left: its lock is held. A tree that is to be replaced stays."""
-    remove_tree(install.staging)
+    remove_below(install.prefix.root, install.staging)
     if install.replaces is None:
-        remove_tree(install.path)
+        remove_below(install.prefix.root, install.path)
 
 
 def land(install: Install) -> None:
@@ -40,4 +41,4 @@ def land(install: Install) -> None:
     with suppress(
         OSError
     ):  # another user's files: the install is whole, and the next build tells what it cannot remove
-        remove_tree(install.staging)
+        remove_below(install.prefix.root, install.staging)

@@ -153,8 +153,8 @@ def remove_install(install: Install) -> None:
     extra: Mapping[str, str] = {}
     with suppress(EnvmgrError):
         extra = read_manifest(install.manifest).extra
-    install.manifest.unlink()  # first: from here on the install does not exist
     top = install.prefix.root
+    remove_below(top, install.manifest)  # first: from here on the install does not exist
     for path in (install.path, *(top / path for path in extra)):
         remove_below(top, path)
 

@@ -202,9 +202,15 @@ def remove_below(top: Path, path: Path) -> None:
 
     Raises OSError for what stays.
     """
-    with suppress(FileNotFoundError), way_to(path, start=top, follow=False) as way:
-        _refuse_link(way, path)
-        _remove(way.name, way.folder)
+    while True:
+        try:
+            with way_to(path, start=top, follow=False) as way:
+                _refuse_link(way, path)
+                _remove(way.name, way.folder)
+                return
+        except FileNotFoundError:
+            if not os.path.lexists(path):
+                return  # else others removed something of it meanwhile
 
 
 def empty_below(top: Path, path: Path, *, keep: str) -> None:

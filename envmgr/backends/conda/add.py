@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from email.parser import HeaderParser
 from pathlib import Path
@@ -21,6 +22,7 @@ from packaging.version import InvalidVersion, Version
 
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
+from envmgr.system.openat import change
 from envmgr.wheels.records import Promised, promised
 from envmgr.wheels.target import holds
 from envmgr.wheels.unpack import unpack_all
@@ -74,7 +76,7 @@ def add(request: Mapping[str, Any]) -> None:
     before = set(_conda_files(staging))
     for path in sorted(staging.glob("bin/*")):
         if str(path.relative_to(staging)) not in before and not path.is_symlink():
-            path.chmod(0o755)  # a wheel need not say that its scripts are programs
+            change(path, mode=0o755, kinds=(stat.S_ISREG,))  # a wheel need not say that its scripts are programs
     compile_python(staging, str(final), jobs, emit)
     emit("promised", files=expected.files)
 

@@ -37,7 +37,7 @@ from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix, install_of
-from envmgr.system.files import remove_tree
+from envmgr.system.openat import remove_below
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
 
@@ -268,7 +268,7 @@ class EasyBuildBackend(Backend):
         )  # fmt: skip
 
     def clear_dead_build(self, install: Install) -> None:
-        remove_tree(lock_of(install))
+        remove_below(install.prefix.root, lock_of(install))
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:
         clean_modules(prefix, reporter)

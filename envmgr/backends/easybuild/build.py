@@ -20,8 +20,8 @@ from envmgr.store.jobtable import recorded
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import private_folder, work_folder
-from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_file_system
-from envmgr.system.openat import change
+from envmgr.system.files import explain_os_error, group_id, sync_file_system
+from envmgr.system.openat import change, remove_below
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner
 
@@ -108,7 +108,7 @@ def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
     target = install.prefix.logs / "easybuild" / f"{now}-{install.entry.name}-{install.label}.log"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as file:
+        with target.open("xb") as file:  # through no link that somebody put there
             for path in logs:
                 file.write(path.read_bytes())
             for path in outputs if done is None or done.returncode else ():
@@ -127,7 +127,7 @@ def _finish(order: Order) -> None:
     if notes.is_dir():
         keep = notes / order.locked.easyconfig
         text = keep.read_bytes() if keep.is_file() else None
-        remove_tree(notes)
+        remove_below(install.prefix.root, notes)
         if text is not None:
             notes.mkdir()
             keep.write_bytes(text)

@@ -13,7 +13,8 @@ from envmgr.report import Reporter
 from envmgr.store.deadbuilds import clear_dead_build, clear_kept_rows
 from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import remove_tree, try_file_lock
+from envmgr.system.files import try_file_lock
+from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 
 
@@ -23,7 +24,7 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
     Raises:
         EnvmgrError: see `clear_dead_build`; `easybuild-locked`, for a lock that no build of ours left.
     """
-    clear_dead_build(install, runner, reporter, own=lambda each: remove_tree(lock_of(each)))
+    clear_dead_build(install, runner, reporter, own=lambda each: remove_below(each.prefix.root, lock_of(each)))
     if (lock := lock_of(install)).exists():
         raise EnvmgrError(
             "easybuild-locked", f"EasyBuild is building {install.entry}, or died of it",
@@ -48,18 +49,18 @@ def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
             if free and not install.manifest.exists() and not elsewhere:
                 reporter.log(f"removing {path}, whose install is gone")
                 with suppress(OSError):
-                    path.unlink(missing_ok=True)
+                    remove_below(prefix.root, path)
 
 
 def remove_half(install: Install) -> None:
-    remove_tree(install.path)
-    module_file(install).unlink(missing_ok=True)
+    for path in (install.path, module_file(install)):
+        remove_below(install.prefix.root, path)
 
 
 def remove_lock(install: Install) -> None:
     """EasyBuild, killed, leaves it; it was our own EasyBuild, whose processes have all ended."""
     with suppress(OSError):
-        remove_tree(lock_of(install))
+        remove_below(install.prefix.root, lock_of(install))
 
 
 def end_daemons(install: Install, folder: Path, reporter: Reporter) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from envmgr.backends.wheels.interpreter import make_environment, make_interpreter
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
+from envmgr.system.openat import change
 from envmgr.wheels.records import promised
 from envmgr.wheels.unpack import unpack_all
 
@@ -33,7 +35,7 @@ def install(request: Mapping[str, Any]) -> None:
     emit("total", packages=len(wheels))
     unpack_all(wheels, root, final, minor, int(request["jobs"]))
     for path in sorted(tree.glob("bin/*")):
-        path.chmod(0o755)  # a wheel need not say that its scripts are programs
+        change(path, mode=0o755, kinds=(stat.S_ISREG,))  # a wheel need not say that its scripts are programs
     for path in sorted(tree.iterdir()):
         path.rename(staging / path.name)
     shutil.rmtree(root)

@@ -22,7 +22,8 @@ from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
 from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json
+from envmgr.system.openat import change, remove_below
 from envmgr.system.reading import LOCK, ROW, copy_file, read_bytes, read_json
 
 
@@ -103,9 +104,9 @@ class JobFolder:
     def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str, made: Collection[str] = ()) -> None:
         """The request and all that it speaks of; what an earlier job left there goes first."""
         with explain_os_error(self.path):
-            remove_tree(self.path)
+            remove_below(self.install.prefix.root, self.path)
             (self.path / "lock").mkdir(mode=0o700, parents=True)
-            self.path.chmod(0o700)  # a site may name a mirror with its password
+            change(self.path, mode=0o700)  # a site may name a mirror with its password
             self.output("%j").parent.mkdir(parents=True, exist_ok=True)
             for file in sorted(recipe_folder.iterdir()):
                 if file.is_file() and file.name != RECIPE_NAME:
@@ -129,7 +130,7 @@ class JobFolder:
 
     def remove(self) -> None:
         with explain_os_error(self.path):
-            remove_tree(self.path)
+            remove_below(self.install.prefix.root, self.path)
 
 
 def requested_installs(prefix: Prefix) -> set[str]:

@@ -177,6 +177,96 @@ def test_load_site_refuses_a_file_that_everybody_can_write(tmp_path: Path, mode:
     )
 
 
+def test_site_by_a_link_in_a_strangers_folder_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogs that it names by their place would be those that lie beside the link."""
+    own = write(tmp_path)
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    (stranger / "site.yaml").symlink_to(own)
+    found = find_site(None, {}, stranger)
+    assert found == stranger / "site.yaml"
+    belongs_to_another(stranger, monkeypatch, NOBODY)
+    message = untrusted(found).message
+    if os.geteuid() == 0:
+        assert message == (f"{found} could be another user's: {stranger} belongs to nobody, neither to you nor to root")
+
+
+def test_site_by_a_link_in_our_own_folder_is_as_before(tmp_path: Path) -> None:
+    own = write(tmp_path)
+    (tmp_path / "other").mkdir()
+    link = tmp_path / "other/site.yaml"
+    link.symlink_to("../site.yaml")
+    assert load_site(link, {}).prefix == load_site(own, {}).prefix
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give a link away")
+def test_site_by_a_link_that_a_stranger_made_is_not_ours(tmp_path: Path) -> None:
+    """Where everybody may put one, as in /tmp."""
+    own = write(tmp_path)
+    (tmp_path / "door").mkdir()
+    (tmp_path / "door").chmod(0o1777)
+    link = tmp_path / "door/site.yaml"
+    link.symlink_to(own)
+    assert load_site(link, {}).prefix == Path("/shared/envmgr")
+    os.chown(link, NOBODY, -1, follow_symlinks=False)
+    assert untrusted(link).message == (
+        f"{link} could be another user's: {link} belongs to nobody, neither to you nor to root"
+    )
+
+
+def test_site_that_has_another_name_where_everybody_may_put_one_is_not_ours(tmp_path: Path) -> None:
+    own = write(tmp_path)
+    (tmp_path / "door").mkdir()
+    (tmp_path / "door").chmod(0o1777)
+    there = tmp_path / "door/site.yaml"
+    there.hardlink_to(own)
+    assert untrusted(there).message == f"{there} has another name, and lies where everyone can put one"
+    own.unlink()
+    assert load_site(there, {}).prefix == Path("/shared/envmgr")
+
+
+def test_site_in_a_folder_where_everybody_may_put_another_is_not_ours(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    tmp_path.chmod(0o777)
+    assert untrusted(path).message == f"{path} could be another user's: {tmp_path} can be written by everyone"
+    tmp_path.chmod(0o755)
+    assert load_site(path, {}).prefix == Path("/shared/envmgr")  # as the hint says
+
+
+@pytest.mark.parametrize("call", ["stat", "open"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give a file away")
+def test_site_that_changes_hands_while_it_is_opened_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """It is a stranger's once it was looked at: what is read must be what was looked at."""
+    path = write(tmp_path)
+    other = tmp_path / "other.yaml"
+    other.write_text("prefix: /strangers\n")
+    os.chown(other, NOBODY, -1)
+    real = getattr(os, call)
+
+    def swapping(name: object, *rest: object, **more: object) -> object:
+        found = real(name, *rest, **more)
+        if str(name).endswith("site.yaml") and other.exists():
+            other.replace(path)
+        return found
+
+    monkeypatch.setattr(os, call, swapping)
+    if call == "stat":
+        untrusted(path)
+    else:  # what was opened is what was looked at
+        assert load_site(path, {}).prefix == Path("/shared/envmgr")
+    assert not other.exists()
+
+
+def test_site_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "site.yaml")
+    assert find_site(None, {}, tmp_path) != tmp_path / "site.yaml"
+    with pytest.raises(InputError) as caught:
+        load_site(tmp_path / "site.yaml", {})
+    assert caught.value.reference == "file-irregular"
+
+
 def test_load_site_accepts_a_file_that_a_group_can_write(tmp_path: Path) -> None:
     path = write(tmp_path)
     path.chmod(0o664)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -35,6 +36,8 @@ from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
+from envmgr.system.files import explain_os_error
+from envmgr.system.openat import change_tree, remove_below
 from envmgr.system.reading import BESIDE, copy_file
 from envmgr.system.run import Runner
 from envmgr.system.users import Account, runs_for_root
@@ -166,16 +169,26 @@ class _Locker:
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(prefix="envmgr-") as name:
-            (Path(name) / "files").mkdir()
-            yield Path(name)
+        """Removed by descriptors: the account that asks builds may write in it."""
+        with explain_os_error(Path(tempfile.gettempdir())):
+            folder = Path(tempfile.mkdtemp(prefix="envmgr-"))
+        try:
+            (folder / "files").mkdir()
+            yield folder
+        finally:
+            with suppress(OSError):
+                remove_below(folder.parent, folder)
 
 
 def _give(folder: Path, account: Account) -> None:
-    """A tree of root's own, before anyone else has written in it."""
-    for path in (folder, *folder.rglob("*")):
-        if path.lstat().st_uid == os.geteuid():
-            os.chown(path, account.uid, account.gid, follow_symlinks=False)
+    """What of the tree is root's own: that user has written in it since the last time, and may write now. A second name of a file may be
+    that of one elsewhere.
+    """
+
+    def ours(status: os.stat_result) -> bool:
+        return status.st_uid == os.geteuid() and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1)
+
+    change_tree(folder, owner=account.uid, group=account.gid, only=ours)
 
 
 def _python(base: Base, wanted: Wanted, site: Site) -> tuple[Path | None, Path]:

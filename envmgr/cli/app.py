@@ -16,7 +16,7 @@ from envmgr.cli.build import build, build_job, fetch, lock, publish
 from envmgr.cli.narrow import narrowed
 from envmgr.cli.nodes import audit, export, job, node_setup, shell_init, test
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli.run import open_context, verb
+from envmgr.cli.run import open_context, settle, verb
 from envmgr.cli.verify import verify
 
 _COLLECTED = 100_000
@@ -228,16 +228,22 @@ app.command()(export)
 
 @app.command()
 @verb
-def gc(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
+def gc(
+    dry_run: DryRun = False,
+    now: Annotated[bool, typer.Option("--now", help="Keep nothing for its age: as if keep_days were 0.")] = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> Answer:
     """Remove old generations and unused installs.
 
-    Old is what `policies` of the site says; unused is an install that no generation that stays names.
+    Old is what `policies` of the site says; unused is an install that no generation that stays names. What a process of this
+    host or of the site's nodes, or a job of Slurm, uses or may use stays, and is told.
     """
-    from envmgr.cli.text.generations import show_gc
-    from envmgr.commands.generations import collect_garbage
+    from envmgr.cli.text.gc import show_gc
+    from envmgr.commands.gc import collect_garbage
 
-    ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return shown(collect_garbage(ctx, dry_run=dry_run), show_gc)
+    ctx = open_context(site, fmt)
+    return shown(collect_garbage(ctx, dry_run=dry_run, now=now, settle=lambda: settle(ctx.site)), show_gc)
 
 
 app.command("node-setup")(node_setup)

@@ -21,6 +21,7 @@ from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
+    from envmgr.catalog.site import Site
     from envmgr.cli.answer import Answer
     from envmgr.commands import Context
     from envmgr.report import Reporter
@@ -55,7 +56,6 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
     from envmgr.cli.progress import make_reporter
     from envmgr.commands import Context
     from envmgr.system.run import Runner
-    from envmgr.system.users import drop_to
 
     found = load_site(find_site(site, os.environ, _working_folder()), os.environ, _old_keys)
     if found.source is None and told and fmt == Format.table:
@@ -69,14 +69,21 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
     runner = Runner()
     signer = None
     if writes_prefix:
-        os.umask(found.policies.mask)
         if found.signing is not None and found.build_user is not None and os.geteuid() == 0:
             from envmgr.publish.root_signer import start_root_signer
 
             signer = start_root_signer(found.signing, runner)
-        drop_to(found.build_user, found.prefix, reads=found.read_by_verbs)
+        settle(found)
     _stop_by_signals(runner)
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
+
+
+def settle(site: Site) -> None:
+    """Become the build user, as whom the prefix is written. Raises EnvmgrError, see `drop_to`."""
+    from envmgr.system.users import drop_to
+
+    os.umask(site.policies.mask)
+    drop_to(site.build_user, site.prefix, reads=site.read_by_verbs)
 
 
 def _old_keys() -> Mapping[str, tuple[str, str]]:

@@ -1,15 +1,12 @@
-"""`envmgr remove`, `history`, `rollback`, `diff` and `gc`: generations after they were published."""
+"""`envmgr remove`, `history`, `rollback` and `diff`: generations after they were published."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from envmgr.builds.install import can_write
-from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import smoke_check
@@ -17,22 +14,15 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.publish.change import Change, check_dependencies
 from envmgr.publish.flips import flips, known_current, last_current
-from envmgr.publish.generations import publish, publishing, remove_generations, rollback
+from envmgr.publish.generations import publish, rollback
 from envmgr.publish.record import (
-    RECORD,
     complete_numbers,
-    current_number,
-    mentioned_installs,
     published_spec,
     read_record,
     read_records,
     read_specs,
 )
 from envmgr.report import Result
-from envmgr.store.holds import held_installs
-from envmgr.store.manifest import remove_install
-from envmgr.store.prefix import Install, Prefix, installs
-from envmgr.system.files import file_lock
 from envmgr.system.resources import shipped
 
 
@@ -96,19 +86,6 @@ class DiffResult(Result):
     a: int
     b: int
     entries: tuple[EntryDiff, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GcResult(Result):
-    """`generations` and `installs` (paths relative to the prefix) that went, or would go; `size` is bytes of files."""
-
-    schema: ClassVar[str] = "envmgr.gc/1"
-    generations: tuple[int, ...]
-    installs: tuple[str, ...]
-    leftovers: tuple[str, ...]
-    size: int
-    dry_run: bool
-    log: str | None
 
 
 def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False) -> RemoveResult:
@@ -198,59 +175,3 @@ def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
             change = "changed" if old[entry].digest != new[entry].digest else "module"
         rows.append(EntryDiff(entry, change, diff_packages(before, after)))
     return DiffResult(a, b, tuple(rows))
-
-
-def collect_garbage(ctx: Context, *, dry_run: bool = False) -> GcResult:
-    """Remove generations beyond policy, then installs that no kept generation names and no build under way uses.
-
-    Kept are: `current`, the newest `keep_generations`, and all that were current less than `keep_days` days ago: jobs that
-    started then may still run.
-    """
-    prefix = ctx.prefix
-    if not dry_run:
-        can_write(ctx.site)
-    if not prefix.root.is_dir():
-        return GcResult((), (), (), 0, dry_run, None)
-    if dry_run:
-        old, unused = _garbage(ctx)
-        return GcResult(tuple(old), tuple(i.relative for i in unused), (), sum(_size(i) for i in unused), True, None)
-    with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
-        sweep(ctx.site, ctx.runner)
-        leftovers = clean_leftovers(prefix, inner.reporter)
-        with file_lock(prefix.hold_lock, check=ctx.runner.raise_if_cancelled):
-            old, unused = _garbage(ctx)
-            remove_generations(old, prefix)
-            size = 0
-            for install in unused:
-                with file_lock(install.lock, check=ctx.runner.raise_if_cancelled):
-                    size += _size(install)
-                    remove_install(install)
-    return GcResult(tuple(old), tuple(i.relative for i in unused), tuple(leftovers), size, False, str(log))
-
-
-def _garbage(ctx: Context) -> tuple[list[int], list[Install]]:
-    prefix, policies = ctx.prefix, ctx.site.policies
-    complete = complete_numbers(prefix)
-    records, damaged = read_records(prefix)
-    oldest = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=policies.keep_days)
-    keep = set(complete[-policies.keep_generations :]) | {current_number(prefix)}
-    left = {
-        int(f["from"]): str(f["time"]) for f in flips(prefix) if isinstance(f.get("from"), int)
-    }  # the last time counts
-    created = {n: r.created for n, r in records.items()} | {n: _written(prefix, n) for n in damaged}
-    keep |= {n for n, time in created.items() if datetime.datetime.fromisoformat(left.get(n, time)) > oldest}
-    used = {path for n, r in records.items() if n in keep for e in r.entries.values() for path in e.paths}
-    used |= {path for n in damaged if n in keep for path in mentioned_installs(prefix, n)}
-    used |= held_installs(prefix) | requested_installs(prefix)
-    unused = [i for i in installs(prefix) if i.relative not in used and i.manifest.stat().st_mtime < oldest.timestamp()]
-    return [n for n in complete if n not in keep], unused
-
-
-def _written(prefix: Prefix, number: int) -> str:
-    """When the record of a damaged generation was last written."""
-    seconds = (prefix.generation(number) / RECORD).lstat().st_mtime
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
-
-
-def _size(install: Install) -> int:
-    return sum(p.lstat().st_size for p in install.path.rglob("*") if p.is_file() and not p.is_symlink())

@@ -11,6 +11,7 @@ from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.gpus import GpuJobs, gpu_request, jobs_with_gpu
 from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
 from envmgr.nodes.partitions import SlurmNodes, access_options, ask_slurm
+from envmgr.nodes.queue import QueuedJob, queued_jobs
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
 from envmgr.nodes.slurm import (
@@ -33,6 +34,7 @@ __all__ = [
     "JobOptions",
     "JobSeen",
     "NodeSets",
+    "QueuedJob",
     "Reply",
     "SlurmNodes",
     "Status",
@@ -53,6 +55,7 @@ __all__ = [
     "mpi_plugins",
     "node_hosts",
     "node_states",
+    "queued_jobs",
     "resolve_nodes",
     "see_jobs",
     "send_job",

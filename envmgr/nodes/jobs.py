@@ -79,7 +79,7 @@ def send_job(
         "--chdir=/", f"--output={output}", *site.transport.slurm_options, *options.words(),
         *([f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []),
     ]  # fmt: skip
-    done = _run(runner, argv, stdin=script, timeout=_SEND)
+    done = run_slurm(runner, argv, stdin=script, timeout=_SEND)
     number = done.stdout.strip().partition(";")[0]
     if done.returncode or not number.isdigit():
         raise EnvmgrError(
@@ -124,11 +124,11 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
         f"--name={','.join(names)}",
         "-o",
         "%i|%T|%r|%N|%j",
-        *_where(site),
+        *where_jobs_go(site),
     ]
-    done = _run(runner, argv)
+    done = run_slurm(runner, argv)
     if done.returncode:
-        raise _unavailable(done)
+        raise unavailable(done)
     rows = [line.strip().split("|", 4) for line in done.stdout.splitlines() if line.count("|") >= 4]
     return {
         number: JobSeen(name, state, "" if why == "None" else why, nodes) for number, state, why, nodes, name in rows
@@ -138,7 +138,7 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
 def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
     """What `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot tell."""
     try:
-        done = _run(runner, [tool("scontrol"), "-o", *_where(site), "show", "job", number])
+        done = run_slurm(runner, [tool("scontrol"), "-o", *where_jobs_go(site), "show", "job", number])
     except EnvmgrError:
         return {}
     return dict(re.findall(r"(?:^| )([A-Z]\w*)=(\S*)", done.stdout)) if not done.returncode else {}
@@ -149,33 +149,41 @@ def end_jobs(numbers: Sequence[str], site: Site) -> bool:
     if not numbers:
         return True
     try:  # a runner of its own: the caller's may be cancelled
-        return _run(Runner(), [tool("scancel"), "--quiet", *_where(site), *numbers]).returncode == 0
+        return run_slurm(Runner(), [tool("scancel"), "--quiet", *where_jobs_go(site), *numbers]).returncode == 0
     except EnvmgrError:
         return False
 
 
-def _where(site: Site) -> list[str]:
+def where_jobs_go(site: Site) -> list[str]:
     """The site's jobs may go to another cluster than this host's."""
     return [option for option in site.transport.slurm_options if option.startswith("--clusters=")]
 
 
-def _run(runner: Runner, argv: Sequence[str], *, stdin: str = "", timeout: float = _ASK) -> Completed:
+def run_slurm(
+    runner: Runner,
+    argv: Sequence[str],
+    *,
+    stdin: str = "",
+    timeout: float = _ASK,
+    env: Mapping[str, str] | None = None,
+) -> Completed:
+    """A command of Slurm's. Raises EnvmgrError `slurm-unavailable` where no controller answers it."""
     try:
-        done = runner.run(argv, env=tool_env(), stdin=stdin, timeout=timeout, check=False)
+        done = runner.run(argv, env=tool_env() if env is None else env, stdin=stdin, timeout=timeout, check=False)
     except CommandError as late:
         raise EnvmgrError(
             "slurm-unavailable", f"Slurm does not answer: no word from {argv[0].rpartition('/')[2]} in {timeout:g} s",
             context=late.context, hint=_LOOK,
         ) from None  # fmt: skip
     if done.returncode and SLURM_DOWN.search(done.stderr):
-        raise _unavailable(done)
+        raise unavailable(done)
     return done
 
 
 _LOOK = "is slurmctld up (`scontrol ping`), and is this host one of the cluster's?"
 
 
-def _unavailable(done: Completed) -> EnvmgrError:
+def unavailable(done: Completed) -> EnvmgrError:
     found = SLURM_DOWN.search(done.stderr)
     line = next((line for line in done.stderr.splitlines() if found and found[0] in line), "")
     said = reason((line or done.stderr or f"exit status {done.returncode}").encode())

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from envmgr.cli.progress import counted
 from envmgr.cli.render import out, table
 from envmgr.cli.text.builds import show_changes
-from envmgr.report import size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands.generations import DiffResult, GcResult, HistoryResult, RemoveResult, RollbackResult
+    from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult
     from envmgr.commands.sign import SignResult
 
 
@@ -69,16 +68,3 @@ def show_diff(result: DiffResult) -> None:
             show_changes(entry.packages, indent="  ")
         elif entry.packages:
             out(f"  {counted(len(entry.packages), 'packages')}")
-
-
-def show_gc(result: GcResult) -> None:
-    verb = "would remove" if result.dry_run else "removed"
-    for number in result.generations:
-        out(f"{verb} generation {number}")
-    for path in (*result.installs, *result.leftovers):
-        out(f"{verb} {path}")
-    if not (result.generations or result.installs or result.leftovers):
-        out("nothing to remove")
-        return
-    generations, installs = counted(len(result.generations), "generations"), counted(len(result.installs), "installs")
-    out(f"{verb} {generations}, {installs}, {size_text(result.size)}")

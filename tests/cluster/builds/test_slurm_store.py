@@ -20,7 +20,7 @@ def test_job_verifies_on_its_node_and_a_waiting_chain_keeps_what_it_uses_from_gc
     assert soon(lambda: shop.runs("held"))
     leave(shop.cluster, process, "KILL")
     assert shop.table() == ["held", "high"]
-    assert shop.cluster.envmgr(["gc", "--format", "json"]).data["installs"] == []
+    assert shop.cluster.envmgr(["gc", "--now", "--format", "json"]).data["installs"] == []
     (manifest,) = shop.cluster.host_prefix.glob("store/deep/*.manifest.json")
     tamper(manifest.with_name(manifest.name.removesuffix(".manifest.json")) / "bin/toy", "poison")
     shop.open("held")
@@ -31,5 +31,5 @@ def test_job_verifies_on_its_node_and_a_waiting_chain_keeps_what_it_uses_from_gc
     assert "high" not in shop.store()
     manifest.unlink()
     assert shop.cluster.envmgr(["build", "high/1.0", "--no-publish"]).code == 0
-    assert shop.cluster.envmgr(["gc"]).code == 0
+    assert shop.cluster.envmgr(["gc", "--now"]).code == 0
     assert [name for name in shop.table() if name != "high"] == []  # a failure that was told stays for a day

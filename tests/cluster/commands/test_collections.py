@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from tests.helpers.cluster import faults
 from tests.helpers.users import Users, make_scene, publish
 
 
@@ -20,7 +23,7 @@ def test_users_go_on_through_publish_rollback_gc_and_lose_only_what_was_removed(
         scene.envmgr("rollback")
         for _ in range(3):
             publish(scene)
-        scene.envmgr("gc")
+        _gc_keeps_what_is_in_use(users, first)
         assert not (scene.cluster.host_prefix / f"generations/{first:04d}/modules").exists()
         assert "\n".join(users.check()) == ""
         scene.envmgr("remove", "app/1.0")
@@ -29,6 +32,35 @@ def test_users_go_on_through_publish_rollback_gc_and_lose_only_what_was_removed(
     finally:
         scene.cluster.clear()  # the users' shells and jobs
         scene.cluster.down()
+
+
+def _gc_keeps_what_is_in_use(users: Users, first: int) -> None:
+    """Of the open shells and jobs of alice; then of a job that waits, and of what a node holds that does not answer; then nothing."""
+    scene = users.scene
+    refused = scene.cluster.envmgr(["gc"])
+    assert (refused.code, refused.stderr.partition("]")[0]) == (2, "error[gc-keeps-no-days")
+    done = scene.envmgr("gc", "--now", "--format", "json").data
+    assert (done["generations"], done["kept_all"], done["asked"]) == ([], [], ["Slurm", "this host", "c[1-3]"])
+    rows = {row["path"]: row["reason"] for row in done["kept"]}
+    assert re.search(r"(bash|zsh|tcsh|csh) \(\d+\) of alice.* on this host", rows[f"generations/{first:04d}"])
+    assert re.search(r"; and \d+ more", rows[f"generations/{first:04d}"])
+    assert "\n".join(users.check()) == ""
+    for talk in users.talks:
+        talk.process.stdin.close()
+        talk.process.wait()
+    users.talks.clear()
+    scene.cluster.wait_idle()
+    held = scene.cluster.exec("login", ["sbatch", "--parsable", "--hold", "--wrap=true"], user="alice", check=True)
+    done = scene.envmgr("gc", "--now", "--dry-run", "--format", "json").data
+    assert (done["generations"], done["kept_all"]) == ([], [])
+    (reason,) = {row["reason"] for row in done["kept"]}
+    assert reason.startswith(f"job {held.stdout.strip()} of alice (pending), submitted 20")
+    scene.cluster.exec("login", ["scancel", held.stdout.strip()], check=True)
+    with faults.sshd_stopped(scene.cluster, "c2"):
+        done = scene.envmgr("gc", "--now", "--format", "json").data
+        assert (done["generations"], done["installs"], done["kept"]) == ([], [], [])
+        assert [reason.partition(":")[0] for reason in done["kept_all"]] == ["c2"]
+    assert first in scene.envmgr("gc", "--now", "--format", "json").data["generations"]
 
 
 def _audit(users: Users) -> None:

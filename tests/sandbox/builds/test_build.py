@@ -426,7 +426,10 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
             "flip",
         },
     ),
-    "gc": ("envmgr.gc/1", {"generations", "installs", "leftovers", "size", "dry_run", "log"}),
+    "gc": (
+        "envmgr.gc/1",
+        {"generations", "installs", "leftovers", "size", "dry_run", "log", "kept", "kept_more", "kept_all", "asked"},
+    ),
     "rollback 1": ("envmgr.rollback/1", {"before", "after", "dry_run"}),
     "remove hello/1.0": ("envmgr.remove/1", {"entries", "generation", "parent", "dry_run", "log"}),
     "shell-init bash": ("envmgr.shell-init/1", {"shell", "text"}),

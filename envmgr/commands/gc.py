@@ -1,0 +1,210 @@
+"""`envmgr gc`: generations and installs go that policy does not keep, and that nobody uses."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envmgr.builds.install import can_write
+from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.slurm import requested_installs, sweep
+from envmgr.commands import Context, logged
+from envmgr.commands.in_use import Asked, ask_in_use, names_nodes
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.flips import flips
+from envmgr.publish.generations import publishing, remove_generations
+from envmgr.publish.keeping import InUse, generations_in_use, installs_in_use, left_times
+from envmgr.publish.record import (
+    RECORD,
+    GenerationRecord,
+    complete_numbers,
+    current_number,
+    mentioned_installs,
+    read_records,
+)
+from envmgr.report import Result
+from envmgr.store.holds import held_installs
+from envmgr.store.manifest import read_manifest, remove_install
+from envmgr.store.prefix import Install, Prefix, installs
+from envmgr.system.files import file_lock
+
+_ROWS = 200  # of `kept`
+_REASONS = 10  # of `kept_all`
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """`path` is relative to the prefix: `generations/0003`, `store/NAME/VERSION-DIGEST`."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GcResult(Result):
+    """`generations` and `installs` (paths relative to the prefix) that went, or would go; `size` is bytes of files.
+
+    `kept` is what would have gone if it were not, or might not be, in use: 200 rows at most, and `kept_more` others. `kept_all` are
+    reasons for which nothing could go. `asked` is who was asked, empty where policy keeps all anyway.
+    """
+
+    schema: ClassVar[str] = "envmgr.gc/1"
+    generations: tuple[int, ...]
+    installs: tuple[str, ...]
+    leftovers: tuple[str, ...]
+    size: int
+    dry_run: bool
+    log: str | None
+    kept: tuple[Kept, ...] = ()
+    kept_more: int = 0
+    kept_all: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """`left`: generation -> when it was last left. `old` are those that policy does not keep."""
+
+    complete: list[int]
+    records: Mapping[int, GenerationRecord]
+    damaged: Collection[int]
+    left: Mapping[int, float]
+    old: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    generations: list[int]
+    installs: list[Install]
+    kept: list[Kept]
+
+
+def collect_garbage(
+    ctx: Context, *, dry_run: bool = False, now: bool = False, settle: Callable[[], None] = lambda: None
+) -> GcResult:
+    """Remove generations beyond policy, then installs that no kept generation names and no build under way uses; neither where a
+    process or a job uses it, or may.
+
+    Policy keeps: `current`, the newest `keep_generations`, and all that were current less than `keep_days` days ago, which `now`
+    makes 0. `settle` is called before anything is written, by root only when everybody was asked: root becomes the build user then.
+
+    Raises:
+        InputError: `gc-keeps-no-days`.
+    """
+    prefix, days = ctx.prefix, 0.0 if now else ctx.site.policies.keep_days
+    if days == 0 and not now and names_nodes(ctx):
+        raise InputError(
+            "gc-keeps-no-days", "policies.keep_days is 0, and the site names nodes",
+            context="a shell or a job that cannot be seen on them would lose its modules",
+            hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which takes what nobody was seen to use",
+        )  # fmt: skip
+    if not dry_run and (os.geteuid() != 0 or not prefix.root.is_dir()):
+        settle()
+        can_write(ctx.site)
+    if not prefix.root.is_dir():
+        return GcResult((), (), (), 0, dry_run, None)
+    before = _choose(ctx, days, None, InUse({}))
+    asked = ask_in_use(ctx, days) if before.generations or before.installs else Asked()
+    if dry_run:
+        chosen = _choose(ctx, days, before, asked.found())
+        return _result(chosen, asked, [], sum(_size(i) for i in chosen.installs), None)
+    settle()
+    can_write(ctx.site)
+    with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
+        sweep(ctx.site, ctx.runner)
+        leftovers = clean_leftovers(prefix, inner.reporter)
+        with file_lock(prefix.hold_lock, check=ctx.runner.raise_if_cancelled):
+            chosen = _choose(ctx, days, before, asked.found())
+            for each in chosen.kept:
+                inner.reporter.log(f"kept {each.path}: {each.reason}")
+            remove_generations(chosen.generations, prefix)
+            size = 0
+            for install in chosen.installs:
+                with file_lock(install.lock, check=ctx.runner.raise_if_cancelled):
+                    size += _size(install)
+                    remove_install(install)
+    return _result(chosen, asked, leftovers, size, str(log))
+
+
+def _result(chosen: _Chosen, asked: Asked, leftovers: list[str], size: int, log: str | None) -> GcResult:
+    unknown = asked.found().unknown
+    more = len(unknown) - _REASONS
+    kept = () if unknown else tuple(chosen.kept)
+    return GcResult(
+        tuple(chosen.generations),
+        tuple(i.relative for i in chosen.installs),
+        tuple(leftovers),
+        size,
+        log is None,
+        log,
+        kept[:_ROWS],
+        max(0, len(kept) - _ROWS),
+        (*unknown[:_REASONS], *([f"and {more} more"] if more > 0 else [])),
+        tuple(asked.of),
+    )
+
+
+def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse) -> _Chosen:
+    """What goes; only what was chosen `before` others were asked. Without it: what may go, whoever uses or holds it."""
+    prefix = ctx.prefix
+    oldest = time.time() - days * 86400
+    state = _state(ctx, oldest)
+    old = [n for n in state.old if before is None or n in before.generations]
+    in_use = generations_in_use(old, state.left, found)
+    gone = [n for n in old if n not in in_use]
+    used = _named(prefix, state, {*state.complete} - {*gone})
+    unused = [i for i in installs(prefix) if i.relative not in used and i.manifest.stat().st_mtime < oldest]
+    if before is not None:
+        held = held_installs(prefix) | requested_installs(prefix)
+        asked = {i.relative for i in before.installs}
+        unused = [i for i in unused if i.relative in asked and i.relative not in held]
+    installs_kept = installs_in_use([i.relative for i in unused], lambda path: _needs(prefix, path), found)
+    kept = [Kept(f"generations/{number:04d}", reason) for number, reason in in_use.items()]
+    kept += [Kept(path, reason) for path, reason in sorted(installs_kept.items())]
+    return _Chosen(gone, [i for i in unused if i.relative not in installs_kept], kept)
+
+
+def _state(ctx: Context, oldest: float) -> _State:
+    prefix = ctx.prefix
+    complete = complete_numbers(prefix)
+    records, damaged = read_records(prefix)
+    created = {n: _seconds(r.created, prefix, n) for n, r in records.items()}
+    created |= {n: _written(prefix, n) for n in damaged}
+    current = current_number(prefix)
+    left = left_times(flips(prefix), created, current)
+    kept = {*complete[-ctx.site.policies.keep_generations :], current}
+    old = [n for n in complete if n not in kept and left[n] <= oldest]
+    return _State(complete, records, [*damaged], left, old)
+
+
+def _named(prefix: Prefix, state: _State, numbers: Collection[int]) -> set[str]:
+    """Installs that these generations name."""
+    used = {path for n, r in state.records.items() if n in numbers for e in r.entries.values() for path in e.paths}
+    return used | {path for n in state.damaged if n in numbers for path in mentioned_installs(prefix, n)}
+
+
+def _needs(prefix: Prefix, path: str) -> Iterable[str]:
+    try:
+        return read_manifest(prefix.install_at(path).manifest).facts.needs
+    except EnvmgrError:
+        return ()
+
+
+def _seconds(created: str, prefix: Prefix, number: int) -> float:
+    try:
+        return datetime.datetime.fromisoformat(created).timestamp()
+    except (ValueError, OverflowError):
+        return _written(prefix, number)
+
+
+def _written(prefix: Prefix, number: int) -> float:
+    """When the record of a generation was last written."""
+    return (prefix.generation(number) / RECORD).lstat().st_mtime
+
+
+def _size(install: Install) -> int:
+    return sum(p.lstat().st_size for p in install.path.rglob("*") if p.is_file() and not p.is_symlink())

@@ -1,0 +1,176 @@
+"""What is in use: asked of this host's processes, of the site's nodes, and of Slurm's jobs. Read by `gc`, and changes nothing.
+
+What cannot be asked counts as in use. Only root is shown the processes of all users.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envmgr.commands import Context
+from envmgr.errors import EnvmgrError
+from envmgr.nodes import NodeSets, Reply, ask_nodes, fold, queued_jobs, slurm_here, slurm_names, states_or_reason
+from envmgr.probe.uses import Uses, read_uses, uses_script
+from envmgr.publish.keeping import InUse
+from envmgr.system.detached import run_detached
+from envmgr.system.users import user_name
+
+_HERE = 120.0  # seconds for the processes of this host
+_SKEW = 300.0  # seconds that clocks may differ
+
+
+@dataclass(slots=True)
+class Asked:
+    """What was found, and of whom it was asked: `this host`, a node set, `Slurm`."""
+
+    named: dict[str, list[str]] = field(default_factory=dict)
+    since: list[tuple[float, str]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    silent: dict[str, list[str]] = field(default_factory=dict)  # reason -> nodes
+    of: list[str] = field(default_factory=list)
+
+    def found(self) -> InUse:
+        silent = [f"{fold(nodes)}: {reason}" for reason, nodes in self.silent.items()]
+        return InUse(self.named, tuple(sorted(self.since)), (*self.unknown, *silent))
+
+    def take(self, uses: Uses, where: str, when: float) -> None:
+        for path, who in uses.named.items():
+            self.named.setdefault(path, []).append(f"{who} on {where}")
+        if uses.since is not None:
+            age, who = uses.since
+            self.since.append((when - age - _SKEW, f"{who} on {where}, whose memory cannot be read"))
+
+
+def names_nodes(ctx: Context) -> bool:
+    """Whether the site says which nodes it has."""
+    return bool(ctx.site.groups or ctx.site.login_nodes)
+
+
+def ask_in_use(ctx: Context, keep_days: float) -> Asked:
+    """Ask everybody. A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days`
+    days before that: see docs/prefix.md.
+    """
+    asked = Asked()
+    root = os.geteuid() == 0
+    slurm = shutil.which("squeue") is not None
+    if not root and names_nodes(ctx):
+        asked.unknown.append(f"{_me()} is not shown the processes of others on nodes: run it as root")
+        return asked
+    _ask_slurm(ctx, asked, keep_days, slurm=slurm)
+    if not root and "Slurm" in asked.of:
+        asked.unknown.append(f"{_me()} is not shown the processes of others, and Slurm starts some: run it as root")
+        return asked
+    _ask_here(ctx, asked)
+    if names_nodes(ctx):
+        _ask_nodes(ctx, asked)
+    return asked
+
+
+def _ask_here(ctx: Context, asked: Asked) -> None:
+    prefix = ctx.prefix.root
+    with ctx.reporter.stage("processes of this host"):
+        began = time.time()
+        script = uses_script(str(prefix), _HERE)
+        done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=_HERE, check=ctx.runner.raise_if_cancelled)
+    uses = read_uses(done.output)
+    asked.of.append("this host")
+    asked.take(uses, "this host", began)
+    if uses.unknown:
+        asked.unknown.append(f"this host: {uses.unknown}")
+    if uses.closed and os.geteuid() == 0:
+        asked.unknown.append(f"this host: {uses.closed}")
+    elif uses.closed and (way := _way_for_others(prefix)) is None:
+        asked.unknown.append(
+            f"{_me()} is not shown the processes of others, who can reach {prefix}: run it as root ({uses.closed})"
+        )
+    elif uses.closed:
+        ctx.reporter.log(f"not looked at, and cannot pass {way}: {uses.closed}")
+
+
+def _way_for_others(prefix: Path) -> Path | None:
+    """A folder on the way to the prefix that only its owner passes, besides root; None where others come through."""
+    for folder in (prefix.resolve(), *prefix.resolve().parents):
+        status = folder.stat()
+        if status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o011:
+            return folder
+    return None
+
+
+def _ask_nodes(ctx: Context, asked: Asked) -> None:
+    try:
+        sets = NodeSets(ctx.site, ctx.runner)
+        nodes = dict.fromkeys(sets.resolve(None) if ctx.site.groups else ())
+        nodes |= dict.fromkeys(sets.resolve(ctx.site.login_nodes) if ctx.site.login_nodes else ())
+    except EnvmgrError as error:
+        asked.unknown.append(f"it is not known which nodes there are: {error.message}")
+        return
+    off = _switched_off(ctx, list(nodes))
+    todo = [node for node in nodes if node not in off]
+    limit = ctx.site.transport.node_timeout
+    answers = 0
+    with ctx.reporter.stage("processes of nodes", total=len(todo), unit="nodes") as stage:
+
+        def take(reply: Reply) -> None:
+            nonlocal answers
+            answers += 1
+            stage.update(answers, detail=reply.node)
+            if reply.status != "answered":
+                asked.silent.setdefault(f"{reply.status}: {reply.reason}", []).append(reply.node)
+                return
+            uses = read_uses(reply.text)
+            asked.take(uses, reply.node, reply.began)
+            whose = "" if uses.uid == 0 else f"{_name(uses.uid)} there is not shown the processes of others"
+            for why in (uses.unknown, uses.closed if not whose else "", whose):
+                if why:
+                    asked.silent.setdefault(why, []).append(reply.node)
+
+        ask_nodes(
+            todo, uses_script(str(ctx.prefix.root), limit), site=ctx.site, runner=ctx.runner, on_reply=take,
+            via="slurm" if ctx.site.transport.via == "slurm" else "ssh",
+        )  # fmt: skip
+    asked.of.append(fold(nodes))
+
+
+def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
+    """Nodes that Slurm has powered down: no process runs there. Source: sinfo(1), NODE STATE CODES, `~`."""
+    if not slurm_here():
+        return frozenset()
+    states, _ = states_or_reason(ctx.runner, ctx.site.transport.deadline)
+    names = slurm_names(states, nodes)
+    return frozenset(node for node, name in names.items() if states[name][0].endswith("~"))
+
+
+def _ask_slurm(ctx: Context, asked: Asked, keep_days: float, *, slurm: bool) -> None:
+    if not slurm:
+        if ctx.site.transport.via == "slurm":
+            asked.unknown.append("Slurm's jobs are not known: there is no squeue here")
+        return
+    try:
+        with ctx.reporter.stage("jobs of Slurm"):
+            jobs = queued_jobs(ctx.site, ctx.runner)
+    except EnvmgrError as error:
+        asked.unknown.append(f"Slurm's jobs are not known: {error.message}")
+        return
+    if jobs is None:
+        return
+    asked.of.append("Slurm")
+    for job in jobs:
+        if job.submitted is None:
+            asked.unknown.append(f"{job}: Slurm does not tell when it was submitted")
+        else:
+            told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.submitted))
+            asked.since.append((job.submitted - keep_days * 86400 - _SKEW, f"{job}, submitted {told}"))
+
+
+def _me() -> str:
+    return _name(os.geteuid())
+
+
+def _name(uid: int) -> str:
+    return "the user" if uid < 0 else user_name(uid)

@@ -1,0 +1,144 @@
+# shellcheck shell=sh
+# Which generations and installs the processes of this node use. Nothing below the prefix is touched. Of each process: its environment,
+# command line and maps, where it works, what it runs and has open. A shell keeps what it exports in its own memory alone, so that is
+# searched too. Reading of a process may hang with it: some at a time are looked at, and those that do not end are left behind.
+#
+# use.named  PATH COUNT PID UID NAME   a path below the prefix, by how many processes, and one of them
+# use.since  AGE PID UID NAME          a shell whose memory cannot be read, and its age in seconds
+# use.closed PID UID NAME              a process that cannot be looked at; not process 1, which is no one's shell
+: "${prefix?}" "${use_seconds?}" "${use_once?}" "${use_most?}"
+
+LC_ALL=C
+export LC_ALL
+use_quoted() { printf '%s' "$1" | sed 's/[][\.*^$+?(){}|]/\\&/g'; }
+use_places=$(use_quoted "$prefix")
+[ -z "${ENVMGR_REAL-}" ] || use_places="$use_places|$(use_quoted "$ENVMGR_REAL")"
+use_found="(generations/[0-9]{4,}|store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8})"
+
+# use_look PID…: lines `/proc/PID/WHAT:PATH`.
+use_look() {
+  use_files=
+  use_links=
+  for use_pid in "$@"; do
+    use_files="$use_files /proc/$use_pid/environ /proc/$use_pid/cmdline /proc/$use_pid/maps"
+    use_links="$use_links /proc/$use_pid/cwd /proc/$use_pid/exe /proc/$use_pid/root /proc/$use_pid/fd"
+  done
+  # shellcheck disable=SC2086 # names of files
+  grep -aoHE "($use_places)/$use_found" $use_files | sort -u
+  # shellcheck disable=SC2086
+  find $use_links -maxdepth 1 -type l -printf '%p:%l\n' >"$0.links.$use_number"
+  sed -n -E "s#^(/proc/[0-9]+/)(fd/)?([^/:]*):(.*/)?($use_found).*#\1\3:\4\5#p" "$0.links.$use_number" | grep -E ":($use_places)/" | sort -u
+  sed -n -E 's#^/proc/([0-9]+)/exe:(.*/)?((ba|rba|da|a|z|c|tc|k|mk|pdk|fi|ya|)sh|busybox|ksh93|zsh[0-9.-]*)( \(deleted\))?$#\1#p' "$0.links.$use_number" |
+    while read -r use_pid; do use_memory "$use_pid"; done
+  rm -f "$0.links.$use_number"
+}
+
+# use_memory PID: of all its private memory that can be written. No file holds any of it. What cannot be read whole is told by
+# `/proc/PID/since:`.
+use_memory() {
+  sed -n 's/^\([0-9a-f]*\)-\([0-9a-f]*\) rw.p .*/\1 \2/p' "/proc/$1/maps" >"$0.maps.$use_number" 2>/dev/null || return 0
+  {
+    use_pages=0
+    while read -r use_start use_end; do
+      use_count=$(((0x$use_end - 0x$use_start) / 4096))
+      use_pages=$((use_pages + use_count))
+      if [ "$use_pages" -gt 16384 ] ||
+        ! dd if="/proc/$1/mem" bs=4096 skip=$((0x$use_start / 4096)) count="$use_count" 2>/dev/null; then
+        if [ -e "/proc/$1/maps" ]; then echo "/proc/$1/since:" >&3; fi
+        break
+      fi
+    done <"$0.maps.$use_number" | grep -aoE "($use_places)/$use_found" | sort -u | sed "s#^#/proc/$1/memory:#"
+  } 3>&1
+  rm -f "$0.maps.$use_number"
+}
+
+# use_some PID…: a process that hangs must not hide others.
+use_some() {
+  use_number=$((use_number + 1))
+  use_file=$0.use.$use_number
+  if with_limit "$use_once" "$use_file" use_look "$@" || [ $? != 124 ]; then
+    cat "$use_file"
+    sed -n -E '/: (No such file or directory|No such process)$/d; s#.*/proc/([0-9]+)/?[^0-9].*#/proc/\1/closed:#p' "$use_file.err" | sort -u
+    rm -f "$use_file" "$use_file.err"
+  elif [ $# = 1 ]; then
+    echo "/proc/$1/closed:"
+  else
+    for use_each in "$@"; do use_some "$use_each"; done
+  fi
+}
+
+# Kernel threads (a flag of field 9) and what has ended use nothing. Field 2, in brackets, may hold anything. Source: proc_pid_stat(5).
+use_alive() {
+  for use_pid in "$@"; do
+    { read -r use_line <"/proc/$use_pid/stat"; } 2>/dev/null || continue
+    set -f
+    # shellcheck disable=SC2086 # the fields behind the bracket
+    set -- ${use_line##*) }
+    set +f
+    case $1 in Z | X) continue ;; esac
+    [ $(($7 & 0x200000)) = 0 ] || continue
+    echo "$use_pid"
+  done
+}
+
+# use_who KIND: `PID UID NAME`, and with KIND `since` the age before it; only of those that still run.
+use_who() {
+  while read -r use_pid; do
+    use_uid=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$use_pid/status" 2>/dev/null)
+    { read -r use_line <"/proc/$use_pid/stat"; } 2>/dev/null || continue
+    { read -r use_name <"/proc/$use_pid/comm"; } 2>/dev/null || use_name='?'
+    use_age=
+    if [ "$1" = since ]; then
+      set -f
+      # shellcheck disable=SC2086
+      set -- since ${use_line##*) }
+      set +f
+      read -r use_up _ </proc/uptime
+      use_age="$((${use_up%.*} - ${21} / $(getconf CLK_TCK))) "
+    fi
+    printf '%s%s %s %s\n' "$use_age" "$use_pid" "${use_uid:-0}" "$use_name"
+  done
+}
+
+put use.uid "$(id -u)"
+use_number=0
+use_began=$(date +%s)
+: >"$0.uses"
+: >"$0.seen"
+# A process that has ended by the time that it is looked at may have left children: once and again those that are new are looked at.
+for use_round in 1 2 3; do
+  set -- /proc/[0-9]*
+  for use_pid in "$@"; do echo "${use_pid#/proc/}"; done | sort >"$0.pids"
+  # shellcheck disable=SC2046 # numbers
+  use_alive $(comm -23 "$0.pids" "$0.seen") >"$0.alive"
+  [ "$use_round" != 1 ] || put use.count "$(grep -c . "$0.alive")"
+  mv "$0.pids" "$0.seen"
+  while :; do
+    # shellcheck disable=SC2046
+    set -- $(head -n 64 "$0.alive")
+    [ $# != 0 ] || break
+    if [ "$(($(date +%s) - use_began))" -gt "$use_seconds" ]; then
+      put use.late "$(grep -c . "$0.alive")"
+      break 2
+    fi
+    sed 1,64d "$0.alive" >"$0.rest"
+    mv "$0.rest" "$0.alive"
+    use_some "$@" >>"$0.uses"
+  done
+done
+sed -n '\#^/proc/1/#d;s#^/proc/\([0-9]*\)/closed:$#\1#p' "$0.uses" | sort -un >"$0.pids"
+put use.closed.count "$(grep -c . "$0.pids")"
+head -n 20 "$0.pids" | use_who closed | lines use.closed
+sed -n 's#^/proc/\([0-9]*\)/since:$#\1#p' "$0.uses" | sort -un | use_who since | sort -rn >"$0.since"
+put use.since.count "$(grep -c . "$0.since")"
+head -n 20 "$0.since" | lines use.since
+# Of all that name a path, the first that still runs is told.
+sed -n -E "s#^/proc/([0-9]+)/[a-z0-9]+:.*/$use_found\$#\2 \1#p" "$0.uses" | sort -u |
+  awk '{ count[$1]++; pids[$1] = pids[$1] (count[$1] <= 3 ? " " $2 : "") } END { for (path in count) print path, count[path] pids[path] }' |
+  sort >"$0.named"
+put use.named.count "$(grep -c . "$0.named")"
+head -n "$use_most" "$0.named" | while read -r use_path use_count use_pids; do
+  # shellcheck disable=SC2086
+  use_one=$(for use_pid in $use_pids; do echo "$use_pid"; done | use_who named | head -n 1)
+  printf '%s %s %s\n' "$use_path" "$use_count" "${use_one:-${use_pids%% *} ? ?}"
+done | lines use.named

@@ -1,0 +1,90 @@
+"""What `gc` must keep because it is, or may be, in use: a judgement over what was asked. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+NEVER = float("inf")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What was found. `named`: path below the prefix -> who uses it. `since`: a time, seconds since the epoch, and who may use any
+    generation that was current then or later. `unknown`: why anything may be in use.
+    """
+
+    named: Mapping[str, Sequence[str]]
+    since: Sequence[tuple[float, str]] = ()
+    unknown: Sequence[str] = ()
+
+
+def left_times(
+    rows: Sequence[Mapping[str, Any]], created: Mapping[int, float], current: int | None
+) -> dict[int, float]:
+    """Generation -> when it was last left, seconds since the epoch, never too early; `NEVER` for one that is current, or was not
+    left as far as the flips `rows` tell. Rows may be missing: what one made current was left at the next one at the latest.
+
+    `created` has all generations; one that no flip tells of was left, if it ever was current, by the first flip after it.
+    """
+    times = [_seconds(row.get("time")) for row in rows]
+    left: dict[int, float] = {}
+    told: int | None = None
+    for row, time in zip(rows, times, strict=True):
+        for number in {told, row.get("from")} - {row["to"]}:
+            if isinstance(number, int):
+                left[number] = max(time, left.get(number, 0.0))
+        told = row["to"]
+    if told is not None:
+        left[told] = NEVER  # current, or left by a flip that is not told
+    if current is not None:
+        left[current] = NEVER
+    for number, made in created.items():
+        if number not in left:
+            left[number] = min((time for time in times if time >= made), default=NEVER)
+    return left
+
+
+def generations_in_use(numbers: Iterable[int], left: Mapping[int, float], found: InUse) -> dict[int, str]:
+    """Of `numbers` those that are, or may be, in use, with the reason."""
+    if found.unknown:
+        return dict.fromkeys(numbers, in_few(found.unknown))
+    kept = {}
+    for number in numbers:
+        who = list(found.named.get(f"generations/{number:04d}", ()))
+        who += [f"{each}, which may use what was current then" for began, each in found.since if left[number] >= began]
+        if who:
+            kept[number] = in_few(who)
+    return kept
+
+
+def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]], found: InUse) -> dict[str, str]:
+    """As `generations_in_use`, of installs; what one of them that is in use stands on (`needs`) is in use, too."""
+    if found.unknown:
+        return dict.fromkeys(paths, in_few(found.unknown))
+    reasons = {path: in_few(found.named[path]) for path in paths if path in found.named}
+    waiting = list(reasons)
+    while waiting:
+        path = waiting.pop()
+        for need in needs(path):
+            if need in paths and need not in reasons:
+                reasons[need] = f"{path} stands on it, which is in use: {reasons[path]}"[:300]
+                waiting.append(need)
+    return reasons
+
+
+def in_few(reasons: Sequence[str]) -> str:
+    """The first reasons, and how many more there are."""
+    more = len(reasons) - _SHOWN
+    return "; ".join([*reasons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _seconds(time: object) -> float:
+    """Of a time as flips have it; one that cannot be read is no reason to take anything away."""
+    try:
+        return datetime.datetime.fromisoformat(str(time)).timestamp()
+    except (ValueError, OverflowError):
+        return NEVER

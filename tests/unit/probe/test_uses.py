@@ -1,0 +1,128 @@
+"""What processes use: the script on this machine, with real processes; and its answer, where it is not whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from envmgr.probe.uses import Uses, read_uses, uses_script
+from envmgr.system.detached import run_detached
+from tests.helpers.standing import MAPPED, OPENED, standing
+from tests.helpers.waiting import DEADLINE
+
+INSTALL = "store/tool/1.0-0123abcd"
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    (tmp_path / INSTALL / "lib").mkdir(parents=True)
+    (tmp_path / INSTALL / "lib/tool").write_text("content")
+    (tmp_path / "generations/0001").mkdir(parents=True)
+    return tmp_path
+
+
+# No command line names the file: its last argument is the rest of its path.
+SHORTER = "import sys; sys.argv[1] += sys.argv.pop();"
+
+
+def parts(prefix: Path) -> tuple[str, str]:
+    return f"{prefix}/{INSTALL[:-4]}", f"{INSTALL[-4:]}/lib/tool"
+
+
+def look(prefix: Path) -> Uses:
+    done = run_detached(["/bin/sh", "-s"], stdin=uses_script(str(prefix), DEADLINE), seconds=DEADLINE)
+    return read_uses(done.output)
+
+
+def test_each_way_in_which_a_process_uses_a_path_is_seen(prefix: Path) -> None:
+    """A shell that exports changes its own memory alone: nothing else tells of that."""
+    exported = f"number=3; export ENVMGR_PIN={prefix}/generations/000$number; number=; echo; read line\n"
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(each)
+            for each in (
+                standing("cat", script="\n", ENVMGR_PIN=f"{prefix}/generations/0002"),
+                standing("bash", "--norc", script=exported),
+                standing("sh", script=exported.replace("=3", "=4")),
+                standing(sys.executable, "-c", f"{SHORTER}{MAPPED}", *parts(prefix)),
+                standing("sh", "-c", f"cd {prefix}/generations/0001; echo; exec cat"),
+            )
+        ]
+        found = look(prefix)
+    pids = [process.pid for process in started]
+    assert {path: [pid for pid in pids if f"({pid})" in who] for path, who in found.named.items()} == {
+        "generations/0001": pids[4:],
+        "generations/0002": pids[:1],
+        "generations/0003": pids[1:2],
+        "generations/0004": pids[2:3],
+        INSTALL: pids[3:4],
+    }
+    assert (found.since, found.unknown, found.uid) == (None, "", os.geteuid())
+    assert look(prefix).named == {}
+
+
+def test_open_file_and_prefix_that_is_a_link(prefix: Path) -> None:
+    link = prefix / "link"
+    link.symlink_to(prefix)
+    (prefix / "current").symlink_to("generations/0001")
+    (prefix / "generations/0001/generation.json").write_text("{}")
+    with standing(sys.executable, "-c", f"{SHORTER}{OPENED}", *parts(prefix)):
+        assert [*look(link).named] == [INSTALL]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone looks at others' processes")
+def test_process_of_another_user_is_told_to_an_ordinary_one() -> None:
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/bin/sh", "-s"]
+    with standing("cat", script="\n") as other:
+        done = run_detached(words, stdin=uses_script("/nowhere", DEADLINE), seconds=DEADLINE)
+        found = read_uses(done.output)
+        assert other.poll() is None
+    assert found.uid == 65534
+    assert "cannot be looked at: " in found.closed
+    assert found.unknown == ""
+
+
+ANSWER = """@gate=ok
+@use.uid=0
+@use.count=3
+@use.closed.count=5
+@use.closed|11 0 a daemon
+@use.closed|12 0 b
+@use.closed|13 0 c
+@use.closed|14 0 d
+@use.since.count=2
+@use.since|86400 77 0 bash
+@use.since|10 78 0 bash
+@use.named.count=2
+@use.named|generations/0002 2 21 0 (sd pam)
+@use.named|store/a/.staging-1.0-0123abcd 1 22 ? ?
+@use.looked.node=yes
+"""
+
+
+def test_answer_is_read() -> None:
+    assert read_uses(ANSWER) == Uses(
+        {"generations/0002": "(sd pam) (21) of root and 1 more", "store/a/1.0-0123abcd": "? (22) of ?"},
+        (86400.0, "bash (77) of root and 1 more"),
+        "5 processes cannot be looked at: a daemon (11) of root, b (12) of root, c (13) of root, …",
+        "",
+        0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "unknown"),
+    [
+        ("", "the probe did not end: no reason"),
+        (ANSWER.replace("@use.looked.node=yes", "@node.end=no end in 9 s"), "the probe did not end: no end in 9 s"),
+        ("@probe=cannot write to /tmp, /dev/shm or /run\n", "the probe did not end: cannot write to /tmp, /dev/shm or /run"),
+        (f"{ANSWER}@use.late=12\n", "12 processes were not looked at in time"),
+        (ANSWER.replace("named.count=2", "named.count=90000"), "its processes name 90000 paths, more than are told"),
+    ],
+)  # fmt: skip
+def test_answer_that_is_not_whole_says_so(answer: str, unknown: str) -> None:
+    assert read_uses(answer).unknown == unknown

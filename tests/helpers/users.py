@@ -17,6 +17,7 @@ from typing import Any
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.cluster import Share
+from tests.helpers.cluster.site import settings
 from tests.helpers.waiting import DEADLINE
 
 LOGIN = {"bash": ["bash", "-lc"], "zsh": ["zsh", "-lc"], "csh": ["tcsh", "-c"]}
@@ -32,7 +33,7 @@ def make_scene(folder: Path, share: Share) -> Audited:
     cluster.up()
     scene = Audited(cluster)
     policies = {"min_free": 0, "stall_timeout": 60.0, "download_retries": 1, "keep_generations": 3, "keep_days": 0}
-    cluster.write_site(policies=policies)
+    cluster.write_site(policies=policies, transport={**settings(cluster.compute)["transport"], "persist": 0})
     cluster.recipe(PYTHON, ["python"])
     for entry in ("lib/1.0", "lib/1.1"):
         cluster.recipe(entry, ["hello-prefix"])

@@ -211,11 +211,13 @@ class Backend(ABC):
     makes something else of the same lock; installs of an older layout stay in use until their lock changes. Installs that a
     new layout does not change keep their number: see `install`. `input` is what a recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the
     top of the site file to the settings that they are now. `solvers` are the words of `--solver`, the first one by default.
-    `stages` is whether it makes an install beside its place and ends with `land`, so that a damaged one can be replaced at once.
+    `stages` is whether it makes an install beside its place and ends with `land`, so that a damaged one can be replaced at once;
+    `reproducible`, whether that has for sure the tree digest that the damaged one had.
     """
 
     name: ClassVar[str]
     stages: ClassVar[bool] = False
+    reproducible: ClassVar[bool] = True
     layout: ClassVar[int] = 1
     input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel] | None] = None
@@ -275,6 +277,9 @@ class Backend(ABC):
 
         The caller holds the install's lock. Nothing for an install of another backend. Raises OSError.
         """
+
+    def may_replace(self, install: Install, runner: Runner) -> None:  # noqa: B027 - most that stage can do so anywhere
+        """Of a backend that stages: EnvmgrError `repair-impossible` where an install that is there cannot be made again here."""
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
         """Remove from its own folders what runs that were killed left; what belongs to a lock that is held stays."""

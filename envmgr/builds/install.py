@@ -75,7 +75,7 @@ def ensure_install(
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
-            facts = _with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
+            facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(
                     install.path,
@@ -97,7 +97,7 @@ def ensure_install(
     return Ensured(install, True, facts, manifest.tree, time.monotonic() - start)
 
 
-def _with_gpu_codes(
+def with_gpu_codes(
     facts: InstallFacts, install: Install, recipe: Recipe, lock: LoadedLock, runner: Runner, reporter: Reporter
 ) -> InstallFacts:
     """What has CUDA is asked for which GPUs its binaries have code."""

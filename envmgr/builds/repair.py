@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from envmgr.backends import LoadedEntry
-from envmgr.builds.install import compare_promised, provenance
+from envmgr.builds.install import compare_promised, provenance, with_gpu_codes
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.manifest import Manifest, differences, make_manifest, write_manifest
-from envmgr.store.prefix import Item
+from envmgr.store.prefix import Install, Item
 from envmgr.store.verify import Verified
 from envmgr.system.files import atomic_write, explain_os_error, file_lock, read_regular, sha256_file
 from envmgr.system.run import Runner
 
 
-def may_repair(made_by: LoadedEntry, item: Item) -> None:
+def may_repair(made_by: LoadedEntry, item: Item, runner: Runner) -> None:
     """Raises EnvmgrError `repair-impossible`."""
     if not made_by.lock.backend.stages:
         raise EnvmgrError(
@@ -27,6 +27,7 @@ def may_repair(made_by: LoadedEntry, item: Item) -> None:
             context=str(item.install.path),
             hint=f"when nobody uses it: remove {item.install.manifest} and run `envmgr build {made_by.lock.entry}`",
         )
+    made_by.lock.backend.may_replace(item.install, runner)
 
 
 def repair_install(
@@ -39,14 +40,14 @@ def repair_install(
     *,
     jobs: int,
     verified: Verified,
-) -> None:
+) -> bool:
     """Build the install again and put it in the place of what lies there. `known` is its manifest, which stays to the byte; None
-    where it was changed as well, and a new one is written.
+    where it was changed as well. A new manifest is written then, and where a backend that may build other bytes has done so: True.
 
     Raises:
         EnvmgrError: `repair-impossible`, `repair-differs`; whatever the backend raises. The install is then as it was.
     """
-    may_repair(made_by, item)
+    may_repair(made_by, item, runner)
     install, lock = item.install, made_by.lock
 
     def waiting(holder: str) -> None:
@@ -55,27 +56,43 @@ def repair_install(
     with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled):
         verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path} again")
-        again = replace(item, install=replace(install, replaces="" if known is None else known.tree))
-        built = lock.build(again, site, runner, reporter, jobs=jobs)
-        with reporter.stage(f"{install.entry} check", unit="files"):
-            if known is not None:
-                if install.manifest.lstat().st_uid != os.geteuid():  # to whom all of an install belongs
-                    atomic_write(install.manifest, read_regular(install.manifest), mode=0o444)
-                wrong = differences(install.path, known)
-            else:
-                manifest = make_manifest(
-                    install.path, install.digest, built.facts, provenance(install, made_by.recipe, lock, built, site),
-                    mask=site.policies.mask, workers=max(2, jobs), extra=_extra(built.extra, site),
-                )  # fmt: skip
-                compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
-                write_manifest(install.manifest, manifest)
-                wrong = []
-        if wrong:
+        exact = known.tree if known is not None and lock.backend.reproducible else ""
+        built = lock.build(replace(item, install=replace(install, replaces=exact)), site, runner, reporter, jobs=jobs)
+        if known is not None and not _differs(install, known):
+            if install.manifest.lstat().st_uid != os.geteuid():  # to whom all of an install belongs
+                atomic_write(install.manifest, read_regular(install.manifest), mode=0o444)
+            verified.made(install.relative)
+            return False
+        if known is not None and lock.backend.reproducible:
             raise EnvmgrError(
                 "repair-differs", f"{install.path} was made again, and is still not what its manifest says",
-                context=wrong[:10], hint="does something change it all the time? `envmgr verify` tells",
+                context=_differs(install, known)[:10], hint="does something change it all the time? `envmgr verify` tells",
             )  # fmt: skip
+        facts = with_gpu_codes(built.facts, install, made_by.recipe, lock, runner, reporter)
+        with reporter.stage(f"{install.entry} check", unit="files"):
+            manifest = make_manifest(
+                install.path, install.digest, facts, provenance(install, made_by.recipe, lock, built, site),
+                mask=site.policies.mask, workers=max(2, jobs), extra=_extra(built.extra, site),
+            )  # fmt: skip
+            compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+            write_manifest(install.manifest, manifest)
+        if known is not None:
+            reporter.say(
+                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds from source may have: "
+                "it gets a new manifest"
+            )
         verified.made(install.relative)
+    return True
+
+
+def _differs(install: Install, known: Manifest) -> list[str]:
+    """What of the install, and of its files elsewhere, is not as its manifest says."""
+    lines = differences(install.path, known)
+    for path, sha256 in known.extra.items():
+        file = install.prefix.root / path
+        if sha256 and sha256_file(file) != sha256:
+            lines.append(f"{path}: sha256 changed")
+    return lines
 
 
 def _extra(paths: tuple[Path, ...], site: Site) -> dict[str, str]:

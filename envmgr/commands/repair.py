@@ -38,8 +38,9 @@ class _Plan:
     generation: int | None = None
     modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
 
-    def lines(self) -> tuple[str, ...]:
-        new = any(manifest is None for _, _, manifest in self.installs.values())
+    def lines(self, *, published: bool = False) -> tuple[str, ...]:
+        """`published`: a generation was, also where that was only seen when an install was there."""
+        new = published or any(manifest is None for _, _, manifest in self.installs.values())
         again = self.generation is not None or new
         what = "the current generation" if self.generation is None else f"generation {self.generation}"
         return (
@@ -62,12 +63,13 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
     can_write(ctx.site, [made_by.lock.backend for made_by, _, _ in plan.installs.values()])
     with logged(ctx, "repair") as (inner, log):
         paths = {path for path, (_, item, _) in plan.installs.items()} | {
-            each.relative for _, item, _ in plan.installs.values() for each in item.needs
+            each.relative for _, item, _ in plan.installs.values() for each in (*item.needs, *item.build_needs)
         }
         with holding(ctx.prefix, paths, ctx.runner, inner.reporter):
             number = _repair(inner, plan)
     after = look(ctx, _again(ctx, what))
-    return replace(after.result(), repaired=plan.lines(), generation=number, log=str(log))
+    lines = plan.lines(published=number is not None)
+    return replace(after.result(), repaired=lines, generation=number, log=str(log))
 
 
 def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
@@ -89,7 +91,7 @@ def _plan(ctx: Context, seen: Verified) -> _Plan:
             why = next((each.message for each in found if isinstance(each, EnvmgrError)), _MOVED)
             lost.append(f"{path}: {why}")
             continue
-        may_repair(*made)
+        may_repair(*made, ctx.runner)
         plan.installs[path] = (*made, _sound_manifest(made[1], seen.installs[path]))
     if lost:
         raise EnvmgrError(
@@ -179,7 +181,7 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
     new = set()
     for path, (made_by, item, manifest) in plan.installs.items():
         made_by.lock.prepare([item], ctx.site, ctx.runner, ctx.reporter)
-        repair_install(
+        is_new = repair_install(
             made_by,
             item,
             manifest,
@@ -189,7 +191,7 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
             jobs=len(os.sched_getaffinity(0)),
             verified=intact,
         )
-        if manifest is None:
+        if is_new:
             new.add(path)
     if plan.current is not None:
         rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)

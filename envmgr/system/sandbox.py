@@ -1,6 +1,7 @@
-"""Commands without a network: in a network namespace of their own, which has no interface but a loopback that is down.
+"""Commands without a network: in a network namespace of their own, which has no interface but a loopback that is down. And commands
+with mounts of their own, which no other process sees.
 
-Source: unshare(1), network_namespaces(7), user_namespaces(7).
+Source: unshare(1), network_namespaces(7), user_namespaces(7), mount_namespaces(7).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from envmgr.system.users import Account
 # What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how (util-linux 2.36).
 _OF_ROOT = ("unshare", "--net")
 _OF_USERS = (("unshare", "--user", "--map-current-user", "--net"), ("unshare", "--user", "--map-root-user", "--net"))
+_OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount")
 
 
 def without_network(runner: Runner, account: Account | None = None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
@@ -32,3 +34,18 @@ def without_network(runner: Runner, account: Account | None = None) -> tuple[tup
         else:
             return words, ()
     return None, tuple(said)
+
+
+def with_own_mounts(runner: Runner) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The words before a command of this user that may mount what it likes for itself alone, as `mount --rbind`; and `setpriv`, which
+    takes that right away again. None where that cannot be had; then what the system said.
+    """
+    words = ("unshare", "--mount") if os.geteuid() == 0 else _OF_MOUNTS
+    try:
+        look = "mount --rbind / / && exec setpriv --inh-caps=-all --ambient-caps=-all true"
+        runner.run([*words, "/bin/sh", "-c", look], timeout=60)
+    except Interrupted:
+        raise
+    except EnvmgrError as error:
+        return None, (error.message, *error.context)
+    return words, ()

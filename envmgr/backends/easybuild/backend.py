@@ -180,6 +180,8 @@ class EasyBuildBackend(Backend):
     """EasyBuild, in just the version of each lock, as a process of its own."""
 
     name = "easybuild"
+    stages = True
+    reproducible = False
     layout = MARKED
     input = EasyBuildInput
     settings = EasyBuildSettings
@@ -269,6 +271,11 @@ class EasyBuildBackend(Backend):
 
     def clear_dead_build(self, install: Install) -> None:
         remove_below(install.prefix.root, lock_of(install))
+
+    def may_replace(self, install: Install, runner: Runner) -> None:
+        from envmgr.backends.easybuild.again import require_mounts
+
+        require_mounts(install, runner)
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:
         clean_modules(prefix, reporter)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from envmgr.backends.easybuild import again
 from envmgr.backends.easybuild.events import Events
 from envmgr.backends.easybuild.failures import explain
 from envmgr.backends.easybuild.flat import flat_facts
@@ -29,7 +31,8 @@ _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a buil
 
 
 def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: int) -> InstallFacts:
-    """Build the item in place, read-only at the end. On any failure neither the install nor its module stays.
+    """Build the item in place, read-only at the end. On any failure neither the install nor its module stays; where it is one that is
+    built again, what lay there stays until the new one is whole.
 
     Raises:
         EnvmgrError: see `failures.explain`; `easyconfig-differs`; `easybuild-locked`; `disk-full`; Interrupted.
@@ -45,9 +48,12 @@ def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: 
         try:
             with explain_os_error(folder):
                 easyconfig = lay_out(order, folder, jobs)
-            _run(order, folder, easyconfig, runner, reporter)
+                words = () if install.replaces is None else again.stage(install, folder, runner)
+            _run(order, folder, [*words, *order.tool.argv("easybuild.main", easyconfig)], runner, reporter)
             with explain_os_error(install.path):
-                _finish(order)
+                _finish(order, folder)
+                if install.replaces is not None:
+                    again.replace(install, folder)
             return flat_facts(install, order.closure, order.lmod)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
@@ -56,7 +62,7 @@ def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: 
             raise
 
 
-def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter: Reporter) -> None:
+def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner, reporter: Reporter) -> None:
     install = order.install
     events = Events(folder / "events" / "steps.jsonl")
     env = order.tool.environment(
@@ -64,7 +70,6 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
         ENVMGR_EASYBUILD_EVENTS=str(events.path), SOURCE_DATE_EPOCH=_EPOCH, PYTHONHASHSEED="0", HOME=str(folder / "home"),
         TMPDIR=str(folder / "tmp"), XDG_CONFIG_HOME=str(folder / "home"),
     )  # fmt: skip
-    argv = order.tool.argv("easybuild.main", easyconfig)
     with reporter.stage(f"{install.entry} build", total=events.total, unit="steps") as stage:
 
         def tick() -> None:
@@ -88,7 +93,7 @@ def _run(order: Order, folder: Path, easyconfig: Path, runner: Runner, reporter:
     if done.returncode < 0:
         remove_lock(install)
     log = _keep_log(order, folder, done)
-    if done.returncode != 0 or not install.path.is_dir() or not module_file(install).is_file():
+    if done.returncode != 0 or not again.tree_of(install).is_dir() or not again.module_of(install, folder).is_file():
         error = explain(order.locked, install, done, events.failed, events.step, folder, log)
         with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
             file.write(f"\n== envmgr says\n{error}\n")
@@ -102,7 +107,7 @@ def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
     It would be part of the install otherwise, and two equal builds would differ.
     """
     install = order.install
-    logs = sorted([*(folder / "log").rglob("*.log"), *(install.path / "easybuild").glob("*.log*")])
+    logs = sorted([*(folder / "log").rglob("*.log"), *(again.tree_of(install) / "easybuild").glob("*.log*")])
     outputs = sorted((folder / "tmp").rglob("run-shell-cmd-output/**/out.txt"))
     now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     target = install.prefix.logs / "easybuild" / f"{now}-{install.entry.name}-{install.label}.log"
@@ -120,10 +125,11 @@ def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
     return str(target)
 
 
-def _finish(order: Order) -> None:
+def _finish(order: Order, folder: Path) -> None:
     """Only what the software is stays: EasyBuild's logs and reports differ with every build, its easyconfig does not."""
     install = order.install
-    notes = install.path / "easybuild"
+    tree, module = again.lift(install), again.module_of(install, folder)
+    notes = tree / "easybuild"
     if notes.is_dir():
         keep = notes / order.locked.easyconfig
         text = keep.read_bytes() if keep.is_file() else None
@@ -132,11 +138,11 @@ def _finish(order: Order) -> None:
             notes.mkdir()
             keep.write_bytes(text)
     if brings_python(order.locked) and (install.layout or 0) >= MARKED:
-        mark_pythons(install.path)
+        mark_pythons(tree)
     group = group_id(order.site.policies.group)
-    make_read_only(install.path, group=group, mask=order.site.policies.mask)
-    change(module_file(install), group=group, mode=0o444, kinds=(stat.S_ISREG,))
-    sync_file_system(install.path)
+    make_read_only(tree, group=group, mask=order.site.policies.mask)
+    change(module, group=group, mode=0o444, kinds=(stat.S_ISREG,))
+    sync_file_system(tree)
 
 
 def _let_read(folder: Path) -> None:

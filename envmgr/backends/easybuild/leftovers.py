@@ -53,7 +53,9 @@ def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
 
 
 def remove_half(install: Install) -> None:
-    for path in (install.path, module_file(install)):
+    """Of one that is built again what is staged: what lies in its place stays."""
+    paths = (install.staging,) if install.replaces is not None else (install.path, module_file(install))
+    for path in paths:
         remove_below(install.prefix.root, path)
 
 

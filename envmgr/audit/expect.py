@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
 
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
@@ -26,7 +26,8 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
 
     Raises EnvmgrError `current-damaged`, `generation-damaged`.
     """
-    with tempfile.TemporaryDirectory(prefix="envmgr-published-") as folder:
+    with scratch_folder("published") as scratch:
+        folder = str(scratch)
         copy = ["/bin/sh", "-c", script_text(__file__, "copy.sh"), "sh", str(prefix.root), folder]
         if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
             return None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
 
 _SECONDS = 10.0  # for all names together, here; as on nodes
@@ -35,8 +34,8 @@ def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -
     names = drawn([node for node in nodes if not _ADDRESS.fullmatch(node)], day)
     if not names:
         return {}
-    with tempfile.TemporaryDirectory(prefix="envmgr-peers-") as folder:
-        file = Path(folder, "names")
+    with scratch_folder("peers") as folder:
+        file = folder / "names"
         file.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         done = run_detached(
             ["/bin/sh", "-c", f'{peers_text()}\npeers_of "$1"', "sh", str(file)],

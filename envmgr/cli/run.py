@@ -79,11 +79,23 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
 
 
 def settle(site: Site) -> None:
-    """Become the build user, as whom the prefix is written. Raises EnvmgrError, see `drop_to`."""
+    """Become the build user, as whom the prefix is written, and clear what that user's killed runs left. Raises EnvmgrError, see `drop_to`."""
     from envmgr.system.users import drop_to
 
     os.umask(site.policies.mask)
     drop_to(site.build_user, site.prefix, reads=site.read_by_verbs)
+    _clear_dead(site.prefix)
+
+
+def _clear_dead(prefix: Path) -> None:
+    """What runs that were killed left beside their work, of this user; what they left of it, the verb clears itself."""
+    from envmgr.store.holds import remove_dead_holds
+    from envmgr.store.prefix import Prefix
+    from envmgr.system.scratch import clear_dead_scratch
+
+    clear_dead_scratch()
+    if prefix.is_dir():
+        remove_dead_holds(Prefix(prefix))
 
 
 def _old_keys() -> Mapping[str, tuple[str, str]]:
@@ -157,7 +169,11 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
         return Interrupted()
     except EnvmgrError as expected:
         return expected
-    except Exception:  # noqa: BLE001 - the one exit point for bugs
+    except Exception as error:  # noqa: BLE001 - the one exit point for bugs
+        from envmgr.system.files import disk_error
+
+        if isinstance(error, OSError) and (told := disk_error(error, str(error.filename or "a file"))):
+            return told
         import traceback
 
         from envmgr.report import printable

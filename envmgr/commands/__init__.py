@@ -9,7 +9,7 @@ import os
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
+from envmgr.system.files import disk_error
 from envmgr.system.run import Runner
 
 if TYPE_CHECKING:
@@ -70,11 +71,15 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     try:
         yield replace(ctx, reporter=reporter), path
     except EnvmgrError as error:
-        reporter.log(error.render())
-        reporter.log("".join(traceback.format_exception(error)))
-        if not error.log and path.exists() and path.stat().st_size:
-            error.log = str(path)
+        _name_log(error, error, reporter)
         raise
+    except OSError as error:
+        told = disk_error(error, str(error.filename or "a file"))
+        if told is None:
+            reporter.log("".join(traceback.format_exception(error)))
+            raise
+        _name_log(told, error, reporter)
+        raise told from error
     except KeyboardInterrupt:
         reporter.log("stopped by a signal")
         raise Interrupted(log=str(path) if path.exists() else "") from None
@@ -83,6 +88,14 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         raise
     finally:
         reporter.close()
+
+
+def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:
+    reporter.log(told.render())
+    reporter.log("".join(traceback.format_exception(error)))
+    with suppress(OSError):
+        if not told.log and reporter.path.exists() and reporter.path.stat().st_size:
+            told.log = str(reporter.path)
 
 
 def published_record(ctx: Context) -> GenerationRecord:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
@@ -26,6 +24,7 @@ from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
+from envmgr.system.scratch import clear_dead_scratch, copy_folder
 
 _LONGEST = 1500  # characters of one finding
 
@@ -58,6 +57,8 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
     found = catalog.find(catalog.parse(name))
     root = catalog.own_root()
     target = root / found.entry.name / found.entry.version
+    if not dry_run:
+        clear_dead_scratch(target.parent)
     if target.exists():
         raise InputError("entry-exists", f"{target} exists", hint="edit it there, or remove it first")
     files = sorted(p.name for p in found.folder.iterdir() if p.is_file())
@@ -71,11 +72,11 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
             software = target.parent / found.software_path.name
             if not software.exists():
                 atomic_write(software, read_bytes(found.software_path, SOFTWARE, tree=found.root))
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".copy-") as staging:
-                copy_files(found.folder, Path(staging) / target.name, LOCK, tree=found.root)
-                (Path(staging) / target.name).rename(target)
-            for source, place in beside.items():
+            for source, place in beside.items():  # before the entry is there: then nothing is lacking
                 atomic_write(place, read_bytes(source, LOCK, tree=ANYWHERE if source in named else found.root))
+            with copy_folder(target.parent) as staging:
+                copy_files(found.folder, staging / target.name, LOCK, tree=found.root)
+                (staging / target.name).rename(target)
     return CopyResult(str(found.entry), str(target), (*files, *(str(p) for p in beside.values())), dry_run)
 
 

@@ -17,7 +17,7 @@ from envmgr.commands import Context
 from envmgr.commands.judging import faults_of, judge_all, require_sound
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
-from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.reading import LOCK, read_bytes
 
 LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "faulty"]
@@ -142,6 +142,7 @@ def _require_solver(backend: Backend, solver: str | None) -> None:
 def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool) -> LockOutcome:
     if not dry_run:
         entry.require_writable()
+        clear_temporaries(entry.folder)
     recipe = entry.recipe()
     backend = get_backend(recipe.backend)
     try:

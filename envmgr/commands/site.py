@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,8 @@ from envmgr.commands.upgrade import explain_upgrade
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result, size_text
-from envmgr.system.files import atomic_write, free_bytes, group_id
+from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, free_bytes, group_id
+from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
 from envmgr.system.yamlfile import reason_of
 
@@ -97,6 +97,8 @@ backends:
 def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -> InitResult:
     """Write `site.yaml` and an empty catalog into `folder`; an existing site is never overwritten."""
     target = folder.resolve() / FILE_NAME
+    if not dry_run:
+        clear_temporaries(target.parent, FILE_NAME)
     if target.exists():
         raise InputError("site-exists", f"{target} exists", hint="edit it, or choose another folder")
     try:
@@ -105,9 +107,10 @@ def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -
         reasons = [reason_of(e) for e in error.errors()]
         raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reasons) from None
     if not dry_run:
-        atomic_write(target, _SITE.format(name=name, prefix=prefix))
         for own in ("recipes", "easyconfigs"):
-            (target.parent / own).mkdir(exist_ok=True)
+            with explain_os_error(target.parent / own):
+                (target.parent / own).mkdir(parents=True, exist_ok=True)
+        atomic_write(target, _SITE.format(name=name, prefix=prefix))  # last: a site that is there is whole
     return InitResult(str(target), str(target.parent / "recipes"), str(prefix), dry_run)
 
 
@@ -246,7 +249,7 @@ def _sources(site: Site) -> Iterator[SiteFact]:
 
 
 def _build_dir(site: Site) -> Iterator[SiteFact]:
-    yield SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or tempfile.gettempdir()}")
+    yield SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or temporary_files()}")
 
 
 def _slurm(site: Site) -> Iterator[SiteFact]:

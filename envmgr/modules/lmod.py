@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from envmgr.modules.lua import lua_quote
 from envmgr.report import size_text
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import assign, script_text
 
 # The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
@@ -190,5 +190,5 @@ def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
 @contextmanager
 def _scratch_environment(**extra: str) -> Iterator[dict[str, str]]:
     """A clean environment with an empty home, so that no `~/.lmodrc.lua` and no user cache has a say."""
-    with tempfile.TemporaryDirectory(prefix="envmgr-lmod-") as home:
-        yield clean_env(**extra, HOME=home)
+    with scratch_folder("lmod") as home:
+        yield clean_env(**extra, HOME=str(home))

@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from envmgr.report import Reporter
 from envmgr.smoke import SmokeOutcome, too_few
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text, words
 
 # Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
@@ -175,23 +175,19 @@ def _run_one(
         return SmokeOutcome(spec.entry, test.name, "not-run", too_few(spec.entry, test.nodes), 0)
     if "gpu" in test.needs and not gpu_here():
         return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
-    temporary = Path(tempfile.gettempdir())
-    with (
-        explain_os_error(temporary),
-        tempfile.TemporaryDirectory(prefix="envmgr-test-", ignore_cleanup_errors=True) as home,
-    ):
-        file = Path(home) / "test.sh"
+    with scratch_folder("test") as folder, explain_os_error(folder):
+        home, file = str(folder), folder / "test.sh"
         file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod, slurm_options), encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
         env = clean_env(HOME=home, TMPDIR=home) | (_slurm_environment(os.environ) if "slurm" in test.needs else {})
         start = time.monotonic()
         try:
-            done = runner.run(argv, env=env, cwd=Path(home), timeout=test.timeout, check=False)
+            done = runner.run(argv, env=env, cwd=folder, timeout=test.timeout, check=False)
         except CommandError as error:  # out of time
             output, end = error.stdout + error.stderr, no_end(test)
         else:
             for mark, lacking in MARKS.items():
-                if lacking in test.needs and (Path(home) / mark).exists():
+                if lacking in test.needs and (folder / mark).exists():
                     return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS[lacking], 0)
             output, end = done.stdout + done.stderr, ending(done.returncode)
     status: Literal["passed", "failed"] = "failed" if end else "passed"

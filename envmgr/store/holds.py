@@ -17,7 +17,7 @@ from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import beat_lately, beating
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import file_lock, pretty_json, try_file_lock
+from envmgr.system.files import clear_temporaries, file_lock, pretty_json, try_file_lock
 from envmgr.system.processes import Process, runs_here, this_process
 from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
@@ -64,6 +64,8 @@ def held_installs(prefix: Prefix) -> set[str]:
 
 def remove_dead_holds(prefix: Prefix) -> None:
     """Under the lock under which they are made: a name is used again. Where that is held, a later run does it."""
+    for folder in (prefix.holds, prefix.jobs):
+        clear_temporaries(folder)
     with try_file_lock(prefix.hold_lock) as free:
         for path in prefix.holds.glob("*.json") if free else ():
             if not _lives(path):

@@ -140,7 +140,7 @@ def _touched(path: Path) -> float | None:
 def _now(folder: Path) -> float:
     """The file system's clock, which may not be this host's."""
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
             file.write(b"x")
             file.flush()
             return os.fstat(file.fileno()).st_mtime

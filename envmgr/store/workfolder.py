@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from envmgr.report import Reporter
 from envmgr.store.jobtable import end_processes_in
 from envmgr.store.prefix import Install
 from envmgr.system.files import explain_os_error, remove_tree
+from envmgr.system.scratch import temporary_files
 
 _BEGIN = "envmgr-build-"
 
@@ -27,7 +27,7 @@ def work_folder(site: Site, install: Install) -> Path:
     In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the user's own cache.
     """
     name = f"{_BEGIN}{getpass.getuser()}"
-    base = site.build_dir or Path(tempfile.gettempdir())
+    base = site.build_dir or temporary_files()
     if site.build_dir is None and _is_anothers(base / name):
         base = Path.home() / ".cache" / "envmgr"
     return base / name / f"{install.entry.name}-{install.label}"

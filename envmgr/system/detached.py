@@ -1,6 +1,7 @@
 """A command that may hang for good, on a mount whose server is gone: looked at for a while, then left behind.
 
-Such a process cannot be killed, and a parent that waits for it hangs too. Its streams are files, so that it holds none of ours.
+Such a process cannot be killed, and a parent that waits for it hangs too. Its streams are files (in memory: no disk is full), so that
+it holds none of ours.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import IO
 
 from envmgr.system.run import clean_env
 
@@ -41,7 +42,7 @@ def run_detached(
 
     What has not ended by then is told to, and half a second later killed or left behind.
     """
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with _in_memory() as given, _in_memory() as out, _in_memory() as err:
         given.write(stdin.encode("utf-8", "surrogateescape"))
         given.seek(0)
         environment = dict(clean_env() if env is None else env)
@@ -64,6 +65,10 @@ def run_detached(
         return Detached(code, _read(out), _read(err))
 
 
+def _in_memory() -> IO[bytes]:
+    return os.fdopen(os.memfd_create("envmgr"), "w+b")
+
+
 def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
     """It may have files to tidy up; a process that hangs in the kernel does not hear it."""
     with suppress(ProcessLookupError, PermissionError):
@@ -73,6 +78,6 @@ def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
         time.sleep(_POLL)
 
 
-def _read(file: object) -> str:
-    file.seek(0)  # type: ignore[attr-defined]
-    return bytes(file.read()).decode("utf-8", "surrogateescape")  # type: ignore[attr-defined]
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "surrogateescape")

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -93,19 +94,64 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
         EnvmgrError: `disk-full` or `not-writable`; the old content is then untouched.
     """
     data = text.encode() if isinstance(text, str) else text
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:  # through no link that somebody put there
-                file.write(data)
-                file.flush()
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+        clear_temporaries(path.parent, path.name)
+        for _ in range(2):
+            with suppress(FileNotFoundError):  # another run took it for a dead one's, before it had its lock
+                _write_beside(path, data, mode)
+                return
+        _write_beside(path, data, mode)
+
+
+def _write_beside(path: Path, data: bytes, mode: int) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    try:
+        with temporary.open("xb") as file:  # through no link that somebody put there
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
             temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+    except BaseException:
+        with suppress(OSError):  # what went wrong first is what is told; the next write clears it
+            temporary.unlink()
+        raise
+
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.\d+\.tmp")
+
+
+def clear_temporaries(folder: Path, name: str | None = None) -> None:
+    """Remove what writes that were killed left beside the file `name`, or in the whole folder: a living one holds a lock on its own.
+
+    Another user's files, and what is no regular file, are left alone. What stays is tried again by the next write.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                each.path
+                for each in entries
+                if (match := _TEMPORARY.fullmatch(each.name)) and name in (None, match["name"])
+            ]
+    except OSError:
+        return
+    for path in found:
+        with suppress(OSError):
+            _clear_temporary(path)
+
+
+def _clear_temporary(path: str) -> None:
+    descriptor = os.open(path, _REGULAR)
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)  # noqa: PTH108 - a scandir path
+    finally:
+        os.close(descriptor)
 
 
 def write_new(path: Path, data: bytes, *, mode: int) -> None:
@@ -134,7 +180,8 @@ def flip_symlink(link: Path, target: str) -> None:
             temporary.symlink_to(target)
             temporary.replace(link)
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # what went wrong first is what is told; the next flip clears it
+                temporary.unlink()
             raise
 
 
@@ -228,24 +275,10 @@ def explain_os_error(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         where = str(error.filename or path)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise EnvmgrError(
-                "disk-full",
-                f"no space left for {where}",
-                context=str(error),
-                hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
-            ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise EnvmgrError(
-                "not-writable",
-                f"cannot write {where}",
-                context=str(error),
-                hint="run as the site's build user, or give this user the folder",
-            ) from error
-        if error.errno in (errno.ESTALE, errno.EIO, errno.ENOTCONN):
-            raise EnvmgrError(
-                "mount-lost", f"the file system under {where} does not answer properly", context=str(error)
-            ) from error
+        if told := disk_error(error, where):
+            raise told from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise _not_writable(error, where) from error
         if error.errno == errno.ENOENT:
             raise EnvmgrError(
                 "mount-lost",
@@ -256,6 +289,31 @@ def explain_os_error(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG):
             raise EnvmgrError("path-unusable", f"{where} cannot be used", context=str(error)) from error
         raise
+
+
+def disk_error(error: OSError, where: str) -> EnvmgrError | None:
+    """What a file system says that is full, read-only or lost, of which no code is to blame; None for all else."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EnvmgrError(
+            "disk-full",
+            f"no space left for {where}",
+            context=str(error),
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+        )
+    if error.errno == errno.EROFS:
+        return _not_writable(error, where)
+    if error.errno in (errno.ESTALE, errno.EIO, errno.ENOTCONN):
+        return EnvmgrError("mount-lost", f"the file system under {where} does not answer properly", context=str(error))
+    return None
+
+
+def _not_writable(error: OSError, where: str) -> EnvmgrError:
+    return EnvmgrError(
+        "not-writable",
+        f"cannot write {where}",
+        context=str(error),
+        hint="run as the site's build user, or give this user the folder",
+    )
 
 
 @contextmanager

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from envmgr.catalog.site import Site
@@ -17,6 +15,7 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.failures import failure_for, other_ways
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import LockedFile, LockedSdist, LockedWheel, WheelSet
@@ -113,9 +112,9 @@ def _locate(
     for (name, _), group in asked.items():
         sources = [word for each in group if isinstance(each, LockedSdist) for word in ("--no-binary", each.name)]
         try:
-            with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
+            with scratch_folder("index") as scratch:
                 text = compile_requirements(
-                    [f"{w.name}=={w.version}" for w in group], [places[name]], runner, Path(scratch), python=lock.python,
+                    [f"{w.name}=={w.version}" for w in group], [places[name]], runner, scratch, python=lock.python,
                     platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
                 )  # fmt: skip
         except UnreachedError as error:

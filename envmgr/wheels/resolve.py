@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.metadata import requires_of
 from envmgr.wheels.pages import Listed, sha256_told
@@ -43,8 +43,8 @@ def resolve_beside(
     Raises:
         EnvmgrError: as `find_lacking` and `refuse_traps`.
     """
-    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = Asking(wanted, python, site, runner, reporter, places, Path(scratch))
+    with scratch_folder("resolve") as scratch, reporter.stage("resolve", unit="packages") as stage:
+        asking = Asking(wanted, python, site, runner, reporter, places, scratch)
         asking.know(present)
         lock, used = find_lacking(asking, stage)
         refuse_traps(wanted, lock.versions)

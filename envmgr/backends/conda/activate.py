@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 
 _OF_EACH_RUN = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # which no script is needed for
 _SEPARATORS = ": ;,"
@@ -43,12 +43,11 @@ def capture_activation(
         Interrupted: the runner was cancelled.
     """
     prefix = Path(os.path.abspath(prefix))  # noqa: PTH100 - resolve() would follow links, and users see the path as given
-    temporary = Path(tempfile.gettempdir())
-    with explain_os_error(temporary), tempfile.TemporaryDirectory(prefix="envmgr-activate-", dir=temporary) as folder:
-        steps = find_steps(prefix, Path(folder))
+    with scratch_folder("activate") as folder, explain_os_error(folder):
+        steps = find_steps(prefix, folder)
         if not steps:
             return ()
-        capture = _compare(Shell(prefix, steps, runner, timeout, Path(folder), log))
+        capture = _compare(Shell(prefix, steps, runner, timeout, folder, log))
         operations = capture.operations()
         capture.refuse_outside_values({op.name for op in operations})
     return operations

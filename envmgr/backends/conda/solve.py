@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.files import pretty_json
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.scratch import scratch_folder
 
 
 def solve(
@@ -33,7 +33,8 @@ def solve(
         EnvmgrError: `unsolvable`, `no-network`, `solver-missing`; InputError: `unknown-channel`, `spec-invalid`.
     """
     channels = [_channel_request(name, site, places) for name in wanted.channels]
-    with tempfile.TemporaryDirectory(prefix="envmgr-solve-") as cache:
+    with scratch_folder("solve") as scratch:
+        cache = str(scratch)
         request: dict[str, Any] = {
             "op": "solve",
             "channels": channels,

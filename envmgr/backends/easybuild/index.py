@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import platform
 import sys
-import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from packaging.pylock import Pylock
 from packaging.utils import canonicalize_name
@@ -19,6 +17,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.fetch import urls_of
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.resolve import Asking, choose, places_of
@@ -52,8 +51,8 @@ def find_files(
 def _ask(version: str, site: Site, runner: Runner, reporter: Reporter) -> tuple[EasyBuildFile, ...]:
     rows = tuple(f"{package}=={version}" for package in PACKAGES)
     question = Question(requirements=rows, indexes=(PUBLIC,), platform=_PLATFORM)
-    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
-        asking = Asking(question, _PYTHON, site, runner, reporter, {}, Path(scratch))
+    with scratch_folder("index") as scratch:
+        asking = Asking(question, _PYTHON, site, runner, reporter, {}, scratch)
         text = asking.compile([*_sources(PACKAGES), "--format", "pylock.toml"])
         builds = asking.compile(["--no-deps", "--only-binary", ":all:", "--format", "pylock.toml"], [_BUILDS])
         found = [*_sdists(text), *_wheels(builds)]
@@ -118,9 +117,9 @@ def find_in_mirrors(
 def _look(files: Sequence[EasyBuildFile], place: Place, runner: Runner) -> dict[str, str]:
     if place.folder is not None:
         return {file.sha256: (place.folder / file.name).as_uri() for file in files}
-    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
+    with scratch_folder("index") as scratch:
         text = compile_requirements(
-            [f"{file.package}=={file.version}" for file in files], [place], runner, Path(scratch), python=_PYTHON, platform=_PLATFORM,
+            [f"{file.package}=={file.version}" for file in files], [place], runner, scratch, python=_PYTHON, platform=_PLATFORM,
             options=[*_sources([file.package for file in files if not file.builds]), "--format", "pylock.toml"],
         )  # fmt: skip
     return dict(urls_of(tomllib.loads(text)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from envmgr.report import Reporter
 from envmgr.system.pip_settings import uv_settings
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.sandbox import without_network
+from envmgr.system.scratch import scratch_folder
 
 _LIMIT = 1800.0  # seconds that making the environment may take
 
@@ -39,8 +39,8 @@ def make_from_files(
     shut, said = without_network(runner)
     if shut is None:
         reporter.log(f"EasyBuild {version}: uv alone keeps its installation off the network: {'; '.join(said)}")
-    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder("easybuild") as folder:
+        scratch = str(folder)
         for file in locked:
             (folder / file.name).symlink_to(paths[file.name])
         wanted, builds = folder / "wanted.txt", folder / "builds.txt"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_file
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 
 Choose = Callable[[str, str, Sequence[str]], str]
 """Gets a source's folder and name, and its accepted sha256; returns the sha256 to lock."""
@@ -55,7 +55,8 @@ def _ask(
     wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner, said: Mapping[Setting, Sequence[str]]
 ) -> Mapping[str, Any]:
     roots = [*easyconfig_folders(site), tool.easyconfigs]
-    with tempfile.TemporaryDirectory(prefix="envmgr-easybuild-") as scratch:
+    with scratch_folder("easybuild") as folder:
+        scratch = str(folder)
         options = [
             f"--robot={':'.join(str(r) for r in roots)}", f"--prefix={scratch}", f"--tmpdir={scratch}", "--ignore-osdeps",
             "--module-naming-scheme=EasyBuildMNS", "--disable-pre-create-installdir", "--local-var-naming-check=error",
@@ -66,7 +67,7 @@ def _ask(
         request = json.dumps({"options": options, "easyconfig": wanted.easyconfig, "capabilities": said}) + "\n"
         done = runner.run(
             tool.argv(tool.inside / "resolve.py"), env=tool.environment(HOME=scratch), stdin=request,
-            cwd=Path(scratch), timeout=_TIMEOUT, check=False,
+            cwd=folder, timeout=_TIMEOUT, check=False,
         )  # fmt: skip
     try:
         answer = json.loads(done.stdout.splitlines()[-1])

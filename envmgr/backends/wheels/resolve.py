@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.lock import LockedSdist
 from envmgr.wheels.resolve import Asking, find_lacking, refuse_traps
 
@@ -25,8 +25,8 @@ def resolve(
     Raises:
         EnvmgrError: as `find_lacking`, `refuse_traps` and `lock_sources`; InputError `build-unasked`.
     """
-    with tempfile.TemporaryDirectory(prefix="envmgr-") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = Asking(wanted, base.version, site, runner, reporter, places, Path(scratch))
+    with scratch_folder("resolve") as scratch, reporter.stage("resolve", unit="packages") as stage:
+        asking = Asking(wanted, base.version, site, runner, reporter, places, scratch)
         sdists: tuple[LockedSdist, ...] = ()
         if wanted.build:
             from envmgr.backends.wheels.source.locking import lock_sources

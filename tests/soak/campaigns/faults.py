@@ -1,47 +1,69 @@
-"""Faults by chance, on a node by chance: the audit names the fault and no other node, and is green once it is mended."""
+"""Faults at every call that changes files: a full disk, errors, kills, in each verb; docs/reliability.md keeps the table.
+
+A round is one verb on one file system: each call of rollback, lock, publish, gc, remove, and of the others some, evenly, with
+each kind of fault. All are played before a fault that was found ends the campaign.
+"""
 
 from __future__ import annotations
 
-import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.helpers.audit_scene import make
-from tests.helpers.cluster import Cluster, faults
+from tests.helpers.cluster import Cluster
+from tests.helpers.faults.plots import PLOTS
+from tests.helpers.faults.rounds import FAULTS, Outcome, some
+from tests.helpers.faults.table import write_rows
+from tests.helpers.faults.worker import Worker, command, play_all
+from tests.helpers.places import CACHE
+from tests.helpers.standin.channel import cached_channel
 
-ROUNDS = 200
+WHOLE = ("rollback", "remove", "lock", "publish", "gc")
+MOST = 12
+"""Calls of other verbs, for each kind of fault; and of all verbs over the network, where a round takes several times as long."""
+SYSTEMS = ("local disk", "NFSv3")
+ROUNDS = len(SYSTEMS) * len(PLOTS)
 
-# The fault, and the check that must name it.
-Fault = Callable[[Cluster, str], AbstractContextManager[None]]
-FAULTS: Mapping[str, tuple[Fault, str]] = {
-    "unmounted": (faults.unmounted, "mount"),
-    "read-only": (faults.read_only, "mount"),
-    "hung": (faults.hung, "mount"),
-    "no sshd": (faults.sshd_stopped, "nodes"),
-    "frozen": (faults.frozen_node, "nodes"),
-    "other host key": (faults.changed_host_key, "nodes"),
-    "other Lmod": (faults.other_lmod, "lmod"),
-    "other driver": (lambda cluster, node: faults.fake_driver(cluster, node, "470.57.02"), "fitness"),
-    "old processor": (faults.fake_cpu, "fitness"),
-}
+
+def order() -> list[tuple[str, str]]:
+    verbs = [*WHOLE, *sorted(PLOTS.keys() - set(WHOLE))]
+    return [(system, verb) for system in SYSTEMS for verb in verbs]
 
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        scene = make(Path(folder) / "lab", "nfs")
-        try:
-            for number in range(first, last + 1):
-                chance = random.Random(f"{seed}/{number}")
-                name, node = chance.choice(sorted(FAULTS)), chance.choice(scene.cluster.compute)
-                fault, check = FAULTS[name]
-                with fault(scene.cluster, node):
-                    found = scene.audit("--via", "ssh")["findings"]
-                assert check in {finding["check"] for finding in found}, (name, node, found)
-                assert {finding["nodes"] for finding in found} == {node}, (name, node, found)
-                scene.cluster.clear()
-                assert scene.findings("--via", "ssh", code=0) == [], f"after {name} on {node}"
-                yield f"{name} on {node}"
-        finally:
-            scene.cluster.down()
+    channel = str(cached_channel(CACHE).folder)
+    with ExitStack() as stack:
+        workers: dict[str, list[Worker]] = {}
+        for system, verb in order()[first - 1 : last]:
+            if system not in workers:
+                workers[system] = _workers(system, channel, stack)
+            outcomes = _round(workers[system], system, verb)
+            write_rows(system, verb, outcomes)
+            bad = [outcome for outcome in outcomes if outcome.bad]
+            assert not bad, "\n".join(map(str, bad))
+            yield f"{verb}, {system}: {len(outcomes)} faults"
+
+
+def _workers(system: str, channel: str, stack: ExitStack) -> list[Worker]:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
+    if system == "local disk":
+        made = [Worker.here(folder / f"w{number}", channel) for number in range(2)]
+    else:
+        cluster = Cluster(folder / "lab", nodes=1, share="nfs", mount_options="-A 1 -E 1")
+        cluster.up()
+        stack.callback(cluster.down)
+        made = []
+        for number in range(2):
+            argv = command(cluster.prefix / f"w{number}", Path(f"/run/w{number}"))
+            made.append(Worker(cluster.start("login", [*argv, channel])))
+    for worker in made:
+        stack.callback(worker.end)
+    return made
+
+
+def _round(workers: Sequence[Worker], system: str, verb: str) -> list[Outcome]:
+    numbers = workers[0].numbers(verb)
+    whole = system == SYSTEMS[0] and verb in WHOLE
+    asked = [(verb, fault, at) for fault in FAULTS for at in (numbers[fault] if whole else some(numbers[fault], MOST))]
+    return list(play_all(workers, asked))

@@ -17,7 +17,7 @@ INSTALL: Any = SimpleNamespace(entry=SimpleNamespace(name="zlib"), label="1.3-12
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the name would be taken in the folder for temporary files."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "tmp").mkdir()
     return tmp_path / "tmp" / f"envmgr-build-{getpass.getuser()}"

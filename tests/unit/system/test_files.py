@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import signal
 import stat
@@ -20,6 +21,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.system.files import (
     atomic_write,
     canonical_json,
+    clear_temporaries,
     exchange,
     explain_os_error,
     file_lock,
@@ -508,3 +510,37 @@ def test_what_is_no_regular_file_is_not_read_and_not_waited_for(tmp_path: Path) 
             read_regular(tmp_path / name)
     with pytest.raises(OSError):
         sha256_regular(str(tmp_path / "link"), 1)
+
+
+def test_temporary_of_a_killed_write_goes_with_the_next_and_of_a_living_one_stays(tmp_path: Path) -> None:
+    dead, living, others = tmp_path / ".note.77.88.tmp", tmp_path / ".note.77.99.tmp", tmp_path / ".other.77.88.tmp"
+    for path in (dead, living, others):
+        path.write_text("half")
+    link, pipe = tmp_path / ".note.77.1.tmp", tmp_path / ".note.77.2.tmp"
+    link.symlink_to(others)
+    os.mkfifo(pipe)
+    with living.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        atomic_write(tmp_path / "note", "whole")
+        assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "note", living, others, link, pipe])
+    clear_temporaries(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "note", link, pipe])
+    assert (tmp_path / "note").read_text() == "whole"
+
+
+def test_write_whose_temporary_is_taken_for_a_dead_one_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its making and its lock another run may remove it."""
+    taken: list[Path] = []
+    real = Path.replace
+
+    def replace(self: Path, target: Path) -> Path:
+        if not taken:
+            taken.append(self)
+            self.unlink()
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    atomic_write(tmp_path / "note", "whole")
+    assert (len(taken), [path.name for path in tmp_path.iterdir()]) == (1, ["note"])

@@ -10,10 +10,9 @@ import os
 import platform
 import stat
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
@@ -36,10 +35,10 @@ from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import explain_os_error
-from envmgr.system.openat import change_tree, remove_below
+from envmgr.system.openat import change_tree
 from envmgr.system.reading import BESIDE, copy_file
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.failures import failure
 from envmgr.wheels.folders import wheel_cache
@@ -169,15 +168,9 @@ class _Locker:
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
-        """Removed by descriptors: the account that asks builds may write in it."""
-        with explain_os_error(Path(tempfile.gettempdir())):
-            folder = Path(tempfile.mkdtemp(prefix="envmgr-"))
-        try:
+        with scratch_folder("sdists") as folder:
             (folder / "files").mkdir()
             yield folder
-        finally:
-            with suppress(OSError):
-                remove_below(folder.parent, folder)
 
 
 def _give(folder: Path, account: Account) -> None:

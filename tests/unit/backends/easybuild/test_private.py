@@ -134,7 +134,7 @@ def test_environment_of_the_lock_s_files_is_made_of_these_alone(scene: Scene) ->
     paths = {file.name: scene.root / file.name for file in FILES}
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tempfile.tempdir", str(scene.root / "tmp"))
+        patched.setenv("TMPDIR", str(scene.root / "tmp"))
         found = scene.ensure(scene.root / "home", scene.contents, Files(FILES, lambda: paths))
     assert contents_sum(found.places) == scene.contents
     words = (scene.root / "words").read_text().split()

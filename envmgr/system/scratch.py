@@ -1,0 +1,122 @@
+"""Folders for temporary files: each has a lock for as long as its process lives, so that what a killed run left can be told."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError
+from envmgr.system.files import explain_os_error
+from envmgr.system.openat import remove_below
+
+_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-\w{8}")
+# What earlier versions made, without a lock.
+_OLDER = re.compile(r"envmgr-((lmod|test|activate|solve|easybuild|peers|published)-)?\w{8}")
+_OLD = 7 * 86400.0  # seconds after which a folder counts as left whose lock says nothing
+_USUAL = ("/tmp", "/var/tmp")  # noqa: S108 - folders of our own are made there
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """An empty folder that no other user can read, where temporary files go ($TMPDIR, else /tmp). It is removed at the end; what
+    killed runs of this user left there is removed first. `purpose` is a word of small letters.
+
+    Raises:
+        EnvmgrError: `disk-full`, `not-writable`, `no-temporary-folder`.
+    """
+    with _locked_folder(temporary_files(), f"envmgr-run-{purpose}-") as path:
+        yield path
+
+
+@contextmanager
+def copy_folder(base: Path) -> Iterator[Path]:
+    """As `scratch_folder`, in `base`: for what is renamed to its place beside it."""
+    with _locked_folder(base, ".copy-") as path:
+        yield path
+
+
+@contextmanager
+def _locked_folder(base: Path, begin: str) -> Iterator[Path]:
+    clear_dead_scratch(base)
+    with explain_os_error(base):
+        path, lock = _make(base, begin)
+    try:
+        yield path
+    finally:
+        with suppress(OSError):  # it has no lock then: the next run removes it
+            remove_below(base, path)
+        with suppress(OSError):
+            os.close(lock)
+
+
+def temporary_files() -> Path:
+    """$TMPDIR where it can be written, else /tmp. Not asked of Python, which writes a file to see, and may leave it.
+
+    Raises EnvmgrError `no-temporary-folder`.
+    """
+    places = [Path(name) for name in (os.environ.get("TMPDIR"), *_USUAL) if name]
+    for place in places:
+        if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+            return place.absolute()
+    raise EnvmgrError(
+        "no-temporary-folder", "there is no folder for temporary files that can be written",
+        context=f"looked at {', '.join(map(str, places))}", hint="name one in $TMPDIR",
+    )  # fmt: skip
+
+
+def clear_dead_scratch(base: Path | None = None) -> None:
+    """Remove the folders of this user in `base` (else where temporary files go) whose process is gone. A stranger's are left alone, a
+    link is not followed.
+    """
+    with suppress(OSError, EnvmgrError):
+        base = base or temporary_files()
+        with os.scandir(base) as entries:
+            names = [entry.name for entry in entries if _OURS.fullmatch(entry.name) or _OLDER.fullmatch(entry.name)]
+        for name in names:
+            with suppress(OSError):
+                _clear(base, name)
+
+
+def _make(base: Path, begin: str) -> tuple[Path, int]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=begin, dir=base))
+        try:
+            lock = os.open(path, _FOLDER)
+            with suppress(OSError):  # a file system without locks: the folder's age decides
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.lexists(path):
+                return path, lock
+            os.close(lock)  # another run took it for a dead one's, before it had its lock
+        except FileNotFoundError:
+            continue
+        except BaseException:
+            with suppress(OSError):
+                path.rmdir()
+            raise
+
+
+def _clear(base: Path, name: str) -> None:
+    folder = os.open(base / name, _FOLDER)
+    try:
+        status = os.fstat(folder)
+        old = time.time() - status.st_mtime > _OLD
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or _OURS.fullmatch(name)):
+            return
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:
+            if not old:
+                return
+        remove_below(base, base / name)
+    finally:
+        os.close(folder)

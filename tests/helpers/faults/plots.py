@@ -1,0 +1,135 @@
+"""What each verb that changes something is asked to do in the rounds: from which state, and what must be so at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envmgr.system.files import remove_tree
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import locked
+from tests.helpers.verbs import VERBS
+
+MUTATING = tuple(
+    sorted(name for name, command in VERBS.items() if any(each.name == "dry_run" for each in command.params))
+)
+"""The verbs that change something are those that can be asked to change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """`argv` on the state that `prepare` makes of a prefix with three generations; `done` says whether it has had its effect.
+
+    `over` are references of errors with which the verb refuses to do what is done; `forgets` for gc, which may take generations;
+    `harmed` where what is published is not whole before.
+    """
+
+    argv: tuple[str, ...]
+    prepare: Callable[[Sandbox], None] = lambda _: None
+    done: Callable[[Sandbox], bool] = lambda _: True
+    over: tuple[str, ...] = ()
+    forgets: bool = False
+    harmed: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def publish_three(box: Sandbox) -> None:
+    """Three generations: one entry, two, another smoke test; `hello` is locked and not built."""
+    locked(box, "kept/1.0", ["shared"])
+    locked(box, "greet/1.0", ["hello-activate"])
+    box.ok("build", "kept/1.0")
+    box.ok("build", "greet/1.0")
+    locked(box, "kept/1.0", ["shared"], tests=[{"name": "again", "run": "true"}])
+    box.ok("build", "kept/1.0")
+    locked(box, "hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
+
+
+def entries(box: Sandbox) -> set[str]:
+    return set(json.loads((box.prefix / "current/generation.json").read_text())["entries"])
+
+
+def unlocked(box: Sandbox) -> None:
+    for path in (box.root / "recipes").glob("*/*/conda-lock*"):
+        path.unlink()
+
+
+def has_locks(box: Sandbox) -> bool:
+    return all(
+        (folder / name).read_text() != ""
+        for folder in (box.root / "recipes/hello/1.0", box.root / "recipes/kept/1.0")
+        for name in ("conda-lock.yml", "conda-lock.records.json")
+        if (folder / name).exists() or not (folder / "conda-lock.yml").exists()
+    )
+
+
+def garbage(box: Sandbox) -> None:
+    """Two generations too many, an install that nothing names, half a build, half a download."""
+    box.ok("build", "hello/1.0", "--no-publish")
+    box.policies |= {"keep_days": 0, "keep_generations": 1}
+    box.write_site()
+    half = box.prefix / "store/half/.staging-1.0-01234567/bin"
+    half.mkdir(parents=True)
+    (half / "program").write_text("half\n")
+    for path in box.prefix.glob("store/*/*.manifest.json"):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+
+
+def collected(box: Sandbox) -> bool:
+    kept = [path.parent.name for path in box.prefix.glob("generations/*/generation.json")]
+    return kept == ["0003"] and not list(box.prefix.glob("store/hello/*")) and not list(box.prefix.glob("store/half/*"))
+
+
+def damaged(box: Sandbox) -> None:
+    (install,) = (path for path in box.prefix.glob("store/kept/*") if path.is_dir())
+    path = next(path for path in sorted(install.rglob("*")) if path.is_file() and "conda-meta" not in path.parts)
+    path.chmod(0o644)
+    path.write_text("damaged\n")
+    path.chmod(0o444)
+
+
+def without_cache(box: Sandbox) -> None:
+    if (box.prefix / "cache").exists():
+        remove_tree(box.prefix / "cache")
+
+
+def made_site(box: Sandbox) -> bool:
+    return (box.root / "made/site.yaml").is_file() and (box.root / "made/recipes").is_dir()
+
+
+def copied(box: Sandbox) -> bool:
+    return (box.root / "recipes/python/3.12/recipe.yaml").is_file()
+
+
+def written(name: str) -> Callable[[Sandbox], bool]:
+    return lambda box: (box.root / name).is_file() and (box.root / name).stat().st_size > 0
+
+
+def node_files(box: Sandbox) -> bool:
+    return any(Path(box.root / "files").rglob("pin"))
+
+
+PLOTS: dict[str, Plot] = {
+    "build": Plot(("build", "hello/1.0"), done=lambda box: "hello/1.0" in entries(box)),
+    "copy": Plot(("copy", "python/3.12"), done=copied, over=("entry-exists",)),
+    "export": Plot(("export", "--to", "reframe", "-o", "exported.py"), done=written("exported.py")),
+    "fetch": Plot(
+        ("fetch", "hello/1.0"), without_cache, lambda box: any(box.prefix.glob("cache/*/*/hello-prefix*.conda"))
+    ),
+    "gc": Plot(("gc",), garbage, collected, forgets=True),
+    "init": Plot(("init", "made"), done=made_site, over=("site-exists",)),
+    "job": Plot(("job", "kept/1.0", "-o", "job.sh"), done=written("job.sh")),
+    "lock": Plot(("lock", "hello/1.0", "kept/1.0"), unlocked, has_locks),
+    "node-setup": Plot(("node-setup", "--output", "files"), done=node_files),
+    "publish": Plot(
+        ("publish", "hello/1.0"),
+        lambda box: box.ok("build", "hello/1.0", "--no-publish") and None,
+        lambda box: "hello/1.0" in entries(box),
+    ),
+    "remove": Plot(("remove", "greet/1.0"), done=lambda box: entries(box) == {"kept/1.0"}, over=("not-published",)),
+    "rollback": Plot(("rollback", "1"), done=lambda box: box.current() == 1),
+    "verify": Plot(("verify", "--repair"), damaged, harmed=True),
+}

@@ -1,0 +1,278 @@
+"""A round: a verb meets a fault at one of its calls, then is run again; what of it is broken, told as a traceback, or left."""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envmgr.system.files import remove_tree
+from tests.helpers.done import Done
+from tests.helpers.faults.plots import PLOTS, Plot, publish_three
+from tests.helpers.faults.shim import (
+    ALL,
+    CHANGE,
+    FROM_HERE,
+    KILL_CALLER,
+    KILL_FIRST,
+    ONCE,
+    REMOVE,
+    SPACE,
+    SYNC,
+    Call,
+    Fault,
+    Scene,
+)
+from tests.helpers.places import ROOT
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import complete, no_processes, parts
+from tests.helpers.waiting import DEADLINE
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault: `how`, at calls of which `kinds`, with which `error`; where `tmp`, only below TMPDIR."""
+
+    how: int
+    kinds: int
+    error: int = 0
+    tmp: bool = False
+
+    def at(self, number: int) -> Fault:
+        return Fault(number, self.how, self.kinds, self.error)
+
+
+FAULTS: dict[str, Kind] = {
+    "no space, once": Kind(ONCE, SPACE | SYNC, errno.ENOSPC),
+    "disk full": Kind(FROM_HERE, SPACE, errno.ENOSPC),
+    "TMPDIR full": Kind(FROM_HERE, SPACE, errno.ENOSPC, tmp=True),
+    "over quota": Kind(FROM_HERE, SPACE | SYNC, errno.EDQUOT),
+    "I/O error, once": Kind(ONCE, ALL, errno.EIO),
+    "read-only": Kind(FROM_HERE, SPACE | CHANGE | REMOVE, errno.EROFS),
+    "caller killed": Kind(KILL_CALLER, ALL),
+    "envmgr killed": Kind(KILL_FIRST, ALL),
+}
+KILLS = (KILL_CALLER, KILL_FIRST)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`call` is what was hit; empty where the run had no such call any more. The rest are lines that say what is wrong."""
+
+    verb: str
+    fault: str
+    at: int
+    call: str
+    broken: tuple[str, ...] = ()
+    tracebacks: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def bad(self) -> bool:
+        return bool(self.broken or self.tracebacks or self.left)
+
+    def __str__(self) -> str:
+        lines = [f"{self.verb}: {self.fault} at {self.at}: {self.call or 'no such call'}"]
+        for word in ("broken", "tracebacks", "left"):
+            lines += [f"  {word}: {line}" for text in getattr(self, word) for line in text.splitlines()]
+        return "\n".join(lines)
+
+
+@dataclass
+class Stage:
+    """A sandbox that is put back to the state before a verb as often as one likes. What is not to be met by a fault is in `local`."""
+
+    folder: Path
+    mirror: str
+    local: Path
+    states: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "box"
+
+    @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+    def box(self) -> Sandbox:
+        return Sandbox(self.root, self.mirror)
+
+    def set(self, verb: str) -> Sandbox:
+        """The sandbox as `verb` is to find it."""
+        box = self.box()
+        if verb not in self.states:
+            if not self.states:
+                self.root.mkdir(parents=True)
+                self.local.mkdir(parents=True, exist_ok=True)
+                for name in ("tmp", "home"):
+                    (self.root / name).mkdir()
+                box.write_site()
+                publish_three(box)
+                self._save("")
+            self._put_back("")
+            PLOTS[verb].prepare(box)
+            self._save(verb)
+        self._put_back(verb)
+        return box
+
+    def clear(self) -> None:
+        self.box().clear()
+        remove_tree(self.folder)
+        remove_tree(self.local)
+
+    def _save(self, name: str) -> None:
+        self.states[name] = self.folder / f"state-{name or 'first'}"
+        subprocess.run(["cp", "-a", self.root, self.states[name]], check=True)
+
+    def _put_back(self, name: str) -> None:
+        for path in self.root.iterdir():
+            remove_tree(path)
+        subprocess.run(["cp", "-a", f"{self.states[name]}/.", self.root], check=True)
+
+    def run(self, argv: Sequence[str], scene: Scene | None = None, **extra: str) -> Done:
+        """To its end, with what it left running; no check of what it says."""
+        box = self.box()
+        given = {"TMPDIR": str(self.tmp), "HOME": str(self.root / "home"), **extra}
+        environ = box.environ(**given) | (dict(scene.environ()) if scene else {})
+        done = subprocess.run(
+            box.command(*argv), cwd=self.root, env=environ, capture_output=True, text=True, errors="replace",
+            timeout=2 * DEADLINE, check=False,
+        )  # fmt: skip
+        no_processes(box)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+
+def calls_of(stage: Stage, verb: str) -> list[Call]:
+    """What `verb` does to files where nothing goes wrong."""
+    stage.set(verb)
+    scene = Scene.make(stage.local / "scene", [stage.root])
+    done = stage.run(PLOTS[verb].argv, scene)
+    assert done.code == 0, f"{verb}\n{done.stdout}{done.stderr}"
+    calls = scene.calls()
+    assert calls, f"{verb}: the shim saw nothing"
+    return calls
+
+
+def numbers_of(stage: Stage, fault: str, calls: Sequence[Call]) -> list[int]:
+    """The calls, counted from 1, that a fault of this kind can hit; below TMPDIR they are counted by themselves."""
+    kind = FAULTS[fault]
+    if kind.tmp:
+        calls = [call for call in calls if call.path.startswith(str(stage.tmp))]
+    return [number for number, call in enumerate(calls, 1) if call.kind & kind.kinds]
+
+
+def play(stage: Stage, verb: str, fault: str, at: int) -> Outcome:
+    plot, kind = PLOTS[verb], FAULTS[fault]
+    box = stage.set(verb)
+    before = _complete_ones(box)
+    was = box.current()
+    scene = Scene.make(stage.local / "scene", [stage.tmp if kind.tmp else stage.root], kind.at(at))
+    done = stage.run(plot.argv, scene)
+    hit = next((str(call) for call in scene.calls() if call.hit), "")
+    broken, tracebacks = _judge_words(done, may_die=kind.how in KILLS), []
+    tracebacks += _tracebacks("met the fault", done)
+    broken += _judge_state(box, plot, before, was, whole=not plot.harmed)
+    again = stage.run(plot.argv)
+    tracebacks += _tracebacks("ran again", again)
+    if again.code and not any(f"error[{reference}]" in again.stderr for reference in plot.over):
+        broken.append(f"the next run: exit {again.code}\n{again.stdout}{again.stderr}")
+    elif not plot.done(box):
+        broken.append(f"the next run did not have its effect\n{again.stdout}{again.stderr}")
+    broken += _judge_state(box, plot, before, was)
+    verified = stage.run(["verify"])
+    if verified.code:
+        broken.append(f"verify: exit {verified.code}\n{verified.stdout}{verified.stderr}")
+    if broken or tracebacks:
+        broken.append(f"first run: exit {done.code}\n{done.stdout}{done.stderr}")
+    left = what_is_left(stage)
+    return Outcome(
+        verb, fault, at, hit, tuple(broken) if len(broken) > 1 or not tracebacks else (), tuple(tracebacks), tuple(left)
+    )
+
+
+def what_is_left(stage: Stage) -> list[str]:
+    """What no run may leave once the next has run."""
+    box = stage.box()
+    found = [*box.leftovers(), *parts(box)]
+    found += [str(path.relative_to(stage.root)) for path in stage.tmp.iterdir()]
+    found += [
+        str(path.relative_to(stage.root))
+        for path in stage.root.rglob("*")
+        if (path.name.endswith(".tmp") or path.name.startswith((".copy-", ".current.", "tmp")))
+        and not path.is_relative_to(stage.tmp)
+        and path != stage.tmp
+        and "cache" not in path.parts
+        and "store" not in path.parts
+    ]
+    found += [str(path.relative_to(stage.root)) for path in (box.prefix / "var/jobs").rglob("*") if not path.is_dir()]
+    for folder in (box.prefix / "generations").iterdir():
+        names = {path.name for path in folder.iterdir()}
+        if names != {"abandoned.json"} and "generation.json" not in names:
+            found.append(f"generations/{folder.name}: {sorted(names)}")
+    return sorted(set(found))
+
+
+def _complete_ones(box: Sandbox) -> set[str]:
+    return {path.parent.name for path in box.prefix.glob("generations/*/generation.json")}
+
+
+def _judge_state(box: Sandbox, plot: Plot, before: set[str], was: int | None, *, whole: bool = True) -> list[str]:
+    broken = []
+    try:
+        if whole:
+            complete(box, box.current())
+    except (AssertionError, OSError, ValueError, KeyError) as error:
+        broken.append(f"current: {type(error).__name__}: {error}")
+    if box.current() is None and was is not None:
+        broken.append("current is gone")
+    if not plot.forgets and (lost := before - _complete_ones(box)):
+        broken.append(f"generations are lost: {sorted(lost)}")
+    return broken
+
+
+def _references() -> set[str]:
+    return set(re.findall(r"^\| `([a-z0-9-]+)`", (ROOT / "docs/errors.md").read_text(), re.MULTILINE))
+
+
+def _judge_words(done: Done, *, may_die: bool) -> list[str]:
+    if may_die and done.code == -9:
+        return []
+    if done.code not in (0, 1, 2, 3, 4, 130):
+        return [f"exit {done.code} is none of ours"]
+    if done.code in (2, 3, 4, 130):
+        found = re.findall(r"^error\[([a-z0-9-]+)\]: \S", done.stderr, re.MULTILINE)
+        if not found:
+            return [f"exit {done.code} without an error of the house form"]
+        if unknown := set(found) - _references():
+            return [f"errors that docs/errors.md does not have: {sorted(unknown)}"]
+    return []
+
+
+def _tracebacks(when: str, done: Done) -> list[str]:
+    text = done.stdout + done.stderr
+    return [f"{when}: exit {done.code}\n{text}"] if "Traceback" in text or done.code == 4 else []
+
+
+def some(numbers: Sequence[int], most: int) -> list[int]:
+    """At most `most` of them, evenly over all; the first and the last are among them."""
+    if len(numbers) <= most:
+        return list(numbers)
+    step = (len(numbers) - 1) / (most - 1)
+    return sorted({numbers[round(index * step)] for index in range(most)})
+
+
+def by_chance(stage: Stage, chance: random.Random, verbs: Sequence[str]) -> Iterator[Outcome]:
+    """Rounds without end: a verb, a fault, a call. The calls of each verb are counted once."""
+    known: dict[str, list[Call]] = {}
+    while True:
+        verb = chance.choice(sorted(verbs))
+        if verb not in known:
+            known[verb] = calls_of(stage, verb)
+        fault = chance.choice(sorted(FAULTS))
+        if numbers := numbers_of(stage, fault, known[verb]):
+            yield play(stage, verb, fault, chance.choice(numbers))

@@ -1,0 +1,167 @@
+"""Folders for temporary files: what a killed run left goes with the next, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envmgr.errors import EnvmgrError
+from envmgr.system import scratch
+from envmgr.system.files import remove_tree
+from envmgr.system.scratch import clear_dead_scratch, copy_folder, scratch_folder, temporary_files
+from tests.helpers.small_disk import Small
+from tests.helpers.waiting import wait_for
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from envmgr.system.scratch import scratch_folder
+with scratch_folder("test") as folder:
+    (folder / "below").mkdir()
+    (folder / "below/file").write_text("left")
+    (folder / "below").chmod(0o555)
+    Path(sys.argv[1]).write_text(str(folder))
+    time.sleep(1200)
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def other(base: Path, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """Another process with a folder, and that."""
+    told = tmp_path / "told"
+    process = subprocess.Popen([sys.executable, "-c", HOLDS, str(told)], env={**os.environ, "TMPDIR": str(base)})
+    try:
+        wait_for(lambda: told.exists() and told.read_text(), what="its folder")
+        yield process, Path(told.read_text())
+    finally:
+        process.kill()
+        process.wait()
+        remove_tree(base)
+
+
+def test_scratch_is_private_and_goes_at_the_end(base: Path) -> None:
+    with scratch_folder("test") as folder:
+        assert (folder.parent, folder.stat().st_mode & 0o777) == (base, 0o700)
+        (folder / "file").touch()
+    assert list(base.iterdir()) == []
+
+
+def test_scratch_of_a_living_process_stays_and_of_a_killed_one_goes(
+    other: tuple[subprocess.Popen[bytes], Path],
+) -> None:
+    process, folder = other
+    with scratch_folder("test"):
+        assert (folder / "below/file").read_text() == "left"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with scratch_folder("test") as mine:
+        assert list(mine.parent.iterdir()) == [mine]
+
+
+def test_scratch_of_others_is_left_alone(base: Path, tmp_path: Path) -> None:
+    """A link, a file, a folder that others can write, one of another user, and names that are not ours."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    (base / "envmgr-run-test-aaaaaaaa").symlink_to(outside)
+    (base / "envmgr-run-test-bbbbbbbb").touch()
+    (base / "envmgr-run-test-cccccccc").mkdir()
+    (base / "envmgr-run-test-cccccccc").chmod(0o777)
+    for name in ("envmgr-build-root", "envmgr-ssh-0", "envmgr-run-x", "other-run-test-aaaaaaaa"):
+        (base / name).mkdir()
+    if os.geteuid() == 0:
+        (base / "envmgr-run-test-dddddddd").mkdir()
+        os.chown(base / "envmgr-run-test-dddddddd", 65534, 65534)
+    before = sorted(base.iterdir())
+    clear_dead_scratch(base)
+    assert sorted(base.iterdir()) == before
+    assert (outside / "kept").exists()
+
+
+def test_scratch_removal_follows_no_link_inside(base: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    dead = base / "envmgr-run-test-aaaaaaaa"
+    dead.mkdir(mode=0o700)
+    (dead / "link").symlink_to(outside)
+    clear_dead_scratch(base)
+    assert list(base.iterdir()) == []
+    assert (outside / "kept").exists()
+
+
+def test_scratch_of_an_earlier_version_goes_when_it_is_old(base: Path) -> None:
+    """It has no lock: only its age says that nobody uses it."""
+    for name in ("envmgr-lmod-0j4y43np", "envmgr-test-2bx2q6zw", "envmgr-pgdi6ywx"):
+        (base / name).mkdir(mode=0o700)
+    clear_dead_scratch(base)
+    assert len(list(base.iterdir())) == 3
+    for path in base.iterdir():
+        os.utime(path, (time.time() - 8 * 86400, time.time() - 8 * 86400))
+    clear_dead_scratch(base)
+    assert list(base.iterdir()) == []
+
+
+def test_copies_of_killed_runs_go_from_beside_their_place(base: Path) -> None:
+    (base / ".copy-0123abcd").mkdir(mode=0o700)
+    with copy_folder(base) as folder:
+        assert list(base.iterdir()) == [folder]
+    assert list(base.iterdir()) == []
+
+
+def test_scratch_on_a_full_disk_is_an_error_of_the_house_form(tmp_path: Path) -> None:
+    """Of folders too, of which a disk may have no more than its inodes."""
+    code = """
+from envmgr.errors import EnvmgrError
+from envmgr.system.scratch import scratch_folder
+try:
+    with scratch_folder("test"):
+        print("made")
+except EnvmgrError as error:
+    print(error.reference, error.message)
+"""
+    (tmp_path / "small").mkdir()
+    inside = Small.enter(tmp_path, f"mount -t tmpfs -o size=64k,nr_inodes=1 tmpfs {tmp_path}/small")
+    try:
+        done = subprocess.run(
+            [*inside.words(), sys.executable, "-c", code],
+            env={"TMPDIR": f"{tmp_path}/small"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    finally:
+        inside.leave()
+    assert done.stdout.startswith(f"disk-full no space left for {tmp_path}/small/envmgr-run-test-")
+
+
+def test_no_place_for_temporary_files_is_an_error_of_the_house_form(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert temporary_files() == base
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
+    monkeypatch.setattr(scratch, "_USUAL", (str(base),))
+    assert temporary_files() == base
+    monkeypatch.setattr(scratch, "_USUAL", (str(tmp_path / "gone"),))
+    with pytest.raises(EnvmgrError) as caught:
+        temporary_files()
+    assert (caught.value.reference, caught.value.context) == (
+        "no-temporary-folder",
+        (f"looked at {tmp_path}/file, {tmp_path}/gone",),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +39,12 @@ class Plot:
 
 
 def publish_three(box: Sandbox) -> None:
-    """Three generations: one entry, two, another smoke test; `hello` is locked and not built."""
+    """Three signed generations: one entry, two, another smoke test; `hello` is locked and not built."""
+    key = box.root / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "admin", "-f", key], check=True)
+    (box.root / "allowed_signers").write_text(f"admin@example.org {key.with_suffix('.pub').read_text()}")
+    box.settings["signing"] = {"key": str(key), "allowed_signers": str(box.root / "allowed_signers")}
+    box.write_site()
     locked(box, "kept/1.0", ["shared"])
     locked(box, "greet/1.0", ["hello-activate"])
     box.ok("build", "kept/1.0")
@@ -50,6 +56,11 @@ def publish_three(box: Sandbox) -> None:
 
 def entries(box: Sandbox) -> set[str]:
     return set(json.loads((box.prefix / "current/generation.json").read_text())["entries"])
+
+
+def signed(box: Sandbox) -> int:
+    """The highest flip."""
+    return max(int(path.name.partition(".")[0]) for path in box.prefix.glob("flips/*.json"))
 
 
 def unlocked(box: Sandbox) -> None:
@@ -69,8 +80,9 @@ def has_locks(box: Sandbox) -> bool:
 def garbage(box: Sandbox) -> None:
     """Two generations too many, an install that nothing names, half a build, half a download."""
     box.ok("build", "hello/1.0", "--no-publish")
-    box.policies |= {"keep_days": 0, "keep_generations": 1}
-    box.write_site()
+    site = json.loads((box.root / "site.yaml").read_text())
+    site["policies"] |= {"keep_days": 0, "keep_generations": 1}
+    (box.root / "site.yaml").write_text(json.dumps(site))
     half = box.prefix / "store/half/.staging-1.0-01234567/bin"
     half.mkdir(parents=True)
     (half / "program").write_text("half\n")
@@ -131,5 +143,6 @@ PLOTS: dict[str, Plot] = {
     ),
     "remove": Plot(("remove", "greet/1.0"), done=lambda box: entries(box) == {"kept/1.0"}, over=("not-published",)),
     "rollback": Plot(("rollback", "1"), done=lambda box: box.current() == 1),
+    "sign": Plot(("sign",), done=lambda box: signed(box) > 3),
     "verify": Plot(("verify", "--repair"), damaged, harmed=True),
 }

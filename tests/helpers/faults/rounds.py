@@ -111,7 +111,6 @@ class Stage:
                 self.local.mkdir(parents=True, exist_ok=True)
                 for name in ("tmp", "home"):
                     (self.root / name).mkdir()
-                box.write_site()
                 publish_three(box)
                 self._save("")
             self._put_back("")
@@ -210,6 +209,9 @@ def what_is_left(stage: Stage) -> list[str]:
         and "store" not in path.parts
     ]
     found += [str(path.relative_to(stage.root)) for path in (box.prefix / "var/jobs").rglob("*") if not path.is_dir()]
+    flips = {path.name for path in (box.prefix / "flips").iterdir() if path.stat().st_size}
+    found += [f"flips/{name}" for name in flips if name.endswith(".json") and f"{name}.sig" not in flips]
+    found += [f"flips/{name}" for name in flips if name.endswith(".sig") and name.removesuffix(".sig") not in flips]
     for folder in (box.prefix / "generations").iterdir():
         names = {path.name for path in folder.iterdir()}
         if names != {"abandoned.json"} and "generation.json" not in names:

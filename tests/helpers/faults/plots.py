@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.system.files import remove_tree
+from tests.helpers.eb_scene import Workshop
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import locked
 from tests.helpers.verbs import VERBS
@@ -26,13 +27,14 @@ class Plot:
     """`argv` on the state that `prepare` makes of a prefix with three generations; `done` says whether it has had its effect.
 
     `over` are references of errors with which the verb refuses to do what is done; `forgets` for gc, which may take generations;
-    `harmed` where what is published is not whole before.
+    `harmed` where what is published is not whole before; `easybuild` where the prefix is a workshop's, with nothing published.
     """
 
     argv: tuple[str, ...]
     prepare: Callable[[Sandbox], None] = lambda _: None
     done: Callable[[Sandbox], bool] = lambda _: True
     over: tuple[str, ...] = ()
+    easybuild: bool = False
     forgets: bool = False
     harmed: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +54,13 @@ def publish_three(box: Sandbox) -> None:
     locked(box, "kept/1.0", ["shared"], tests=[{"name": "again", "run": "true"}])
     box.ok("build", "kept/1.0")
     locked(box, "hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
+
+
+def lock_a_toy(box: Workshop) -> None:
+    """An entry that EasyBuild builds in a second, as the build user; its EasyBuild is here."""
+    box.write_site()
+    box.toy()
+    box.locked("toy/1.0", "toy-1.0.eb")
 
 
 def entries(box: Sandbox) -> set[str]:
@@ -126,6 +135,7 @@ def node_files(box: Sandbox) -> bool:
 
 PLOTS: dict[str, Plot] = {
     "build": Plot(("build", "hello/1.0"), done=lambda box: "hello/1.0" in entries(box)),
+    "build (EasyBuild)": Plot(("build", "toy/1.0"), done=lambda box: entries(box) == {"toy/1.0"}, easybuild=True),
     "copy": Plot(("copy", "python/3.12"), done=copied, over=("entry-exists",)),
     "export": Plot(("export", "--to", "reframe", "-o", "exported.py"), done=written("exported.py")),
     "fetch": Plot(

@@ -16,6 +16,26 @@ from envmgr.system.files import sha256_file
 from envmgr.system.run import Runner
 
 
+def make_key(folder: Path, name: str) -> Path:
+    """The private key `folder/name`, with its public part beside it."""
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name]
+    subprocess.run(argv, check=True, capture_output=True)
+    return folder / name
+
+
+def allow(folder: Path, key: Path, options: str = f'namespaces="{NAMESPACE}"') -> Path:
+    """The list `folder/allowed_signers`, by which `anna` may sign with that key."""
+    signers = folder / "allowed_signers"
+    signers.write_text(f"anna {options} {key.with_suffix('.pub').read_text()}")
+    return signers
+
+
+def make_signing(folder: Path) -> dict[str, str]:
+    """A site's `signing`, with a key that it allows."""
+    key = make_key(folder, "admin")
+    return {"key": str(key), "allowed_signers": str(allow(folder, key))}
+
+
 @dataclass
 class SignedPrefix:
     """`folder` holds the keys `admin` and `stranger`, and `allowed_signers`, which allows the first; the prefix is `folder/sw`."""
@@ -24,8 +44,7 @@ class SignedPrefix:
 
     def __post_init__(self) -> None:
         for name in ("admin", "stranger"):
-            argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", self.folder / name]
-            subprocess.run(argv, check=True)
+            make_key(self.folder, name)
         self.allow()
         (self.prefix.root / "var").mkdir(parents=True, exist_ok=True)
 

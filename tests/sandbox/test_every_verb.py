@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.helpers.sandbox import Sandbox
+from tests.helpers.signed import make_signing
 from tests.helpers.verbs import VERBS
 
 # What is typed, and a text that its output must have. The lines build on each other.
@@ -27,6 +28,7 @@ STORY = [
     (["export", "--to", "reframe"], "- name: hello-1_0"),
     (["diff", "1", "2"], "greet/1.0"),
     (["rollback"], "generation 1 is current (was 2)"),
+    (["sign"], "signed generation 1: flip 4"),
     (["remove", "hello/1.0"], "removed hello/1.0: generation 3 is current (was 1)"),
     (["history"], "rolled back 2 -> 1"),
     (["gc"], ""),
@@ -44,6 +46,8 @@ def test_the_story_tells_of_every_verb_that_there_is() -> None:
 
 
 def test_every_verb_does_its_work_and_a_shell_sees_it(sandbox: Sandbox) -> None:
+    sandbox.settings["signing"] = make_signing(sandbox.root)
+    sandbox.write_site()
     sandbox.recipe("hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
     sandbox.recipe("greet/1.0", ["hello-activate"])
     for argv, text in STORY:

@@ -13,19 +13,7 @@ from envmgr.publish.flips import flips
 from envmgr.store.prefix import Prefix
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, complete, data, error_of, locked
-
-
-def make_key(folder: Path, name: str) -> Path:
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name],
-        check=True,
-        capture_output=True,
-    )
-    return folder / name
-
-
-def allow(box: Sandbox, key: Path, options: str = 'namespaces="envmgr-flip"') -> None:
-    (box.root / "allowed_signers").write_text(f"anna {options} {key.with_suffix('.pub').read_text()}")
+from tests.helpers.signed import allow, make_key
 
 
 def signs(box: Sandbox, key: str = "admin", **settings: object) -> None:
@@ -38,7 +26,7 @@ def box(sandbox: Sandbox) -> Sandbox:
     """`hello` is published as generation 1, by a site that does not sign yet; keys are there."""
     locked(sandbox, "hello/1.0", HELLO)
     locked(sandbox, "other/1.0", HELLO)
-    allow(sandbox, make_key(sandbox.root, "admin"))
+    allow(sandbox.root, make_key(sandbox.root, "admin"))
     make_key(sandbox.root, "stranger")
     sandbox.ok("build", "hello/1.0")
     return sandbox
@@ -169,10 +157,10 @@ def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sand
     current.unlink()
     current.symlink_to("generations/0001")
     told("replayed")
-    allow(box, box.root / "admin", 'valid-before="20200101"')
+    allow(box.root, box.root / "admin", 'valid-before="20200101"')
     (found,) = [f["found"] for f in data_of_verify(box) if f["check"] == "flip"]
     assert found.startswith("wrong: ")  # it never was a key of the site's, by this list
-    allow(box, box.root / "admin")
+    allow(box.root, box.root / "admin")
     signs(box, expires_days=1)
     last = folder / "000006.json"
     last.chmod(0o644)

@@ -202,8 +202,9 @@ def test_architecture_page_has_every_room_and_no_other() -> None:
     assert named == rooms | alone
 
 
-def test_architecture_page_names_tests_that_exist() -> None:
-    page = (DOCS / "architecture.md").read_text("utf-8")
+@pytest.mark.parametrize("name", ["architecture.md", "security.md"])
+def test_page_names_tests_that_exist(name: str) -> None:
+    page = (DOCS / name).read_text("utf-8")
     named = set(re.findall(r"\b(test_\w+)", page))
     text = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("*/**/test_*.py"))
     assert len(named) >= 15

@@ -139,7 +139,8 @@ def _resolver(site: Site, runner: Runner, seconds: float) -> Any:
 
     resolver = GroupResolver(default_source=SiteGroups(site.groups))
     resolver.add_source(Partitions(runner, seconds))
-    resolver.add_source(Inventory(site.transport.inventory, runner, seconds))
+    folder = site.source.parent if site.source is not None else Path("/")
+    resolver.add_source(Inventory(site.transport.inventory, folder, runner, seconds))
     return resolver
 
 
@@ -230,13 +231,17 @@ class Partitions(_Groups):
 
 
 class Inventory(_Groups):
-    """An Ansible inventory's groups with their children, by one `ansible-inventory --list`: Ansible reads it, not we."""
+    """An Ansible inventory's groups with their children, by one `ansible-inventory --list`: Ansible reads it, not we.
+
+    It runs in the site file's `folder`: an `ansible.cfg` of the folder it runs in names programs.
+    """
 
     name = "ansible"
     what = "group in the Ansible inventory"
 
-    def __init__(self, inventory: Path | None, runner: Runner, seconds: float) -> None:
+    def __init__(self, inventory: Path | None, folder: Path, runner: Runner, seconds: float) -> None:
         self._inventory = inventory
+        self._folder = folder
         self._runner = runner
         self._seconds = seconds
         self._found: dict[str, str] | None = None
@@ -248,7 +253,8 @@ class Inventory(_Groups):
             # an inventory that cannot be read is else a warning, and no hosts
             env = tool_env() | ansible | {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_NOCOLOR": "1"}
             with _unreadable("ansible-inventory", "pip install 'envmgr[ansible]', or name the nodes"):
-                done = self._runner.run([tool("ansible-inventory"), "--list", *where], env=env, timeout=self._seconds)
+                argv = [tool("ansible-inventory"), "--list", *where]
+                done = self._runner.run(argv, env=env, cwd=self._folder, timeout=self._seconds)
                 self._found = _hosts_by_group(json.loads(done.stdout))
         return self._found
 

@@ -238,7 +238,7 @@ class Runner:
             return subprocess.Popen(
                 args,
                 env=dict(env),
-                cwd=cwd,
+                cwd=cwd or Path("/"),  # nothing of the folder that the caller stands in is read: it may be a stranger's
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

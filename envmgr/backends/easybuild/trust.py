@@ -24,7 +24,7 @@ def require_own_easyconfigs(site: Site) -> None:
     for root in own_easyconfigs(site):
         if not root.exists():
             continue
-        for path in (*_way_to(root), *_inside(root)):
+        for path in (*_way_to(root), *_way_to(root.resolve()), *_inside(root)):
             if why := fault_of(path):
                 raise InputError(
                     "easyconfig-untrusted", f"{path} {why}",
@@ -35,7 +35,7 @@ def require_own_easyconfigs(site: Site) -> None:
 
 def only_ours(path: Path) -> bool:
     """Whether no user but root and the caller can change the file at `path`, or put another in its place."""
-    return not any(fault_of(each) for each in (*_way_to(path), path) if os.path.lexists(each))
+    return not any(fault_of(each) for each in (*_way_to(path), *_way_to(path.resolve()), path) if os.path.lexists(each))
 
 
 def fault_on_the_way(path: Path) -> str:
@@ -109,4 +109,7 @@ def _inside(root: Path) -> Iterator[Path]:
     yield root
     for folder, folders, files in os.walk(root, followlinks=True):
         folders[:] = [name for name in folders if name != ".git"]
-        yield from (Path(folder, name) for name in sorted([*folders, *files]))
+        for path in (Path(folder, name) for name in sorted([*folders, *files])):
+            yield path
+            if path.is_symlink():  # whoever can rename a folder above its target can put another one there
+                yield from _way_to(path.resolve())

@@ -195,6 +195,20 @@ def test_ansible_groups_come_with_their_children(tmp_path: Path, monkeypatch: py
     assert caught.value.hint == "there is `@ansible:gpu`"
 
 
+def test_ansible_runs_in_the_folder_of_the_site_wherever_the_caller_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes an `ansible.cfg` from the folder that it runs in, which names programs: a stranger's folder is not that one."""
+    with_programs(
+        tmp_path, monkeypatch, ansible_inventory=f"pwd >{tmp_path}/stood\ncat <<X\n{json.dumps(INVENTORY)}\nX"
+    )
+    site = site_with(tmp_path, groups={"g": {"ansible": "gpu"}})
+    (tmp_path / "stranger").mkdir()
+    monkeypatch.chdir(tmp_path / "stranger")
+    resolve_nodes("@g", site, Runner())
+    assert (tmp_path / "stood").read_text() == f"{tmp_path}\n"
+
+
 def test_ansible_groups_of_the_real_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where ansible-core is installed beside envmgr (the extra `ansible`); the test above has its output anyway."""
     real = shutil.which("ansible-inventory", path=str(Path(sys.executable).parent))

@@ -447,3 +447,10 @@ def test_stream_reads_what_a_child_wrote_last_though_it_ended_between_two_looks(
     lines: list[str] = []
     done = Runner().stream(["/bin/sh", "-c", script, "sh", tmp_path], stdin="", on_line=lines.append)
     assert (lines, done.returncode) == (["last"], 0)
+
+
+def test_command_stands_in_no_folder_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs read files of the folder that they stand in, and a caller may stand in a stranger's."""
+    monkeypatch.chdir(tmp_path)
+    assert sh("pwd").stdout == "/\n"
+    assert sh("pwd", cwd=tmp_path).stdout == f"{tmp_path}\n"

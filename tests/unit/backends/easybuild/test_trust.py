@@ -12,7 +12,9 @@ from envmgr.backends.easybuild.input import accept_eula_for
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.private import user_home
-from envmgr.backends.easybuild.trust import only_ours
+from envmgr.backends.easybuild.trust import only_ours, require_own_easyconfigs
+from envmgr.catalog.site import load_site
+from envmgr.errors import InputError
 from tests.helpers.eb_scene import AM_ROOT
 
 only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
@@ -28,6 +30,23 @@ def test_root_s_own_easybuild_is_not_in_somebody_else_s_home(tmp_path: Path) -> 
     os.chown(tmp_path, 0, -1)
     tmp_path.chmod(0o777)
     assert not only_ours(tmp_path / "x")
+
+
+@only_root
+@pytest.mark.parametrize("link", ["root", "inside"])
+def test_easyconfigs_by_a_link_into_a_folder_that_somebody_else_can_rename(tmp_path: Path, link: str) -> None:
+    """What lies there is root's now; another folder of root's may lie there by the time that it is run."""
+    stranger, own = tmp_path / "stranger", tmp_path / "own"
+    (stranger / "kept").mkdir(parents=True)
+    (stranger / "kept/x.eb").write_text("")
+    os.chown(stranger, pwd.getpwnam("nobody").pw_uid, -1)
+    own.mkdir()
+    place = own if link == "inside" else tmp_path / "easyconfigs"
+    (own / "more" if link == "inside" else place).symlink_to(stranger / "kept")
+    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path}/sw\nbackends: {{easybuild: {{easyconfigs: [{place}]}}}}\n")
+    with pytest.raises(InputError) as caught:
+        require_own_easyconfigs(load_site(tmp_path / "site.yaml", {}))
+    assert caught.value.message == f"{stranger} belongs to nobody, neither to you nor to root"
 
 
 def test_accepted_eula_is_that_of_one_software_only() -> None:

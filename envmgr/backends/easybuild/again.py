@@ -6,14 +6,15 @@ lands in the install's staging folder, and in the build's private one, and is ex
 
 from __future__ import annotations
 
-import os
+import stat
 from pathlib import Path
 
 from envmgr.backends.easybuild.folders import module_file
 from envmgr.errors import EnvmgrError
 from envmgr.store.landing import land
 from envmgr.store.prefix import Install
-from envmgr.system.files import atomic_write, file_lock, read_regular, remove_tree
+from envmgr.system.files import atomic_write, file_lock, read_regular
+from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import with_own_mounts
 from envmgr.system.shelltext import script_text
@@ -64,7 +65,7 @@ def lift(install: Install) -> Path:
     lock = install.prefix.locks / f"store-{install.entry.name}-{install.label}.again.lock"
     with file_lock(lock):  # or another run takes it for what a killed one has left
         tree_of(install).rename(aside)
-        remove_tree(install.staging)
+        remove_below(install.prefix.root, install.staging)
         aside.rename(install.staging)
     return install.staging
 
@@ -75,6 +76,6 @@ def replace(install: Install, folder: Path) -> None:
     land(install)
     target = module_file(install)
     if target.is_dir() and not target.is_symlink():
-        remove_tree(target)
+        remove_below(install.prefix.root, target)
     atomic_write(target, module.read_bytes(), mode=0o444)
-    os.chown(target, -1, module.stat().st_gid)
+    change(target, group=module.stat().st_gid, kinds=(stat.S_ISREG,))

@@ -146,6 +146,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
             and isinstance(getattr(prefix, name), Path) and name != "root"} == {
         "store": "store",
         "generations": "generations",
+        "flips": "flips",
         "current": "current",
         "cache": "cache",
         "source_cache": "cache/sources",

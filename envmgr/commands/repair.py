@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from envmgr.backends import LoadedEntry
@@ -12,14 +12,15 @@ from envmgr.builds.repair import may_repair, repair_install
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.publish import smoke_check
-from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, look
+from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, look, trusted_owners
 from envmgr.commands.wanted import Wanted, load_one
 from envmgr.errors import EnvmgrError
-from envmgr.modules.lmod import find_lmod
+from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.publish.change import Change, NewModule
-from envmgr.publish.flips import known_current, last_current
+from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import publish, rollback
-from envmgr.publish.record import RECORD, SPECS, complete_numbers
+from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records
+from envmgr.publish.verify import verify_generation
 from envmgr.store.holds import holding
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Item
@@ -37,6 +38,7 @@ class _Plan:
     current: int | None = None
     generation: int | None = None
     modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
+    old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
 
     def lines(self, *, published: bool = False) -> tuple[str, ...]:
         """`published`: a generation was, also where that was only seen when an install was there."""
@@ -47,6 +49,7 @@ class _Plan:
             *self.installs,
             *(["current"] if self.current is not None else []),
             *([f"{what}, as a new one"] if again else []),
+            *(f"generation {old}, as {made or 'a new one'}, which is not current" for old, made in self.old.items()),
         )
 
 
@@ -137,8 +140,8 @@ def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
 
 
 def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
-    """Of generations only the current one is made again: an old one is for a rollback, which another one can serve as well."""
     current = known_current(ctx.prefix)
+    plan.old = dict.fromkeys(_old_to_make(ctx, seen, current))
     if seen.current:
         sound = [n for n in complete_numbers(ctx.prefix) if n in seen.generations and not seen.generations[n].faults]
         last = last_current(ctx.prefix)
@@ -175,6 +178,23 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
 
 
+def _old_to_make(ctx: Context, seen: Verified, current: int | None) -> Iterator[int]:
+    """Damaged generations that are not current, and may serve for a rollback again: what each holds is known, and no other one that
+    is sound holds just that.
+    """
+    records, told, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
+    taken: list[Mapping[str, PublishedEntry]] = []
+    for number, looked in sorted(seen.generations.items(), reverse=True):
+        own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
+        record = looked.record
+        if number == current or not own or record is None or own & {RECORD, SPECS} or record.entries in taken:
+            continue
+        same = [n for n, each in records.items() if n != number and each.entries == record.entries]
+        if not any(not verify_generation(ctx.prefix, n, told, owners).faults for n in same):
+            taken.append(record.entries)
+            yield number
+
+
 def _repair(ctx: Context, plan: _Plan) -> int | None:
     """The number of the generation that it published; None for none."""
     intact = Intact()
@@ -195,15 +215,23 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
             new.add(path)
     if plan.current is not None:
         rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
-    if plan.generation is None and not new:
+    if plan.generation is None and not new and not plan.old:
         return None
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    for old in plan.old:
+        again = Change({}, (), f"{_REASON} of generation {old}", frozenset(new), anew=True, base=old)
+        plan.old[old] = _publish(ctx, again, lmod)
+    if plan.generation is None and not new:
+        return None
     add: dict[str, NewModule] = {}
     for each in plan.modules or ():
         add[str(each.entry)] = each.module(read_manifest(each.install.manifest).facts)
     change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
-    done = publish(
+    return _publish(ctx, change, lmod)
+
+
+def _publish(ctx: Context, change: Change, lmod: Lmod) -> int | None:
+    return publish(
         change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=shipped("modulefiles"),
         check=smoke_check(ctx, lmod, []), signer=ctx.signer,
-    )  # fmt: skip
-    return done.number
+    ).number  # fmt: skip

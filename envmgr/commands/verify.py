@@ -10,7 +10,7 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding, Severity
 from envmgr.publish.flips import known_current, last_current, told_records
-from envmgr.publish.record import complete_numbers, read_record
+from envmgr.publish.record import RECORD, SPECS, complete_numbers, read_record
 from envmgr.publish.trust import FlipLook, look_at_flip, mend_of, seen_here
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
@@ -98,7 +98,7 @@ class Verified:
                     "error",
                     fault.path,
                     fault.found,
-                    hint=_GENERATION if looked.number == self.number else _OLD,
+                    hint=_generation_hint(looked, self.number),
                 )
         for path, lines in self.installs.items():
             of = self.users.get(path, ())
@@ -125,8 +125,20 @@ _GENERATION = "a generation never changes: find the cause; `envmgr verify --repa
 
 
 _OLD = (
-    "a generation never changes: find the cause; for a rollback choose another one, until `envmgr gc` removes this one"
+    "a generation never changes: find the cause; for a rollback choose another one: `envmgr verify --repair --generation {number}` "
+    "makes one with the same entries, where there is none, until `envmgr gc` removes this one"
 )
+_OLD_LOST = (
+    "a generation never changes: find the cause; what it held is not known: for a rollback choose another one, until `envmgr gc` "
+    "removes this one"
+)
+
+
+def _generation_hint(looked: LookedAt, current: int | None) -> str:
+    if looked.number == current:
+        return _GENERATION
+    lost = looked.record is None or any(fault.path.endswith((f"/{RECORD}", f"/{SPECS}")) for fault in looked.faults)
+    return _OLD_LOST if lost else _OLD.format(number=looked.number)
 
 
 def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:

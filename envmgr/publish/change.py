@@ -32,7 +32,8 @@ class Change:
 
     `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests are other files than
     those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`, `add` is
-    all that it has, and nothing of the current one is read. Of `same` nothing changes, but they have to be there.
+    all that it has, and nothing of the current one is read. Of `same` nothing changes, but they have to be there. With `base`, it is
+    put on that generation, and does not become current.
     """
 
     add: Mapping[str, NewModule]
@@ -42,6 +43,7 @@ class Change:
     anew: bool = False
     whole: bool = False
     same: frozenset[str] = frozenset()
+    base: int | None = None
 
     def onto(self, current: Collection[str]) -> Change:
         """What of it is left to do where `current` are the entries: what others made of `same` meanwhile stays."""

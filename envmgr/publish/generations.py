@@ -92,7 +92,8 @@ def publish(
                 parent, staged = staged_now.enter_context(staging(work))
                 if staged is None:
                     break
-                reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
+                if change.base is None:
+                    reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
                 overtaken += 1
                 if overtaken > _OVERTAKEN:
                     _test(staged, passed, check)
@@ -115,7 +116,8 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
 def _finish(staged: Staged) -> PublishedChange:
     staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
-    flip(work.prefix, number, parent, work.change.reason, work.reporter, action="publish", signer=work.signer)
+    if work.change.base is None:
+        flip(work.prefix, number, parent, work.change.reason, work.reporter, action="publish", signer=work.signer)
     return PublishedChange(number, parent, tuple(sorted(staged.changed)))
 
 

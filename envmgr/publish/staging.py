@@ -47,6 +47,7 @@ from envmgr.publish.record import (
 )  # fmt: skip
 from envmgr.publish.signature import Signer
 from envmgr.publish.trust import require_unchanged_generation
+from envmgr.publish.verify import named_manifests
 from envmgr.report import Reporter
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Prefix
@@ -113,10 +114,10 @@ class Staged:
                 hint="`envmgr verify` tells what is left to do",
             )  # fmt: skip
         return (
-            current == self.parent
+            (current == self.parent or change.base is not None)
             and self.number > max(complete_numbers(prefix), default=0)
             and not (self.folder / ABANDONED).exists()
-            and _manifests(prefix, self.entries, change.fresh, _recorded(prefix, self.parent, change)) == self.manifests
+            and _manifests(prefix, self.entries, change, _recorded(prefix, self.parent, change)) == self.manifests
         )
 
     def require_there(self) -> None:
@@ -205,7 +206,7 @@ def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
         prefix.generations.mkdir(parents=True, exist_ok=True)
     with ExitStack() as row:
         number = _hold_number(row, work, {path for entry in entries.values() for path in entry.paths})
-        manifests = _manifests(prefix, entries, change.fresh, record)
+        manifests = _manifests(prefix, entries, change, record)
         changed = changed_entries(entries, manifests, record)
         if record is not None and not changed and record.render == work.render and not change.anew:
             yield parent, None
@@ -241,6 +242,8 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
 def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
     """What is current now; without the publish lock, it may be replaced and removed while it is read."""
     prefix = work.prefix
+    if (base := work.change.base) is not None:
+        return base, read_record(prefix, base), read_specs(prefix, base)
     while True:
         number = current_number(prefix)
         if number is None or work.change.whole:
@@ -272,15 +275,17 @@ def _check_installs(prefix: Prefix, change: Change) -> None:
 
 
 def _manifests(
-    prefix: Prefix, entries: Mapping[str, PublishedEntry], fresh: frozenset[str], record: GenerationRecord | None
+    prefix: Prefix, entries: Mapping[str, PublishedEntry], change: Change, record: GenerationRecord | None
 ) -> dict[str, str]:
     """Install -> sha256 of its manifest. What an earlier generation said stays, unless the install was made since: a manifest that
     was changed must not become the right one by the next publish.
     """
     known = record.manifests if record else {}
+    if change.base is not None:  # since that one was published, installs may have been made again
+        known = named_manifests(prefix)
     paths = sorted({path for entry in entries.values() for path in entry.paths})
     return {
-        path: known[path] if path in known and path not in fresh else sha256_file(manifest)
+        path: known[path] if path in known and path not in change.fresh else sha256_file(manifest)
         for path in paths
         if (manifest := prefix.install_at(path).manifest).is_file() or path in known
     }

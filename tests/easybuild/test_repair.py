@@ -17,6 +17,8 @@ from tests.helpers.scenes import data, no_processes, tamper
 # Of each build the program tells another number, where the mirror says so: as of compilers that write the time.
 RANDOM = TOY_MAKEFILE.replace("\tcp toy", "\tod -An -N8 -tx1 /dev/urandom >$(PREFIX)/bin/seed\n\tcp toy")
 
+LATER = (pytest.mark.slow, pytest.mark.soak)
+
 
 @pytest.fixture
 def box(workshop: Workshop) -> Workshop:
@@ -62,7 +64,9 @@ def test_install_is_built_again_in_its_place_with_its_module(box: Workshop) -> N
     assert box.leftovers() == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGTERM, id="stopped", marks=LATER), pytest.param(signal.SIGKILL, id="killed")]
+)
 def test_build_that_does_not_end_leaves_what_is_there(box: Workshop, how: signal.Signals) -> None:
     signs(box).mkdir()
     signs(box).chmod(0o777)

@@ -310,7 +310,10 @@ def test_old_generation_is_looked_at_when_it_is_named(published: Published) -> N
     assert findings(published) == []
     expected = [("generation", module, "sha256 changed")]
     said = published.box.run("verify", "--all").stdout
-    assert ("verify --repair" in said, "for a rollback choose another one" in said) == (False, True)
+    assert (
+        "for a rollback choose another one: `envmgr verify --repair --generation 1` makes one with the same entries"
+        in said
+    )
     assert findings(published, "--generation", "1") == findings(published, "--all") == expected
 
 
@@ -455,6 +458,36 @@ def test_repair_publishes_a_damaged_generation_as_a_new_one(published: Published
     assert before == after
     box.ok("test")
     assert {row[1].split("/")[1] for row in findings(published, "--all")} == {"0002"}
+
+
+def test_repair_makes_an_old_generation_again_for_a_rollback_and_leaves_current(published: Published) -> None:
+    """Once: what there is already in a generation that is sound is not made again."""
+    box = published.box
+    published.edit("generations/0001/modules/hello/1.0.lua")
+    dry = box.run("verify", "--all", "--repair", "--dry-run", "--format", "json")
+    assert (dry.code, dry.data["repaired"]) == (1, ["generation 1, as a new one, which is not current"])
+    done = data(box, "verify", "--generation", "1", "--repair")
+    assert (done["repaired"], done["findings"]) == (["generation 1, as 3, which is not current"], [])
+    assert (done["generation"], box.current()) == (None, 2)
+    again = box.run("verify", "--all", "--repair", "--format", "json").data
+    assert (again["repaired"], {f["where"] for f in again["findings"]}) == (
+        [],
+        {"generations/0001/modules/hello/1.0.lua"},
+    )
+    first, made = (json.loads((box.prefix / f"generations/000{n}/generation.json").read_text()) for n in (1, 3))
+    assert (made["entries"], made["reason"], made["parent"]) == (first["entries"], "verify --repair of generation 1", 1)
+    box.ok("rollback", "3")
+    assert findings(published) == []
+    box.ok("test")
+    box.ok("rollback", "2")
+    assert {row[1].split("/")[1] for row in findings(published, "--all")} == {"0001"}
+
+
+def test_repair_leaves_an_old_generation_of_which_it_is_not_known_what_it_held(published: Published) -> None:
+    published.edit("generations/0001/modules.json")
+    done = published.box.run("verify", "--all", "--repair", "--format", "json")
+    assert (done.code, done.data["repaired"]) == (1, [])
+    assert all("what it held is not known" in finding["hint"] for finding in done.data["findings"])
 
 
 @pytest.mark.parametrize("damage", ["current-dangles", "current-is-gone"])

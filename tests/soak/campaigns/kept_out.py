@@ -1,4 +1,4 @@
-"""Cases of contradicting locks and of hidden GPUs that CI leaves out for their time."""
+"""Cases of contradicting locks, of hidden GPUs and of repairs that CI leaves out for their time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from tests.soak.suite import run_pytest
 
 ROUNDS = 1
-FILES = ("tests/sandbox/commands/test_contradictions.py", "tests/cluster/audit/test_hidden_gpus.py")
+FILES = (
+    "tests/sandbox/commands/test_contradictions.py",
+    "tests/cluster/audit/test_hidden_gpus.py",
+    "tests/easybuild/test_repair.py",
+)
 
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:

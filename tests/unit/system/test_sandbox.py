@@ -1,0 +1,42 @@
+"""Mounts of a command's own: nobody else sees them, and the command cannot make more of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from envmgr.backends.easybuild.again import require_mounts
+from envmgr.catalog.names import Entry
+from envmgr.errors import EnvmgrError
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system import sandbox
+from envmgr.system.run import Runner
+from envmgr.system.sandbox import with_own_mounts
+
+
+def test_mount_is_the_command_s_own(tmp_path: Path) -> None:
+    words, said = with_own_mounts(Runner())
+    assert (words is not None, said) == (True, ())
+    assert words is not None
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one/file").touch()
+    script = f"mount --rbind {tmp_path}/one {tmp_path}/two && exec setpriv --inh-caps=-all --ambient-caps=-all ls {tmp_path}/two"
+    done = subprocess.run([*words, "/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "file\n"
+    assert list((tmp_path / "two").iterdir()) == []
+
+
+def test_host_that_gives_no_mounts_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(
+        sandbox, "_OF_MOUNTS", ("/bin/sh", "-c", "echo unshare failed: Operation not permitted >&2; exit 1")
+    )
+    install = Install(Prefix(tmp_path), Entry("toy", "1.0"), "0" * 64, replaces="")
+    with pytest.raises(EnvmgrError, match="that needs mounts that no one else sees") as caught:
+        require_mounts(install, Runner())
+    assert caught.value.reference == "repair-impossible"
+    assert caught.value.context[-1] == "unshare failed: Operation not permitted"

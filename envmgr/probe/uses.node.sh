@@ -105,8 +105,9 @@ use_number=0
 use_began=$(date +%s)
 : >"$0.uses"
 : >"$0.seen"
-# A process that has ended by the time that it is looked at may have left children: once and again those that are new are looked at.
-for use_round in 1 2 3; do
+# A process that has ended by the time that it is looked at may have left children, and one that becomes another program meanwhile cannot
+# be read: those that are new, and those, are looked at once and again.
+for use_round in 1 2 3 4 5; do
   set -- /proc/[0-9]*
   for use_pid in "$@"; do echo "${use_pid#/proc/}"; done | sort >"$0.pids"
   # shellcheck disable=SC2046 # numbers
@@ -125,6 +126,12 @@ for use_round in 1 2 3; do
     mv "$0.rest" "$0.alive"
     use_some "$@" >>"$0.uses"
   done
+  sed -n -E 's#^/proc/([0-9]+)/(since|closed):$#\1#p' "$0.uses" | sort -u >"$0.again"
+  if [ "$use_round" = 5 ] || [ "$(grep -c . "$0.again")" -gt 20 ]; then break; fi
+  comm -23 "$0.seen" "$0.again" >"$0.rest"
+  mv "$0.rest" "$0.seen"
+  grep -v -E '^/proc/[0-9]+/(since|closed):$' "$0.uses" >"$0.rest"
+  mv "$0.rest" "$0.uses"
 done
 sed -n '\#^/proc/1/#d;s#^/proc/\([0-9]*\)/closed:$#\1#p' "$0.uses" | sort -un >"$0.pids"
 put use.closed.count "$(grep -c . "$0.pids")"

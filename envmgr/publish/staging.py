@@ -243,6 +243,8 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
     """What is current now; without the publish lock, it may be replaced and removed while it is read."""
     prefix = work.prefix
     if (base := work.change.base) is not None:
+        if work.signer is not None:
+            require_unchanged_generation(prefix, base, work.signer, made_again=True)
         return base, read_record(prefix, base), read_specs(prefix, base)
     while True:
         number = current_number(prefix)
@@ -250,7 +252,7 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
             return number, None, {}
         try:
             if work.signer is not None:
-                require_unchanged_generation(prefix, number, work.signer)
+                require_unchanged_generation(prefix, number, work.signer, made_again=work.change.anew)
             return number, read_record(prefix, number), read_specs(prefix, number)
         except EnvmgrError:
             if current_number(prefix) == number:

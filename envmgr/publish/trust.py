@@ -14,7 +14,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish.flipfile import Flip, in_force, newest_first
 from envmgr.publish.flips import came, told_records
-from envmgr.publish.record import RECORD
+from envmgr.publish.record import RECORD, SPECS
 from envmgr.publish.signature import Signer, check_signature
 from envmgr.publish.verify import verify_generation
 from envmgr.store.prefix import Prefix
@@ -33,8 +33,10 @@ class FlipFault:
     found: str
 
 
-def require_unchanged_generation(prefix: Prefix, number: int, signer: Signer) -> None:
+def require_unchanged_generation(prefix: Prefix, number: int, signer: Signer, *, made_again: bool = False) -> None:
     """What is signed, or built upon by what is signed, must be what was published: by a signed flip where there is one.
+
+    Of one that is `made_again` only that counts which a new one is made from: the record and the specs.
 
     Raises:
         EnvmgrError: `generation-changed`, with what is not as it was.
@@ -45,10 +47,11 @@ def require_unchanged_generation(prefix: Prefix, number: int, signer: Signer) ->
             told[number] = flip.record.record
             break
     looked = verify_generation(prefix, number, told, None)
-    if looked.faults:
+    faults = [f for f in looked.faults if not made_again or f.path.split("/", 2)[-1] in (RECORD, SPECS)]
+    if faults:
         raise EnvmgrError(
             "generation-changed", f"generation {number} is not what was published: it is not signed again",
-            context=[f"{fault.path}: {fault.found}" for fault in looked.faults[:10]],
+            context=[f"{fault.path}: {fault.found}" for fault in faults[:10]],
             hint="find out who changed it; `envmgr verify --repair` publishes the same entries as a new generation",
         )  # fmt: skip
 

@@ -132,6 +132,22 @@ def test_what_was_changed_is_not_signed_again_and_nothing_is_made_from_it(box: S
     box.ok("remove", "hello/1.0")
 
 
+def test_repair_signs_a_generation_made_from_what_was_not_changed_of_a_damaged_one(box: Sandbox) -> None:
+    """Its modules are written anew; the data that they are made from is what was signed. An old one is signed at its rollback."""
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    for number in (1, 2):
+        change(box.prefix / f"generations/000{number}/modules/hello/1.0.lua", "help", "--help")
+    box.ok("verify", "--repair")
+    assert (box.current(), faults(box)) == (3, [])
+    box.ok("verify", "--generation", "1", "--repair")
+    assert box.current() == 3
+    box.ok("rollback", "4")
+    assert faults(box) == []
+    assert data(box, "verify")["findings"] == []
+
+
 def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sandbox) -> None:
     signs(box)
     box.ok("sign")

@@ -77,7 +77,11 @@ def _ask_here(ctx: Context, asked: Asked) -> None:
     with ctx.reporter.stage("processes of this host"):
         began = time.time()
         script = uses_script(str(prefix), _HERE)
-        done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=_HERE, check=ctx.runner.raise_if_cancelled)
+        try:
+            done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=_HERE, check=ctx.runner.raise_if_cancelled)
+        except OSError as error:  # a full disk, no more processes
+            asked.unknown.append(f"this host: its processes could not be looked at: {error.strerror}")
+            return
     uses = read_uses(done.output)
     asked.of.append("this host")
     asked.take(uses, "this host", began)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,15 @@ def test_slurm_that_does_not_answer_keeps_all(ctx: Context, monkeypatch: pytest.
     squeue(ctx)
     (ctx.prefix.root.parent / "bin/squeue").write_text("#!/bin/sh\necho 'slurm_load_jobs error: no' >&2\nexit 1\n")
     assert ask_in_use(ctx, 60).found().unknown[0] == "Slurm's jobs are not known: Slurm does not answer: no"
+
+
+def test_disk_that_is_full_keeps_all(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> Detached:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(module, "run_detached", full)
+    asked = ask_in_use(ctx, 60)
+    assert (asked.found().unknown, asked.of) == (
+        ("this host: its processes could not be looked at: No space left on device",), []
+    )  # fmt: skip

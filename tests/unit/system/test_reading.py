@@ -203,7 +203,7 @@ OTHERWISE = {
     "backends/conda/meta.py": "an install that is being made",
     "backends/conda/solve.py": "what conda-lock wrote just now",
     "backends/conda/worker.py": "an install that is being made",
-    "backends/easybuild/again.py": "an install that is being made",
+    "backends/easybuild/again.py": "EasyBuild's own modules",
     "backends/easybuild/build.py": "logs of a build",
     "backends/easybuild/contents.py": "EasyBuild's own files",
     "backends/easybuild/events.py": "what a build tells",

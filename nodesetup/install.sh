@@ -44,13 +44,22 @@ store() { # PATH MODE TEXT LIKE: writes by rename; LIKE is a file whose owner an
     return 1
 }
 
+clear_dead() { # PATH: what runs that were killed left beside it
+    case $action in apply | undo) ;; *) return ;; esac
+    for left in "$1".envmgr-*; do
+        case ${left##*.envmgr-} in *[!0-9]*) continue ;; esac
+        [ -e "/proc/${left##*.envmgr-}/exe" ] || rm -f -- "$left" 2>/dev/null # of a zombie there is none
+    done
+}
+
 changed() { # PATH STATUS WORD: says the line for a change that was made (STATUS 0) or not
-    if [ "$2" = 0 ]; then say "$3" "$1"; else say failed "$1" "$fault"; fi
+    if [ "$2" = 0 ]; then say "$3" "$1"; else say failed "$1" "${fault:-it was killed, or does not say why}"; fi
 }
 
 file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
     want=$(cat && echo .)
     want=${want%.}
+    clear_dead "$1"
     case $action in
     apply | check)
         if [ -f "$1" ] && [ ! -h "$1" ] && contents "$1" && [ "$text" = "$want" ] &&
@@ -101,6 +110,7 @@ without_block() { # sets $rest to $text without envmgr's block, $new to "new" wh
 
 block() { # PATH top|end LINES: some lines of a file that is not ours, between two marks. A link's target is what is changed
     target=$(readlink -f -- "$1") || target=$1
+    clear_dead "$target"
     text=
     if [ -e "$target" ] && ! contents "$target"; then
         say failed "$1" "$text"
@@ -204,7 +214,7 @@ link() { # PATH TARGET: a link that is wholly envmgr's
         elif [ "$action" = check ]; then
             say would-write "$1"
         else
-            fault=$(mkdir -p -- "${1%/*}" && ln -sfn -- "$2" "$1" 2>&1)
+            fault=$({ mkdir -p -- "${1%/*}" && ln -sfn -- "$2" "$1"; } 2>&1)
             changed "$1" $? written
         fi
         ;;

@@ -27,13 +27,15 @@ class Plot:
     """`argv` on the state that `prepare` makes of a prefix with three generations; `done` says whether it has had its effect.
 
     `over` are references of errors with which the verb refuses to do what is done; `forgets` for gc, which may take generations;
-    `harmed` where what is published is not whole before; `easybuild` where the prefix is a workshop's, with nothing published.
+    `within` is a command line of sh that runs it ("$@"), with ROOT for the sandbox's folder, where it changes /etc, which is then looked at
+    too. `harmed` where what is published is not whole before; `easybuild` where the prefix is a workshop's, with nothing published.
     """
 
     argv: tuple[str, ...]
     prepare: Callable[[Sandbox], None] = lambda _: None
     done: Callable[[Sandbox], bool] = lambda _: True
     over: tuple[str, ...] = ()
+    within: str = ""
     easybuild: bool = False
     forgets: bool = False
     harmed: bool = False
@@ -133,6 +135,42 @@ def node_files(box: Sandbox) -> bool:
     return any(Path(box.root / "files").rglob("pin"))
 
 
+# A node's own files: what envmgr's and the system's programs look at, and what node-setup writes.
+ETC = [
+    "alternatives",
+    "bash.bashrc",
+    "csh.cshrc",
+    "debian_version",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "lmod",
+    "localtime",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "profile",
+    "profile.d",
+    "zsh",
+]
+IN_OWN_ETC = """\
+mount --bind ROOT/etc /etc && mount --bind ROOT/run /run && mount --bind ROOT/lib /var/lib && exec "$@"
+"""
+
+
+def own_etc(box: Sandbox) -> None:
+    for name in ("etc", "run", "lib", "etc/systemd/system"):
+        (box.root / name).mkdir(parents=True)
+    here = [Path("/etc") / name for name in ETC if (Path("/etc") / name).exists()]
+    subprocess.run(["cp", "-a", *here, box.root / "etc"], check=True)
+
+
+def set_up(box: Sandbox) -> bool:
+    files = ("envmgr/node/pin", "envmgr/allowed_signers", "profile.d/zz-envmgr.sh")
+    return all((box.root / "etc" / name).is_file() for name in files)
+
+
 PLOTS: dict[str, Plot] = {
     "build": Plot(("build", "hello/1.0"), done=lambda box: "hello/1.0" in entries(box)),
     "build (EasyBuild)": Plot(("build", "toy/1.0"), done=lambda box: entries(box) == {"toy/1.0"}, easybuild=True),
@@ -146,6 +184,7 @@ PLOTS: dict[str, Plot] = {
     "job": Plot(("job", "kept/1.0", "-o", "job.sh"), done=written("job.sh")),
     "lock": Plot(("lock", "hello/1.0", "kept/1.0"), unlocked, has_locks),
     "node-setup": Plot(("node-setup", "--output", "files"), done=node_files),
+    "node-setup --apply": Plot(("node-setup", "--here", "--apply"), own_etc, set_up, within=IN_OWN_ETC),
     "publish": Plot(
         ("publish", "hello/1.0"),
         lambda box: box.ok("build", "hello/1.0", "--no-publish") and None,

@@ -35,6 +35,7 @@ from tests.helpers.faults.shim import (
     Fault,
     Scene,
 )
+from tests.helpers.node_scene import USER
 from tests.helpers.places import ROOT
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import complete, no_processes, parts
@@ -99,6 +100,7 @@ class Stage:
     local: Path
     states: dict[str, Path] = field(default_factory=dict)
     easybuild: bool = False
+    within: str = ""
 
     @property
     def root(self) -> Path:
@@ -113,7 +115,7 @@ class Stage:
 
     def set(self, verb: str) -> Sandbox:
         """The sandbox as `verb` is to find it."""
-        self.easybuild = PLOTS[verb].easybuild
+        self.easybuild, self.within = PLOTS[verb].easybuild, PLOTS[verb].within
         if verb not in self.states:
             first = self.root.name
             if first not in self.states:
@@ -125,6 +127,11 @@ class Stage:
         self._put_back(verb)
         return self.box()
 
+    @property
+    def roots(self) -> list[Path]:
+        """Below which calls are counted."""
+        return [self.root, *([Path("/etc"), Path("/run"), Path("/var/lib")] if self.within else [])]
+
     def clear(self) -> None:
         for self.easybuild in (False, True):
             self.box().clear()
@@ -132,7 +139,7 @@ class Stage:
         remove_tree(self.local)
 
     def _begin(self) -> None:
-        for folder in (self.root, self.local):
+        for folder in (self.root, self.folder, self.local):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)  # the build user works there
         for name in ("tmp", "home"):
@@ -157,9 +164,15 @@ class Stage:
         """To its end, with what it left running; no check of what it says."""
         box = self.box()
         given = {"TMPDIR": str(self.tmp), "HOME": str(self.root / "home"), **extra}
-        environ = box.environ(**given) | (dict(scene.environ()) if scene else {})
+        shim = dict(scene.environ()) if scene else {}
+        words = box.command(*argv)
+        if self.within:  # what sets the scene meets no fault
+            script = self.within.replace("ROOT", str(self.root))
+            words = ["env", *(f"{name}={value}" for name, value in shim.items()), *words]
+            words = ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]
+            shim = {}
         done = subprocess.run(
-            box.command(*argv), cwd=self.root, env=environ, capture_output=True, text=True, errors="replace",
+            words, cwd=self.root, env=box.environ(**given) | shim, capture_output=True, text=True, errors="replace",
             timeout=2 * DEADLINE, check=False,
         )  # fmt: skip
         no_processes(box)
@@ -169,7 +182,7 @@ class Stage:
 def calls_of(stage: Stage, verb: str) -> list[Call]:
     """What `verb` does to files where nothing goes wrong."""
     stage.set(verb)
-    scene = Scene.make(stage.local / "scene", [stage.root])
+    scene = Scene.make(stage.local / "scene", stage.roots)
     done = stage.run(PLOTS[verb].argv, scene)
     assert done.code == 0, f"{verb}\n{done.stdout}{done.stderr}"
     calls = scene.calls()
@@ -196,7 +209,7 @@ def play(stage: Stage, verb: str, fault: str, at: int) -> Outcome:
     box = stage.set(verb)
     before = _complete_ones(box)
     was = box.current()
-    scene = Scene.make(stage.local / "scene", [stage.tmp if kind.tmp else stage.root], kind.at(at))
+    scene = Scene.make(stage.local / "scene", [stage.tmp] if kind.tmp else stage.roots, kind.at(at))
     done = stage.run(plot.argv, scene)
     hit = next((str(call) for call in scene.calls() if call.hit), "")
     broken, tracebacks = _judge_words(done, may_die=kind.how in KILLS), []
@@ -226,7 +239,11 @@ def what_is_left(stage: Stage) -> list[str]:
     found += [
         str(path.relative_to(stage.root))
         for path in stage.root.rglob("*")
-        if (path.name.endswith(".tmp") or path.name.startswith((".copy-", ".current.", "tmp")))
+        if (
+            path.name.endswith(".tmp")
+            or ".envmgr-" in path.name
+            or path.name.startswith((".copy-", ".current.", "tmp"))
+        )
         and not path.is_relative_to(stage.tmp)
         and path != stage.tmp
         and "cache" not in path.parts
@@ -280,6 +297,8 @@ def _judge_words(done: Done, *, may_die: bool) -> list[str]:
         return [f"exit {done.code} is none of ours"]
     if done.code in (2, 3, 4, 130):
         found = re.findall(r"^error\[([a-z0-9-]+)\]: \S", done.stderr, re.MULTILINE)
+        if not found and re.search(r"^failed +\S+ +this machine +\S", done.stdout, re.MULTILINE):
+            return []  # node-setup tells of each file
         if not found:
             return [f"exit {done.code} without an error of the house form"]
         if unknown := set(found) - _references():

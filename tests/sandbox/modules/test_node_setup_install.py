@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import shutil
 import subprocess
@@ -240,3 +241,22 @@ def test_without_root_nothing_is_tried(scene: Scene) -> None:
     script = "id() { case $1 in -u) echo 1000;; *) echo alice;; esac; }\n" + install_script(scene.files, "apply")
     assert scene.run("sh", "-c", script).stdout == "not-root\talice\t\n"
     assert tree(scene.etc) == before
+
+
+def test_apply_clears_what_a_killed_run_left_and_says_why_a_link_failed(scene: Scene) -> None:
+    """A living run's file, and what only looks like one, stay."""
+    dead = [scene.etc / "bash.bashrc.envmgr-99999999", scene.etc / "profile.d/zz-envmgr.sh.envmgr-99999999"]
+    others = [scene.etc / f"bash.bashrc.envmgr-{os.getpid()}", scene.etc / "bash.bashrc.envmgr-old"]
+    for path in (*dead, *others):
+        path.write_text("half")
+    wants = scene.etc / "systemd/system/multi-user.target.wants"
+    shutil.rmtree(wants)
+    wants.write_text("no folder")
+    done = scene.run("sh", "-c", install_script(scene.files, "apply"))
+    assert done.stderr == ""
+    (failed,) = (line.split("\t") for line in done.stdout.splitlines() if line.startswith("failed"))
+    assert failed[1:] == [
+        "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
+        "mkdir: cannot create directory '/etc/systemd/system/multi-user.target.wants': File exists",
+    ]
+    assert [path for path in (*dead, *others) if path.exists()] == others

@@ -55,10 +55,10 @@ FOUND = [
     ("export", "envmgr killed", r"rename .*/exported\.py"),
     ("job", "read-only", r"fsync .*/\.job\.sh"),
     ("lock", "envmgr killed", r"rename .*/conda-lock\.yml"),
-    ("lock", "envmgr killed", r"rmdir .*/tmp/envmgr-run-"),
+    ("lock", "envmgr killed", r"(rmdir|unlinkat) .*/tmp/envmgr-run-"),
     ("node-setup", "envmgr killed", "rename .*/files/README"),
     ("build", "envmgr killed", r"rename .*/var/jobs/holds/"),
-    ("publish", "envmgr killed", r"rmdir .*/tmp/envmgr-run-lmod-"),
+    ("publish", "envmgr killed", r"(rmdir|unlinkat) .*/tmp/envmgr-run-lmod-"),
     ("verify", "read-only", r"unlink .*/var/jobs/holds/"),
 ]
 

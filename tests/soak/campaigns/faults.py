@@ -16,7 +16,7 @@ from tests.helpers.faults.plots import PLOTS
 from tests.helpers.faults.rounds import FAULTS, Outcome, some
 from tests.helpers.faults.table import write_rows
 from tests.helpers.faults.worker import Worker, command, play_all
-from tests.helpers.places import CACHE
+from tests.helpers.places import CACHE, ROOT
 from tests.helpers.standin.channel import cached_channel
 
 WHOLE = ("rollback", "lock", "gc", "remove", "publish")
@@ -55,10 +55,11 @@ def _workers(system: str, channel: str, stack: ExitStack) -> list[Worker]:
         cluster = Cluster(folder / "lab", nodes=1, share="nfs", mount_options="-A 1 -E 1")
         cluster.up()
         stack.callback(cluster.down)
+        cluster.sh("fs1", "chown root: /export/sw", check=True)  # a site file lies there
         made = []
         for number in range(2):
             argv = command(cluster.prefix / f"w{number}", Path(f"/run/w{number}"))
-            made.append(Worker(cluster.start("login", [*argv, channel])))
+            made.append(Worker(cluster.start("login", [*argv, channel], env={"PYTHONPATH": str(ROOT)})))
     for worker in made:
         stack.callback(worker.end)
     return made

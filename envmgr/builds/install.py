@@ -27,7 +27,8 @@ from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, sha256_file
 from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
-from envmgr.system.users import Account, user_name
+from envmgr.system.usernames import user_name
+from envmgr.system.users import Account
 
 
 @dataclass(frozen=True, slots=True)

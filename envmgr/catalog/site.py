@@ -34,7 +34,7 @@ from envmgr.errors import InputError
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 from envmgr.system.yamlfile import parse_yaml, reason_of, validate
 
 # The text that binary packages carry where their prefix goes is 255 characters long: no longer path fits.

@@ -19,7 +19,7 @@ from envmgr.nodes import NodeSets, Reply, ask_nodes, fold, queued_jobs, slurm_he
 from envmgr.probe.uses import Uses, read_uses, uses_script
 from envmgr.publish.keeping import InUse
 from envmgr.system.detached import run_detached
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 _HERE = 120.0  # seconds for the processes of this host
 _SKEW = 300.0  # seconds that clocks may differ

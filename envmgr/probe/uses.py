@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, number_in
 from envmgr.probe.shell import join_probes, looked_key, read_answer
 from envmgr.system.shelltext import assign, script_text
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 _PART = "use"
 _ONCE = 10  # seconds for some processes at a time: reading takes milliseconds, where it does not hang

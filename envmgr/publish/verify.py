@@ -28,7 +28,7 @@ from envmgr.publish.record import (
 from envmgr.store.prefix import Prefix
 from envmgr.store.tree import Look, TreePath, look_at_tree, shown
 from envmgr.system.files import read_regular, sha256_bytes
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 
 @dataclass(frozen=True, slots=True)

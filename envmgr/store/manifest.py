@@ -20,7 +20,7 @@ from envmgr.system.files import atomic_write
 from envmgr.system.formats import require_format
 from envmgr.system.openat import remove_below
 from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 FORMAT = 1
 """The number of a manifest's format; another one is refused."""

@@ -13,7 +13,7 @@ from envmgr.store.prefix import SHORT, Install, Item
 from envmgr.store.tree import tree_digest
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.run import Runner
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 
 def verify_install(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
+from envmgr.system.usernames import user_name
 
 _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # neither read nor written: looked at, and passed
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -102,8 +103,6 @@ class _Walk:
     def _blame(self, place: Path, status: os.stat_result) -> bool:
         if status.st_uid in (os.geteuid(), 0):
             return False
-        from envmgr.system.users import user_name
-
         self.fault = self.fault or f"{place} belongs to {user_name(status.st_uid)}, neither to you nor to root"
         return True
 

@@ -17,6 +17,7 @@ from typing import Any
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import explain_os_error
 from envmgr.system.openat import give_folder
+from envmgr.system.usernames import user_name
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -62,14 +63,6 @@ def require_account(name: str) -> Account:
 def this_account() -> Account:
     """The effective user of this process."""
     return _account(pwd.getpwuid(os.geteuid()))
-
-
-def user_name(uid: int) -> str:
-    """As people know them; `uid 1234` for one without a name."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
 
 
 def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:

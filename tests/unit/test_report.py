@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr import report
 from envmgr.report import LoggedReporter, SilentReporter, Stage, size_text
 from tests.helpers.waiting import DEADLINE
 
@@ -137,7 +138,8 @@ def test_logged_reporter_goes_on_after_close(tmp_path: Path) -> None:
     assert texts(tmp_path / "x.log") == ["a", "b"]
 
 
-def test_logged_reporter_survives_a_full_disk_and_says_so_once() -> None:
+def test_logged_reporter_survives_a_full_disk_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "_regular", lambda path: os.open(path, os.O_WRONLY))  # a device stands for the disk
     inner = Recorder()
     reporter = LoggedReporter(inner, Path("/dev/full"))
     for n in range(3):

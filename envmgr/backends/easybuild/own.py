@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.contents import Places, contents_sum
 from envmgr.backends.easybuild.trust import fault_below, fault_on_the_way
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 
 def own_places() -> Places:

@@ -11,7 +11,7 @@ from pathlib import Path
 from envmgr.backends.easybuild.settings import own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.system.users import user_name
+from envmgr.system.usernames import user_name
 
 _STICKY_DOOR = stat.S_ISVTX  # in /tmp other users may write, but not rename root's files
 

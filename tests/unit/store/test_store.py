@@ -158,7 +158,6 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "locks": "var/lock",
         "publish_lock": "var/lock/publish.lock",
         "history": "var/history.jsonl",
-        "flips": "flips",
     }  # fmt: skip
     assert prefix.generation(42) == ROOT / "generations/0042"
     assert prefix.generation(12345) == ROOT / "generations/12345"

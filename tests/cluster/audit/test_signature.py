@@ -32,8 +32,8 @@ echo "anna namespaces=\\"envmgr-flip\\" $(cat {KEY}.pub)" >{SIGNERS}""", check=T
         assert ("error", "signature", "c[1-3]", FLIP_STAMP, "nothing there has checked what is published") in found
         audited.envmgr("sign")
         audited.set_up("login,c[1-3]")
-        for node in nodes:  # the one that node-setup began ends before
-            cluster.sh(node, f"flock /var/lib/envmgr/lock true; {CHECK_FLIP}", check=True)
+        for node in nodes:
+            checked(audited, node, "signed")
         assert audited.findings(*LOOK, code=0) == []
         module = next(cluster.host_prefix.glob(f"generations/{audited.generation:04d}/modules/hello/*.lua"))
         text = module.read_text()

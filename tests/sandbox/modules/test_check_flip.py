@@ -15,6 +15,7 @@ from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS, 
 from envmgr.system.files import sha256_file
 from tests.helpers.node_scene import Scene
 from tests.helpers.signed import SignedPrefix
+from tests.helpers.waiting import wait_for
 
 
 @dataclass
@@ -73,6 +74,7 @@ def strict(tmp_path: Path) -> Node:
 
 def settle_down(node: Node) -> None:
     """The look that `apply` began in the background holds the lock until it ends."""
+    wait_for(node.stamp.exists, what="the look that node-setup began")
     node.run("flock", "/var/lib/envmgr/lock", "true")
 
 
@@ -253,6 +255,23 @@ def test_a_look_that_hangs_is_not_joined_by_others(node: Node) -> None:
     assert done.returncode == 0
     assert node.stamp.read_text() == stamp
     assert node.check() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be nobody to a file server")
+def test_root_that_is_nobody_to_the_file_server_lets_the_owner_read(node: Node) -> None:
+    settle_down(node)
+    for path in (node.prefix, *node.prefix.rglob("*")):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    node.prefix.chmod(0o750)
+    for folder in (node.folder, *node.folder.parents[:-2]):
+        folder.chmod(0o755)
+    squashed = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "sh", CHECK_FLIP)
+    for state, mode in (("signed 1 1", 0o755), ("unchecked 1 0", 0)):
+        (node.prefix / "flips").chmod(mode)
+        done = node.run(*squashed)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert node.stamp.read_text().startswith(f"{state} ")
+    node.prefix.chmod(0o755)
 
 
 def test_shells_that_have_a_generation_are_not_asked_again(strict: Node) -> None:

@@ -109,7 +109,7 @@ def make(release: str, python: Path, easybuild: Path | None) -> Path:
     """Build, change, publish and roll back with the old release, as `nobody`, and pack what that left."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        inside = Small.enter(work, f"mount -t tmpfs -o mode=755 tmpfs {HOME.parent}; mkdir -m 777 {HOME}")
+        inside = Small.enter(work, f"mount -t tmpfs -o mode=755 tmpfs {HOME.parent}; mkdir -m 1777 {HOME}")
         try:
             there = Path(f"/proc/{inside.process.pid}/root{HOME}")
             _lay_out(there, easybuild)

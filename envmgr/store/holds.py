@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import beat_lately, beating
 from envmgr.store.prefix import Prefix
@@ -66,7 +66,9 @@ def remove_dead_holds(prefix: Prefix) -> None:
     """Under the lock under which they are made: a name is used again. Where that is held, a later run does it."""
     for folder in (prefix.holds, prefix.jobs):
         clear_temporaries(folder)
-    with try_file_lock(prefix.hold_lock) as free:
+    if not prefix.holds.is_dir():
+        return
+    with suppress(EnvmgrError), try_file_lock(prefix.hold_lock) as free:  # who may not write there has none
         for path in prefix.holds.glob("*.json") if free else ():
             if not _lives(path):
                 with suppress(OSError):

@@ -45,7 +45,12 @@ def way_to(path: Path, *, start: Path = Path("/"), make: bool = False, follow: b
     """
     walk = _Walk(start)
     try:
-        yield walk.to(path.absolute().relative_to(start.absolute()), make=make, follow=follow)
+        try:
+            way = walk.to(path.absolute().relative_to(start.absolute()), make=make, follow=follow)
+        except OSError as error:
+            error.filename = str(path)  # not a name in some folder
+            raise
+        yield way
     finally:
         os.close(walk.folder)
 

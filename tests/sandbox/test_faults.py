@@ -26,6 +26,11 @@ ROUNDS, PARTS = 40, 4
 SEED = int(os.environ.get("FAULT_SEED") or random.SystemRandom().randrange(10**6))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _compiler() -> None:
+    program("cc")
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("faults")

@@ -13,7 +13,7 @@ from tests.helpers.faults.rounds import FAULTS, Outcome
 from tests.helpers.places import ROOT
 
 PAGE = ROOT / "docs/reliability.md"
-_HEAD = "| verb | fault | file system | rounds | broken | tracebacks | left | commit | date |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+_HEAD = "| verb | fault | file system | rounds | broken | tracebacks | left | tree | date |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Row:
     broken: int
     tracebacks: int
     left: int
-    commit: str
+    tree: str
     date: str
 
     def __str__(self) -> str:
         counts = map(str, (self.rounds, self.broken, self.tracebacks, self.left))
-        return f"| {' | '.join((self.verb, self.fault, self.system, *counts, self.commit, self.date))} |\n"
+        return f"| {' | '.join((self.verb, self.fault, self.system, *counts, self.tree, self.date))} |\n"
 
 
 def read_rows() -> list[Row]:
@@ -46,24 +46,24 @@ def read_rows() -> list[Row]:
 
 def write_rows(system: str, verb: str, outcomes: Sequence[Outcome]) -> None:
     """In place of the rows that the verb had on that file system."""
-    commit, date = _commit(), datetime.datetime.now(datetime.UTC).date().isoformat()
+    tree, date = _tree(), datetime.datetime.now(datetime.UTC).date().isoformat()
     rows = [row for row in read_rows() if (row.system, row.verb) != (system, verb)]
     for fault in FAULTS:
         met = [outcome for outcome in outcomes if outcome.fault == fault and outcome.call]
         if met:
             counts = (sum(bool(getattr(each, what)) for each in met) for what in ("broken", "tracebacks", "left"))
-            rows.append(Row(verb, fault, system, len(met), *counts, commit, date))
+            rows.append(Row(verb, fault, system, len(met), *counts, tree, date))
     order = list(FAULTS)
     rows.sort(key=lambda row: (row.verb, row.system, order.index(row.fault)))
     before = PAGE.read_text().split(_HEAD, 1)[0]
     atomic_write(PAGE, before + _HEAD + "".join(map(str, rows)))
 
 
-def _commit() -> str:
-    """With a `+` where files differ from it, but for the pages that campaigns write."""
-    others = ["--", ".", ":!docs/reliability.md", ":!docs/soak.md"]
-    head = _git("rev-parse", "--short=12", "HEAD")
-    return head + ("+" if _git("status", "--porcelain", *others) else "")
+def _tree() -> str:
+    """What git calls the folder envmgr/ in the last commit; with a `+` where files of it differ."""
+    return _git("rev-parse", "--short=12", "HEAD:envmgr") + (
+        "+" if _git("status", "--porcelain", "--", "envmgr") else ""
+    )
 
 
 def _git(*argv: str) -> str:

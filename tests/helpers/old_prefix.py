@@ -97,6 +97,7 @@ def old_prefix(release: str, root: Path) -> Iterator[OldPrefix]:
     inside = Small.enter(
         root,
         f"mount -t tmpfs -o mode=755 tmpfs {HOME.parent}; tar -xzf {archive} -C {HOME.parent} --no-same-owner; "
+        f"chmod 755 {HOME}; "  # site.yaml is not read where everybody could put another one
         f"mount --bind {HOME}/os-release $(readlink -f /etc/os-release)",
     )
     try:
@@ -109,7 +110,7 @@ def make(release: str, python: Path, easybuild: Path | None) -> Path:
     """Build, change, publish and roll back with the old release, as `nobody`, and pack what that left."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        inside = Small.enter(work, f"mount -t tmpfs -o mode=755 tmpfs {HOME.parent}; mkdir -m 1777 {HOME}")
+        inside = Small.enter(work, f"mount -t tmpfs -o mode=755 tmpfs {HOME.parent}; mkdir -m 777 {HOME}")
         try:
             there = Path(f"/proc/{inside.process.pid}/root{HOME}")
             _lay_out(there, easybuild)

@@ -152,7 +152,7 @@ def test_private_module_that_was_moved_away_or_edited_is_told(box: Workshop, how
     assert done.code == 1
     (finding,) = done.data["findings"]
     assert (finding["where"], finding["found"]) == ("base/1.0", shown)
-    assert f"remove {install(box, 'base').relative}.manifest.json under {box.prefix}, " in finding["hint"]
+    assert "`envmgr verify --repair` makes it again" in finding["hint"]
 
     box.toy(dependencies=[("base", "1.0")])
     box.locked("toy/1.0", "toy-1.0.eb")
@@ -162,7 +162,8 @@ def test_private_module_that_was_moved_away_or_edited_is_told(box: Workshop, how
         "error[install-differs]: ROOT/prefix/store/base/1.0-DIGEST is not what its manifest says",
         f"  {plain(shown, box)}",
     ]
-    install(box, "base").manifest.unlink()
+    box.ok("verify", "--repair")  # what the finding's hint says
+    assert module.read_bytes() == good
     box.ok("build", "toy/1.0", "base/1.0")
     assert module.read_bytes() == good
     assert box.run("verify").code == 0

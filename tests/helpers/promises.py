@@ -160,6 +160,6 @@ def _nothing_left(box: Sandbox) -> None:
 
 def _own_files(box: Sandbox) -> list[Path]:
     """Files of backends below the prefix, but for their tools."""
-    generic = {"store", "generations", "cache", "var", "current"}
+    generic = {"store", "generations", "flips", "cache", "var", "current"}
     own = (p for p in box.prefix.iterdir() if p.name not in generic)
     return [p for folder in own for p in folder.rglob("*") if p.is_file() and "tools" not in p.parts]

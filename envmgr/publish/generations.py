@@ -17,7 +17,8 @@ from envmgr.publish.change import Change
 from envmgr.publish.flips import flip, known_current, last_current, settle
 from envmgr.publish.record import ABANDONED, complete_numbers, current_number, generation_numbers, read_record
 from envmgr.publish.signature import Signer
-from envmgr.publish.staging import Staged, Work, abandon, staging
+from envmgr.publish.staged import Staged, Work
+from envmgr.publish.staging import abandon, staging
 from envmgr.publish.trust import require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.holds import is_staged, remove_dead_holds

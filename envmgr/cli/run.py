@@ -74,6 +74,10 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
 
             signer = start_root_signer(found.signing, runner)
         settle(found)
+        if signer is not None:
+            from envmgr.system.users import refuse_tracing
+
+            refuse_tracing()
     _stop_by_signals(runner)
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
 

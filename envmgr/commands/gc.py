@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
+import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from envmgr.builds.install import can_write
@@ -157,7 +161,7 @@ def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse) -> 
     in_use = generations_in_use(old, state.left, found)
     gone = [n for n in old if n not in in_use]
     used = _named(prefix, state, {*state.complete} - {*gone})
-    unused = [i for i in installs(prefix) if i.relative not in used and i.manifest.stat().st_mtime < oldest]
+    unused = [i for i in installs(prefix) if i.relative not in used and _changed(i.manifest) < oldest]
     if before is not None:
         held = held_installs(prefix) | requested_installs(prefix)
         asked = {i.relative for i in before.installs}
@@ -203,8 +207,21 @@ def _seconds(created: str, prefix: Prefix, number: int) -> float:
 
 def _written(prefix: Prefix, number: int) -> float:
     """When the record of a generation was last written."""
-    return (prefix.generation(number) / RECORD).lstat().st_mtime
+    return _changed(prefix.generation(number) / RECORD)
+
+
+def _changed(path: Path) -> float:
+    """When it was last written; of what another run has just taken away, never."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return math.inf
 
 
 def _size(install: Install) -> int:
-    return sum(p.lstat().st_size for p in install.path.rglob("*") if p.is_file() and not p.is_symlink())
+    size = 0
+    with suppress(OSError):  # another run takes it away
+        for path in install.path.rglob("*"):
+            status = path.lstat()
+            size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return size

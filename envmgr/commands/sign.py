@@ -9,7 +9,8 @@ from envmgr.builds.install import can_write
 from envmgr.commands import Context, published_record
 from envmgr.errors import InputError
 from envmgr.publish.generations import sign
-from envmgr.publish.trust import FlipFault, look_at_flip, seen_here
+from envmgr.publish.stamp import seen_here
+from envmgr.publish.trust import FlipFault, look_at_flip
 from envmgr.report import Result
 
 

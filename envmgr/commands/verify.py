@@ -11,7 +11,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding, Severity
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.record import RECORD, SPECS, complete_numbers, read_record
-from envmgr.publish.trust import FlipLook, look_at_flip, mend_of, seen_here
+from envmgr.publish.stamp import seen_here
+from envmgr.publish.trust import FlipLook, look_at_flip, mend_of
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest

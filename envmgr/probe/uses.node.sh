@@ -101,6 +101,11 @@ use_who() {
 }
 
 put use.uid "$(id -u)"
+# New shells here may be given the last generation that root's own check found signed.
+if [ -r /var/lib/envmgr/flip ]; then
+  { read -r _ && read -r use_kept _ && read -r _ && read -r use_of; } </var/lib/envmgr/flip
+  case $use_kept in '' | 0 | *[!0-9]*) ;; *) if [ "${use_of-}" = "$prefix" ]; then put use.kept "$use_kept"; fi ;; esac
+fi
 use_number=0
 use_began=$(date +%s)
 : >"$0.uses"

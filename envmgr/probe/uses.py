@@ -50,6 +50,8 @@ def read_uses(text: str) -> Uses:
     for line in facts.get("use.named", "").splitlines():
         path, count, who = line.split(" ", 2)
         named[_whole(path)] = _with_others(_process(who), int(count))
+    if kept := number_in(facts, "use.kept"):
+        named.setdefault(f"generations/{kept:04d}", "the check of signatures, which may give it to new shells,")
     since = None
     for line in facts.get("use.since", "").splitlines()[:1]:
         age, who = line.split(" ", 1)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,9 +26,12 @@ from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
 FORMAT = 1
 """The number of the format of flips; another one is refused."""
 
+MOST = 10**12 - 1
+"""The highest sequence number: shells count them, too."""
+
 Action = Literal["publish", "rollback", "sign"]
 
-_NAME = re.compile(r"([0-9]{6,})\.(json|json\.sig|withdrawn)")
+_NAME = re.compile(r"([0-9]{6,12})\.(json|json\.sig|withdrawn)")
 
 
 class FlipRecord(BaseModel):
@@ -39,7 +42,7 @@ class FlipRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: int = FORMAT
-    sequence: int = Field(ge=1)
+    sequence: int = Field(ge=1, le=MOST)
     generation: int = Field(ge=1)
     record: str = Field(pattern="^[0-9a-f]{64}$")
     date: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
@@ -90,6 +93,11 @@ def sequences(prefix: Prefix) -> list[int]:
     return sorted(int(match[1]) for match in _names(prefix) if match[2] == "json")
 
 
+def has_signatures(prefix: Prefix) -> bool:
+    """Whether a flip has one beside it, good or not."""
+    return any(match[2] == "json.sig" for match in _names(prefix))
+
+
 def read_flip(prefix: Prefix, sequence: int) -> Flip:
     """Raises EnvmgrError `flip-damaged`, `format-unknown`."""
     path = flip_path(prefix, sequence)
@@ -117,13 +125,22 @@ def in_force(prefix: Prefix, number: int | None) -> Flip | None:
     return next((flip for flip in newest_first(prefix) if flip.record.generation == number), None)
 
 
-def write_flip(prefix: Prefix, record: FlipRecord, sign: Callable[[bytes], bytes] | None = None) -> Flip:
-    """Its file, made exclusively: where another host took the number meanwhile, the next one that is free.
+class Signs(Protocol):
+    """What signs a flip that is being written."""
 
-    `sign` gives the signature of the file, which lies there first: a flip is never seen without it.
+    def sign(self, content: bytes) -> bytes:
+        """The signature of its file. Raises EnvmgrError."""
+
+    def judge(self, made: Flip) -> None:
+        """Its signature lies there, and its file does not yet. Raises EnvmgrError for one that nobody would take."""
+
+
+def write_flip(prefix: Prefix, record: FlipRecord, signing: Signs | None = None) -> Flip:
+    """Its file, made exclusively: where another host took the number meanwhile, the next one that is free. The signature lies there
+    first, and is judged: a flip is never seen without a good one.
 
     Raises:
-        EnvmgrError: `disk-full`, `not-writable`, `mount-lost`, whatever `sign` raises; nothing of it is left then.
+        EnvmgrError: `disk-full`, `not-writable`, `mount-lost`, whatever `signing` raises; nothing of it is left then.
     """
     with explain_os_error(prefix.flips):
         prefix.flips.mkdir(mode=0o755, exist_ok=True)
@@ -132,19 +149,20 @@ def write_flip(prefix: Prefix, record: FlipRecord, sign: Callable[[bytes], bytes
         while record.sequence in taken:
             record = record.model_copy(update={"sequence": record.sequence + 1})
         flip = Flip(flip_path(prefix, record.sequence), record, record.text().encode())
-        signature = None if sign is None else sign(flip.content)
+        signature = None if signing is None else signing.sign(flip.content)
         with explain_os_error(prefix.flips), suppress(FileExistsError):
-            _write(flip, signature)
+            _write(flip, signature, signing)
             sync_folder(prefix.flips)
             return flip
 
 
-def _write(flip: Flip, signature: bytes | None) -> None:
-    if signature is None:
+def _write(flip: Flip, signature: bytes | None, signing: Signs | None) -> None:
+    if signature is None or signing is None:
         write_new(flip.path, flip.content, mode=0o444)
         return
     write_new(flip.signature_path, signature, mode=0o444)
     try:
+        signing.judge(flip)
         write_new(flip.path, flip.content, mode=0o444)
     except BaseException:
         with suppress(OSError):

@@ -7,12 +7,14 @@ import json
 import socket
 import time
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import (
+    MOST,
     Action,
+    Flip,
     FlipRecord,
     in_force,
     newest_first,
@@ -24,6 +26,7 @@ from envmgr.publish.flipfile import (
 )
 from envmgr.publish.record import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signer, require_allowed
+from envmgr.publish.stamp import seen_here
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, flip_symlink, sync_folder
@@ -43,25 +46,25 @@ def flip(
     *,
     action: Action,
     signer: Signer | None,
+    record: str | None = None,
 ) -> int:
     """Make generation `number` current and write it down; returns the flip's sequence number. Under `publishing` only.
 
-    `before` is what was current. The flip is written, and signed where there is a `signer`, before `current` changes.
+    `before` is what was current. The flip is written, and signed where there is a `signer`, before `current` changes. `record` is the
+    sha256 of the generation's record, where the caller has written or verified it.
 
     Raises:
-        EnvmgrError: `not-signed`, `disk-full`, …; `current` is then untouched, and the flip withdrawn.
+        EnvmgrError: `not-signed`, `disk-full`, …; `current` is then untouched, and nothing is left, or the flip withdrawn.
     """
-    record = prefix.generation(number) / RECORD
-    with explain_os_error(record):
-        digest = digest_of(record, GENERATION)
+    path = prefix.generation(number) / RECORD
+    with explain_os_error(path):
+        digest = record or digest_of(path, GENERATION)
     draft = FlipRecord(
         sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
         reason=reason, user=getpass.getuser(), host=socket.gethostname(),
     )  # fmt: skip
-    made = write_flip(prefix, draft, None if signer is None else partial(signer.sign, reporter=reporter))
+    made = write_flip(prefix, draft, None if signer is None else _Signing(signer, reporter))
     try:
-        if signer is not None:
-            require_allowed(made, signer)
         flip_symlink(prefix.current, f"generations/{number:04d}")
     except BaseException:
         if known_current(prefix) != number:  # a signal may come when it is done
@@ -77,6 +80,18 @@ def flip(
         )
     _write_down(prefix, made.record, reporter)
     return made.record.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class _Signing:
+    signer: Signer
+    reporter: Reporter
+
+    def sign(self, content: bytes) -> bytes:
+        return self.signer.sign(content, self.reporter)
+
+    def judge(self, made: Flip) -> None:
+        require_allowed(made, self.signer)
 
 
 def settle(prefix: Prefix, reporter: Reporter) -> None:
@@ -111,13 +126,14 @@ def came(prefix: Prefix) -> frozenset[int]:
 
 
 def _next_number(prefix: Prefix) -> int:
-    return max([*numbers_taken(prefix), *(_told(prefix) or ())], default=0) + 1
+    return max([*numbers_taken(prefix), *(_told(prefix) or ()), seen_here(prefix)], default=0) + 1
 
 
 def _told(prefix: Prefix) -> dict[int, int] | None:
     """Sequence -> generation, of the flips that came, by the history; None for a history that cannot be read."""
     with suppress(OSError, EnvmgrError):
-        return {row["sequence"]: row["to"] for row in _history(prefix) if isinstance(row.get("sequence"), int)}
+        found = [(row.get("sequence"), row["to"]) for row in _history(prefix)]
+        return {number: to for number, to in found if isinstance(number, int) and 0 < number <= MOST}
     return None
 
 

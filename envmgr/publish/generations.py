@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from envmgr.report import Reporter
 from envmgr.store.holds import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import canonical_json, explain_os_error, file_lock, sha256_bytes
+from envmgr.system.openat import change
 from envmgr.system.run import Runner
 
 _OVERTAKEN = 3  # times that a publish tests again what another one changed, before it tests under the lock
@@ -115,10 +116,18 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
 
 
 def _finish(staged: Staged) -> PublishedChange:
-    staged.complete()
+    """Complete it and flip; one that could not become current is given up, so that it keeps no other from being kept."""
+    record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
     if work.change.base is None:
-        flip(work.prefix, number, parent, work.change.reason, work.reporter, action="publish", signer=work.signer)
+        try:
+            flip(
+                work.prefix, number, parent, work.change.reason, work.reporter, action="publish", signer=work.signer,
+                record=record,
+            )  # fmt: skip
+        except BaseException:
+            staged.done = known_current(work.prefix) == number
+            raise
     return PublishedChange(number, parent, tuple(sorted(staged.changed)))
 
 
@@ -146,9 +155,9 @@ def rollback(
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
         if known_current(prefix) != number:
-            if signer is not None:
-                require_unchanged_generation(prefix, number, signer)
-            flip(prefix, number, before, f"rollback to {number}", reporter, action="rollback", signer=signer)
+            known = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
+            why = f"rollback to {number}"
+            flip(prefix, number, before, why, reporter, action="rollback", signer=signer, record=known)
     return before, number
 
 
@@ -162,8 +171,9 @@ def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) 
         number = current_number(prefix)
         if number is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
-        require_unchanged_generation(prefix, number, signer)
-        return number, flip(prefix, number, number, "sign", reporter, action="sign", signer=signer)
+        known = require_unchanged_generation(prefix, number, signer, reporter)
+        done = flip(prefix, number, number, "sign", reporter, action="sign", signer=signer, record=known)
+        return number, done
 
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:
@@ -185,6 +195,10 @@ def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
         link.unlink(missing_ok=True)
     remove_dead_holds(prefix)
     complete = set(complete_numbers(prefix))
+    for number in complete:
+        with suppress(OSError):  # a kill came between its record and its mode
+            if prefix.generation(number).lstat().st_mode & 0o222:
+                change(prefix.generation(number), mode=0o555)
     for number in generation_numbers(prefix):
         folder = prefix.generation(number)
         if number in complete or number == current or is_staged(prefix, number):

@@ -34,8 +34,8 @@ def left_times(
     left: dict[int, float] = {}
     told: int | None = None
     for row, time in zip(rows, times, strict=True):
-        for number in {told, row.get("from")} - {row["to"]}:
-            if isinstance(number, int):
+        for number in (told, row.get("from")):
+            if isinstance(number, int) and number != row["to"]:
                 left[number] = max(time, left.get(number, 0.0))
         told = row["to"]
     if told is not None:

@@ -1,12 +1,13 @@
 """Root's part of signing: a process that stays root while envmgr becomes the build user, and signs flips, nothing else.
 
-So the key can be root's alone, out of reach of what a build runs. The build user's process, which was root's, cannot be traced by others of
-that user (prctl(2), PR_SET_DUMPABLE), and its children are not given the socket.
+So the key can be root's alone, out of reach of what a build runs. The build user's process cannot be traced by others of that user, and its
+children are not given the socket.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 from contextlib import suppress
@@ -47,9 +48,11 @@ class RootSigner:
                 _send(self.connection, content)
                 answer = _Answer.model_validate_json(_receive(self.connection))
             except (OSError, EOFError, ValidationError) as error:
+                self.runner.raise_if_cancelled()
                 raise EnvmgrError(
                     "not-signed", "root's process that signs is gone", context=str(error), hint="run the same command again"
                 ) from None  # fmt: skip
+        self.runner.raise_if_cancelled()
         if answer.error is not None:
             raise answer.error.as_error()
         return answer.signature.encode()
@@ -64,6 +67,7 @@ def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         ours.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the other one, which says why
         with suppress(BaseException):
             _serve(theirs, KeySigner(signing, runner))
         os._exit(0)

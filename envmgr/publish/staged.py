@@ -128,8 +128,8 @@ class Staged:
             waiting += spec.depends
         return sha256_bytes(canonical_json({"schema": 1, "render": self.work.render, "seen": seen}))
 
-    def complete(self) -> None:
-        """Write its record, last of all. Under the publish lock only.
+    def complete(self) -> str:
+        """Write its record, last of all; returns the record's sha256. Under the publish lock only.
 
         Raises:
             EnvmgrError: `staged-changed` where its files are not those that were staged and tested.
@@ -153,10 +153,12 @@ class Staged:
             make_read_only(folder, mask=0o022)
             change(folder, mode=0o755)
             sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
-            atomic_write(folder / RECORD, record.model_dump_json(indent=1) + "\n", mode=0o444)
+            text = record.model_dump_json(indent=1) + "\n"
+            atomic_write(folder / RECORD, text, mode=0o444)
             change(folder, mode=0o555)
             sync_folder(folder.parent)
         self.done = True
+        return sha256_bytes(text.encode())
 
     def _require_untouched(self) -> None:
         found: dict[str, str] = {}

@@ -24,6 +24,7 @@ from envmgr.publish.change import (
 from envmgr.publish.flips import utc_now
 from envmgr.publish.record import (
     ABANDONED,
+    RECORD,
     SPECS,
     GenerationRecord,
     current_number,
@@ -33,7 +34,7 @@ from envmgr.publish.record import (
     with_own_pythons,
 )  # fmt: skip
 from envmgr.publish.staged import Staged, Work, check_installs, manifests_of
-from envmgr.publish.trust import require_unchanged_generation
+from envmgr.publish.trust import require_good_flip, require_unchanged_generation
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import (
@@ -89,7 +90,7 @@ def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
 def abandon(prefix: Prefix, number: int, reason: str) -> None:
     """Empty a generation but keep its number taken: numbers are never reused. OSError where a link of somebody else leads there."""
     folder = prefix.generation(number)
-    empty_below(prefix.root, folder, keep=ABANDONED)
+    empty_below(prefix.root, folder, keep=ABANDONED, first=RECORD)  # a half of it must not count as complete
     with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
         atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
@@ -99,7 +100,7 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
     prefix = work.prefix
     if (base := work.change.base) is not None:
         if work.signer is not None:
-            require_unchanged_generation(prefix, base, work.signer, made_again=True)
+            require_unchanged_generation(prefix, base, work.signer, work.reporter, made_again=True)
         return base, read_record(prefix, base), read_specs(prefix, base)
     while True:
         number = current_number(prefix)
@@ -107,7 +108,9 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
             return number, None, {}
         try:
             if work.signer is not None:
-                require_unchanged_generation(prefix, number, work.signer, made_again=work.change.anew)
+                if not work.change.anew:
+                    require_good_flip(prefix, number, work.signer)
+                require_unchanged_generation(prefix, number, work.signer, work.reporter, made_again=work.change.anew)
             return number, read_record(prefix, number), read_specs(prefix, number)
         except EnvmgrError:
             if current_number(prefix) == number:

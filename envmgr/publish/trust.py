@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import FLIP_STAMP
-from envmgr.publish.flipfile import Flip, in_force, newest_first
+from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first
 from envmgr.publish.flips import came, told_records
 from envmgr.publish.record import RECORD, SPECS
-from envmgr.publish.signature import Signer, check_signature
+from envmgr.publish.signature import Signer, State, check_signature
+from envmgr.publish.stamp import seen_here
 from envmgr.publish.verify import verify_generation
+from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.reading import FLIP, GENERATION, digest_of, read_bytes
+from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
 
-FlipState = Literal["unsigned", "wrong", "unchecked", "replayed", "expired"]
+FlipState = State | Literal["replayed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +32,14 @@ class FlipFault:
     found: str
 
 
-def require_unchanged_generation(prefix: Prefix, number: int, signer: Signer, *, made_again: bool = False) -> None:
-    """What is signed, or built upon by what is signed, must be what was published: by a signed flip where there is one.
+def require_unchanged_generation(
+    prefix: Prefix, number: int, signer: Signer, reporter: Reporter, *, made_again: bool = False
+) -> str | None:
+    """What is signed, or built upon by what is signed, must be what was published: by a signed flip where there is one, else by the
+    history. Returns the sha256 of its record; None where nothing tells it.
 
-    Of one that is `made_again` only that counts which a new one is made from: the record and the specs.
+    Of one that is `made_again` only that counts which a new one is made from: the record and the specs. That nothing tells of one, on
+    a site that has signed before, is a warning: so it is with one that `verify --repair` made, and was never current.
 
     Raises:
         EnvmgrError: `generation-changed`, with what is not as it was.
@@ -47,13 +50,48 @@ def require_unchanged_generation(prefix: Prefix, number: int, signer: Signer, *,
             told[number] = flip.record.record
             break
     looked = verify_generation(prefix, number, told, None)
-    faults = [f for f in looked.faults if not made_again or f.path.split("/", 2)[-1] in (RECORD, SPECS)]
+    faults = [
+        f"{f.path}: {f.found}" for f in looked.faults if not made_again or f.path.split("/", 2)[-1] in (RECORD, SPECS)
+    ]
     if faults:
         raise EnvmgrError(
             "generation-changed", f"generation {number} is not what was published: it is not signed again",
-            context=[f"{fault.path}: {fault.found}" for fault in faults[:10]],
+            context=faults[:10],
             hint="find out who changed it; `envmgr verify --repair` publishes the same entries as a new generation",
         )  # fmt: skip
+    if number not in told and signed_before(prefix):
+        reporter.say(
+            f"warning: nothing tells that generation {number} is what was published: there is no signed flip of it, and no history"
+        )
+    return told.get(number)
+
+
+def require_good_flip(prefix: Prefix, number: int, signer: Signer) -> None:
+    """What a signed generation is made from must be in force by a good flip itself, once the site has signed one: else a publish would
+    make right what nodes refuse.
+
+    Raises:
+        EnvmgrError: `flip-untrusted`.
+    """
+    if not signed_before(prefix):
+        return
+    force = in_force(prefix, number)
+    faults = [FlipFault("unsigned", "current", f"no flip made generation {number} current")]
+    if force is not None:
+        where, found = str(force.path.relative_to(prefix.root)), signer.judge(force)
+        faults = list(_order(prefix, force, where, seen_here(prefix)))
+        if found.state not in ("signed", "expired"):
+            faults.append(FlipFault(found.state, f"{where}.sig", found.reason))
+    for fault in faults:
+        raise EnvmgrError(
+            "flip-untrusted", f"generation {number} is current by a flip that is {fault.state}: nothing is made from it",
+            context=f"{fault.path}: {fault.found}", hint=mend_of(fault.state),
+        )  # fmt: skip
+
+
+def signed_before(prefix: Prefix) -> bool:
+    """Whether this site ever signed a flip, as far as the prefix or this machine's own check can tell."""
+    return seen_here(prefix) > 0 or has_signatures(prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +139,6 @@ def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipF
         yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}")
     elif came_after:
         yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {came_after[-1]} came after it")
-
-
-def seen_here(prefix: Prefix) -> int:
-    """The highest sequence number that root's check on this machine ever saw signed; 0 where none runs here."""
-    with suppress(OSError, EnvmgrError, ValueError):
-        lines = read_bytes(Path(FLIP_STAMP), FLIP).decode().splitlines()
-        if lines[3:4] == [str(prefix.root)]:
-            return int(lines[2])
-    return 0
 
 
 def mend_of(state: str) -> str:

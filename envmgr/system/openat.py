@@ -217,8 +217,10 @@ def remove_below(top: Path, path: Path) -> None:
                 return  # else others removed something of it meanwhile
 
 
-def empty_below(top: Path, path: Path, *, keep: str) -> None:
-    """Remove what lies in a folder but `keep`, and give the folder mode 0755; as `remove_below`. What is no folder is removed."""
+def empty_below(top: Path, path: Path, *, keep: str, first: str) -> None:
+    """Remove what lies in a folder but `keep`, `first` before all, and give the folder mode 0755; as `remove_below`. What is no folder is
+    removed.
+    """
     with way_to(path, start=top, follow=False) as way:
         _refuse_link(way, path)
         with _opened(way.name, way.folder) as descriptor:
@@ -227,7 +229,7 @@ def empty_below(top: Path, path: Path, *, keep: str) -> None:
                 os.unlink(way.name, dir_fd=way.folder)
                 return
             _set(descriptor, status, -1, None, 0o755)
-            for name in _names(descriptor):
+            for name in sorted(_names(descriptor), key=lambda name: name != first):
                 if name != keep:
                     with suppress(FileNotFoundError):
                         _remove(name, descriptor)

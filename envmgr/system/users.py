@@ -92,6 +92,16 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
     _leave_unreadable_folder()
 
 
+def refuse_tracing() -> None:
+    """Keep other processes of the user from tracing this one, or reading its memory. Source: prctl(2), PR_SET_DUMPABLE."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+_PR_SET_DUMPABLE = 4
+
+
 def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[Path] = ()) -> Account | None:
     """The account that root starts a process as, where it runs what is not root's; None when not root, or when no other is named.
 

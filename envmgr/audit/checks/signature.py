@@ -17,7 +17,8 @@ from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
-from envmgr.publish.trust import look_at_flip, mend_of, seen_here
+from envmgr.publish.stamp import seen_here
+from envmgr.publish.trust import look_at_flip, mend_of
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_bytes
 from envmgr.system.shelltext import script_text

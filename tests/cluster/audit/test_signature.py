@@ -15,7 +15,7 @@ LOOK = ("--via", "ssh", "--check", "signature")
 
 
 def checked(audited: Audited, node: str, state: str) -> None:
-    look = f"{CHECK_FLIP}; cat {FLIP_STAMP}"
+    look = f"{CHECK_FLIP} 0; cat {FLIP_STAMP}"
     wait_for(lambda: audited.cluster.sh(node, look, check=True).stdout.startswith(state), what=f"{node} to say {state}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ class Node(Scene):
 
     def check(self) -> tuple[str, str]:
         """(state and numbers, the last that were signed) after a look."""
-        done = self.run("sh", CHECK_FLIP)
+        done = self.run("sh", CHECK_FLIP, "0")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         lines = self.stamp.read_text().splitlines()
         return " ".join(lines[0].split()[:3]), lines[1]
@@ -92,6 +93,10 @@ def test_what_is_signed_loads_without_a_word(node: Node) -> None:
 
 def no_signature(made: SignedPrefix) -> None:
     (made.prefix.flips / "000002.json.sig").unlink()
+
+
+def no_signature_of(made: SignedPrefix, sequence: int) -> None:
+    (made.prefix.flips / f"{sequence:06d}.json.sig").unlink()
 
 
 def no_flip(made: SignedPrefix) -> None:
@@ -184,6 +189,67 @@ def test_what_is_not_signed_is_kept_out_or_told(
     assert strict.login() == ("0002", told)
 
 
+@pytest.mark.parametrize("harm", [module_changed, module_added, record_changed, module_is_a_link])
+def test_the_last_one_that_was_signed_is_not_kept_when_it_was_changed(
+    strict: Node, harm: Callable[[SignedPrefix], None]
+) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    assert strict.check() == ("signed 2 2", "2 2")
+    harm(strict.made)
+    assert strict.check() == ("wrong 2 2", "0 0")
+    assert strict.login() == ("", f"{WRONG}: its modules are not in this shell")
+    strict.made.generation(3)
+    strict.made.flip(3)
+    no_signature_of(strict.made, 3)
+    assert strict.check() == ("unsigned 3 3", "0 0")
+    assert strict.login()[0] == ""
+
+
+def test_one_that_was_changed_is_not_gone_back_to(strict: Node) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    strict.check()
+    strict.made.generation(3)
+    strict.made.flip(3)
+    no_signature_of(strict.made, 3)
+    module_changed(strict.made)
+    assert strict.check() == ("unsigned 3 3", "0 0")
+    assert strict.login()[0] == ""
+
+
+def test_a_generation_has_one_name(strict: Node) -> None:
+    settle_down(strict)
+    strict.check()
+    generations = strict.prefix / "generations"
+    shutil.copytree(generations / "0001", generations / "00001")
+    strict.made.prefix.current.unlink()
+    strict.made.prefix.current.symlink_to("generations/00001")
+    assert strict.check()[0].startswith("wrong ")
+
+
+def test_numbers_that_no_shell_can_count_are_no_numbers(strict: Node) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    text = (strict.made.prefix.flips / "000002.json").read_text()
+    strict.made.change(
+        "flips/9223372036854775807.json", text.replace('"sequence": 2', '"sequence": 9223372036854775807')
+    )
+    assert strict.check()[0].split()[0] in ("wrong", "signed")
+    assert strict.stamp.read_text().splitlines()[2] in ("1", "2")
+
+
+def test_nobody_else_can_hold_the_check(node: Node) -> None:
+    settle_down(node)
+    lock = node.stamp.with_name("lock")
+    lock.chmod(0o644)
+    node.check()
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("forget", [False, True])
 def test_an_earlier_generation_comes_back_by_a_signed_flip_alone(strict: Node, forget: bool) -> None:
     settle_down(strict)
@@ -265,7 +331,7 @@ def test_root_that_is_nobody_to_the_file_server_lets_the_owner_read(node: Node) 
     node.prefix.chmod(0o750)
     for folder in (node.folder, *node.folder.parents[:-2]):
         folder.chmod(0o755)
-    squashed = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "sh", CHECK_FLIP)
+    squashed = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "sh", CHECK_FLIP, "0")
     for state, mode in (("signed 1 1", 0o755), ("unchecked 1 0", 0)):
         (node.prefix / "flips").chmod(mode)
         done = node.run(*squashed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from envmgr.publish.flips import flips
 from envmgr.store.prefix import Prefix
+from envmgr.system.files import sha256_file
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, complete, data, error_of, locked
 from tests.helpers.signed import allow, make_key
@@ -81,6 +83,9 @@ def test_a_site_begins_to_sign_and_each_publish_and_rollback_is_a_signed_flip(bo
     assert faults(box) == []
 
 
+UNTRUSTED = "error[flip-untrusted]: generation 1 is current by a flip that is unchecked: nothing is made from it"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -102,9 +107,13 @@ def test_what_cannot_be_signed_is_not_published(box: Sandbox, settings: dict[str
     for argv in (["build", "other/1.0"], ["sign"]):
         done = box.run(*argv)
         assert done.code == 3
-        assert error_of(done, box).splitlines()[0] == message
+        said = UNTRUSTED if argv[0] == "build" and "allowed_signers" in settings else message
+        assert error_of(done, box).splitlines()[0] == said
         complete(box, 1)
+        assert settings.get("allowed_signers") or names(box) == ["000001.json", "000002.json", "000002.json.sig"]
     signs(box)
+    assert faults(box) == []  # what failed took nothing's place
+    assert not list(box.prefix.glob("generations/0002/generation.json"))
     box.ok("publish", "other/1.0")
     assert faults(box) == []
     assert not [name for name in names(box) if name.endswith(".sig") and name.removesuffix(".sig") not in names(box)]
@@ -188,6 +197,48 @@ def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sand
     )  # fmt: skip
     (folder / "000006.json.sig").write_bytes(done.stdout)
     told("expired")
+
+
+def test_nothing_is_made_from_what_nodes_refuse(box: Sandbox) -> None:
+    """A build the day after would make right what somebody moved, or of which somebody took every trace."""
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    current = box.prefix / "current"
+    current.unlink()
+    current.symlink_to("generations/0001")
+    for argv in (["remove", "hello/1.0"], ["publish", "other/1.0"]):
+        done = box.run(*argv)
+        assert done.code == 3
+        assert error_of(done, box).startswith(
+            "error[flip-untrusted]: generation 1 is current by a flip that is replayed: nothing is made from it\n"
+        )
+    box.ok("rollback", "2")  # what the hint says
+    change(box.prefix / "generations/0002/modules/hello/1.0.lua", "help", "--help")
+    forge(box.prefix / "generations/0002")
+    for path in (*(box.prefix / "flips").glob("00000[34].json*"), box.prefix / "var/history.jsonl"):
+        path.unlink()
+    assert error_of(box.run("remove", "hello/1.0"), box).startswith(
+        "error[flip-untrusted]: generation 2 is current by "
+    )
+    current.unlink()
+    current.symlink_to("generations/0001")
+    words = (
+        "warning: nothing tells that generation 2 is what was published: there is no signed flip of it, and no history"
+    )
+    assert words in box.ok("rollback", "2").stderr
+
+
+def forge(folder: Path) -> None:
+    """The record says what lies there."""
+    path = folder / "generation.json"
+    record = json.loads(path.read_text())
+    record["files"] = {name: sha256_file(folder / name) for name in record["files"]}
+    folder.chmod(0o755)
+    path.chmod(0o644)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.chmod(0o444)
+    folder.chmod(0o555)
 
 
 def test_an_agent_signs_with_the_key_of_which_the_site_names_the_public_part(box: Sandbox) -> None:

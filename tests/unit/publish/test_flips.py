@@ -157,7 +157,7 @@ def test_a_flip_that_could_not_be_signed_leaves_current_and_nothing_of_itself(pr
     assert go(prefix, 2) == 2
 
 
-def test_a_flip_that_nobody_may_sign_is_withdrawn(prefix: Prefix) -> None:
+def test_a_flip_that_nobody_may_sign_is_never_seen(prefix: Prefix) -> None:
     class Stranger:
         def sign(self, content: bytes, reporter: object) -> bytes:  # noqa: ARG002
             return b"a stranger's"
@@ -169,8 +169,10 @@ def test_a_flip_that_nobody_may_sign_is_withdrawn(prefix: Prefix) -> None:
     with pytest.raises(EnvmgrError, match="not-signed"):
         flip(prefix, 2, 1, "a test", SilentReporter(), action="publish", signer=Stranger())
     assert current_number(prefix) == 1
-    assert names(prefix) == ["000001.json", "000002.withdrawn"]
-    assert go(prefix, 2) == 3
+    with pytest.raises(EnvmgrError, match="not-signed"):
+        flip(prefix, 1, 1, "sign", SilentReporter(), action="sign", signer=Stranger())
+    assert names(prefix) == ["000001.json"]
+    assert go(prefix, 2) == 2
 
 
 KILLED = """

@@ -15,10 +15,12 @@ import pytest
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import in_force, read_flip, sequences, withdraw
 from envmgr.publish.flips import flip, flips, settle
-from envmgr.publish.record import RECORD, current_number
+from envmgr.publish.record import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signed
+from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
+from envmgr.system import openat
 
 
 class Told(SilentReporter):
@@ -181,9 +183,12 @@ from pathlib import Path
 from envmgr.publish import flips
 from envmgr.publish.flips import flip, settle
 from envmgr.publish.signature import Signed
+from envmgr.publish.staging import abandon
 from envmgr.publish.signature import Signed
+from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
+from envmgr.system import openat
 
 root, last = sys.argv[1], int(sys.argv[2])
 count = 0
@@ -261,3 +266,43 @@ def test_withdrawing_takes_the_signature_first(prefix: Prefix, monkeypatch: pyte
     with pytest.raises(EnvmgrError, match="mount-lost"):
         withdraw(prefix, 1)
     assert names(prefix) == ["000001.json"]
+
+
+def test_numbers_go_on_from_what_this_machine_saw(
+    prefix: Prefix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restore from a backup: nodes would call each new flip a replay."""
+    stamp = tmp_path / "flip"
+    monkeypatch.setattr("envmgr.publish.stamp.FLIP_STAMP", str(stamp))
+    stamp.write_text(f"signed 1 118 boot 1\n1 118\n118\n{prefix.root}\nx\n")
+    assert go(prefix, 1) == 119
+    stamp.write_text(f"signed 1 118 boot 1\n1 118\n999999999999999\n{prefix.root}\nx\n")
+    assert go(prefix, 2) == 120
+
+
+def test_a_file_with_a_number_that_nobody_can_count_takes_none(prefix: Prefix) -> None:
+    go(prefix, 1)
+    (prefix.flips / "9223372036854775807.withdrawn").touch()
+    with prefix.history.open("a") as history:
+        history.write('{"to": 1, "sequence": 9223372036854775807, "time": "x", "from": [1], "reason": ""}\n')
+    assert go(prefix, 2) == 2
+
+
+def test_a_generation_that_is_half_removed_is_not_complete(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lmodrc.lua", "modules.json"):
+        (prefix.generation(3) / name).touch()
+    before = openat._remove
+    left = 1
+
+    def killed(name: str, folder: int) -> None:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        before(name, folder)
+
+    monkeypatch.setattr(openat, "_remove", killed)
+    with pytest.raises(KeyboardInterrupt):
+        abandon(prefix, 3, "a test")
+    assert complete_numbers(prefix) == [1, 2]
+    assert (prefix.generation(3) / "lmodrc.lua").exists()

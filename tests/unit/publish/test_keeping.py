@@ -72,3 +72,8 @@ def test_what_an_install_in_use_stands_on_is_kept_with_it() -> None:
 
 def test_reasons_are_few() -> None:
     assert in_few([f"job {n}" for n in range(9)]) == "job 0; job 1; job 2; and 6 more"
+
+
+def test_rows_that_make_no_sense_take_nothing_away() -> None:
+    rows = [{"from": [1], "to": 2, "time": "2026-01-01T00:00:00Z"}]
+    assert left_times(rows, {1: 0.0, 2: 0.0}, 2)[2] == NEVER

@@ -123,19 +123,37 @@ class Sandbox:
         remove_tree(self.prefix)  # read-only trees: pytest's own clean-up would stumble
 
     def processes(self) -> dict[int, str]:
-        """Processes that are alive and name a path of the sandbox, or work in it: their command lines."""
-        found = {}
+        """Processes that are alive and name a path of the sandbox, work in it or have a file of it open, and all that these started: their
+        command lines.
+        """
+        found: dict[int, str] = {}
+        others: dict[int, tuple[int, str]] = {}
         for folder in Path("/proc").glob("[0-9]*"):
+            pid = int(folder.name)
             try:
                 words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 inside = str((folder / "cwd").readlink())
-                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:
                 continue
-            named = str(self.root) in words or inside.startswith(str(self.root))
-            if named and state != "Z" and int(folder.name) != os.getpid():
-                found[int(folder.name)] = words
+            if state == "Z" or pid == os.getpid():
+                continue
+            if str(self.root) in words or inside.startswith(str(self.root)) or self._has_open(folder):
+                found[pid] = words
+            else:
+                others[pid] = int(parent), words
+        while children := {pid: words for pid, (parent, words) in others.items() if parent in found}:
+            found |= children
+            others = {pid: each for pid, each in others.items() if pid not in found}
         return found
+
+    def _has_open(self, process: Path) -> bool:
+        with suppress(OSError):
+            for descriptor in (process / "fd").iterdir():
+                with suppress(OSError):
+                    if str(descriptor.readlink()).startswith(f"{self.root}/"):
+                        return True
+        return False
 
     def shell(self, script: str, shell: str = "bash", timeout: float = DEADLINE) -> subprocess.CompletedProcess[str]:
         """Run a script in a fresh shell that has read `envmgr shell-init`."""

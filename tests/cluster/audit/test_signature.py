@@ -35,18 +35,18 @@ echo "anna namespaces=\\"envmgr-flip\\" $(cat {KEY}.pub)" >{SIGNERS}""", check=T
         for node in nodes:
             checked(audited, node, "signed")
         assert audited.findings(*LOOK, code=0) == []
-        module = next(cluster.host_prefix.glob(f"generations/{audited.generation:04d}/modules/hello/*.lua"))
-        text = module.read_text()
-        module.chmod(0o644)
+        folder = f"/cluster/sw/generations/{audited.generation:04d}/modules/hello"
+        change = (
+            f'cd {folder} && chmod u+w . && cp -p 2.0.lua /cluster/sw/aside && echo \'setenv("BAD", "1")\' >>2.0.lua'
+        )
+        cluster.sh("login", change, check=True)  # by a client: the server would not see what is changed below it
         try:
-            module.write_text(text + 'setenv("BAD", "1")\n')
             checked(audited, "c2", "wrong")  # when its attribute cache lets it see
             assert audited.findings(*LOOK, code=1) == [
                 ("error", "signature", "c2", FLIP_STAMP, "wrong: a file of it is not what was signed")
             ]
         finally:
-            module.write_text(text)
-            module.chmod(0o444)
+            cluster.sh("login", f"cd {folder} && mv /cluster/sw/aside 2.0.lua && chmod u-w .", check=True)
         wait_for(lambda: cluster.envmgr(["verify"]).code == 0, what="login to see it as it was")
         audited.envmgr("remove", "hello/1.0")
         before = audited.generation - 1

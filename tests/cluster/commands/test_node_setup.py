@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,10 +101,16 @@ srun /bin/bash --norc -c 'echo unset ${HELLO-nothing}'
 
 
 def jobs(cluster: Cluster, *options: str) -> str:
-    """What a job of alice's says, stderr among it."""
+    """What a job of alice's says, stderr among it; not what srun says of a step before that has not quite ended."""
     ended = 'while squeue -h -j "$job" | grep -q .; do sleep 0.1; done'  # --wait looks every few seconds
     script = f"cd; job=$(sbatch --parsable -o j.out {shlex.join(options)}); {ended}; cat j.out; rm j.out"
-    return cluster.sh("login", script, "alice").stdout
+    said = cluster.sh("login", script, "alice").stdout
+    return re.sub(
+        r"^srun: (Job \d+ step creation temporarily disabled, retrying|Step created for) .*\n",
+        "",
+        said,
+        flags=re.MULTILINE,
+    )
 
 
 def test_steps_of_a_job_without_environment_and_a_wrapped_module(cluster: Cluster) -> None:

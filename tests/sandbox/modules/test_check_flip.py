@@ -329,8 +329,9 @@ def test_root_that_is_nobody_to_the_file_server_lets_the_owner_read(node: Node) 
     for path in (node.prefix, *node.prefix.rglob("*")):
         os.chown(path, 65534, 65534, follow_symlinks=False)
     node.prefix.chmod(0o750)
-    for folder in (node.folder, *node.folder.parents[:-2]):
-        folder.chmod(0o755)
+    for folder in (node.folder, *node.folder.parents):
+        if (mode := folder.stat().st_mode & 0o7777) & 0o055 != 0o055:
+            folder.chmod(mode | 0o055)
     squashed = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "sh", CHECK_FLIP, "0")
     for state, mode in (("signed 1 1", 0o755), ("unchecked 1 0", 0)):
         (node.prefix / "flips").chmod(mode)

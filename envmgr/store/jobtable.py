@@ -6,6 +6,7 @@ each node, and two nodes can both hold the lock of one install.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -78,12 +79,37 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
 
 
 def _written_anew(path: Path, text: str) -> bool:
+    """Whole, or not at all, by link(2): a half of it, which a kill leaves, would tell of nobody."""
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write_new(path, text.encode(), mode=0o644)
-        except FileExistsError:
-            return False
+        while True:
+            draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+            try:
+                write_new(draft, text.encode(), mode=0o644)
+                path.hardlink_to(draft)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                if not path.parent.is_dir():
+                    raise
+                continue  # another run took the draft for a dead one's
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+                    raise OSError(error.errno, error.strerror) from None  # of the row, whatever the draft is called
+                return _written_by_name(path, text)
+            else:
+                return True
+            finally:
+                with suppress(OSError):
+                    draft.unlink(missing_ok=True)
+
+
+def _written_by_name(path: Path, text: str) -> bool:
+    """On a file system without second names."""
+    try:
+        write_new(path, text.encode(), mode=0o644)
+    except FileExistsError:
+        return False
     return True
 
 

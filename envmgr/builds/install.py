@@ -24,7 +24,8 @@ from envmgr.report import Reporter, size_text
 from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
-from envmgr.system.files import explain_os_error, file_lock, free_bytes, group_id, sha256_file
+from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
+from envmgr.system.locks import file_lock
 from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name

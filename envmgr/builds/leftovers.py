@@ -14,7 +14,7 @@ from envmgr.store.deadbuilds import clear_kept_rows, clear_row
 from envmgr.store.holds import remove_dead_holds
 from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import try_file_lock
+from envmgr.system.locks import try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.processes import runs_here
 

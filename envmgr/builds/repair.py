@@ -14,7 +14,8 @@ from envmgr.report import Reporter
 from envmgr.store.manifest import Manifest, differences, make_manifest, write_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.store.verify import Verified
-from envmgr.system.files import atomic_write, explain_os_error, file_lock, read_regular, sha256_file
+from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
+from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
 
 

@@ -34,7 +34,7 @@ from envmgr.report import Result
 from envmgr.store.holds import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
-from envmgr.system.files import file_lock
+from envmgr.system.locks import file_lock
 
 _ROWS = 200  # of `kept`
 _REASONS = 10  # of `kept_all`

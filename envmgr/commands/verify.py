@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.finding import Finding, Severity
+from envmgr.finding import Finding
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.record import RECORD, SPECS, complete_numbers, read_record
 from envmgr.publish.stamp import seen_here
-from envmgr.publish.trust import FlipLook, look_at_flip, mend_of
+from envmgr.publish.trust import FlipLook, look_at_flip, mend_of, severity_of
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
@@ -90,8 +90,9 @@ class Verified:
         for fault in self.current:
             yield Finding("current", "error", fault.path, fault.found, hint=_CURRENT)
         for flip in self.flip.faults if self.flip is not None else ():
-            severity: Severity = "warning" if flip.state in ("expired", "unchecked") else "error"
-            yield Finding("flip", severity, flip.path, f"{flip.state}: {flip.found}", hint=mend_of(flip.state))
+            yield Finding(
+                "flip", severity_of(flip.state), flip.path, f"{flip.state}: {flip.found}", hint=mend_of(flip.state)
+            )
         for looked in self.generations.values():
             for fault in looked.faults:
                 yield Finding(

@@ -23,7 +23,8 @@ from envmgr.publish.trust import require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.holds import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import canonical_json, explain_os_error, file_lock, sha256_bytes
+from envmgr.system.files import canonical_json, explain_os_error, sha256_bytes
+from envmgr.system.locks import file_lock
 from envmgr.system.openat import change
 from envmgr.system.run import Runner
 

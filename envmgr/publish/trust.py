@@ -9,6 +9,7 @@ from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
+from envmgr.finding import Severity
 from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first
 from envmgr.publish.flips import came, told_records
 from envmgr.publish.record import RECORD, SPECS
@@ -139,6 +140,11 @@ def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipF
         yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}")
     elif came_after:
         yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {came_after[-1]} came after it")
+
+
+def severity_of(state: str) -> Severity:
+    """Of a finding about a flip in that state."""
+    return "warning" if state in ("expired", "unchecked") else "error"
 
 
 def mend_of(state: str) -> str:

@@ -15,7 +15,7 @@ from envmgr.report import Reporter
 from envmgr.store.jobtable import BuildRow, beats, kept_row, left_row, read_build_row, row_path
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.workfolder import end_work
-from envmgr.system.files import try_file_lock
+from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import runs_here
 from envmgr.system.run import Runner
 

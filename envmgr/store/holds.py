@@ -17,7 +17,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import beat_lately, beating
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import clear_temporaries, file_lock, pretty_json, try_file_lock
+from envmgr.system.files import clear_temporaries, pretty_json
+from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.processes import Process, runs_here, this_process
 from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.system.files import atomic_write
+from envmgr.system.files import write_new
 
 ANYWHERE = Path("/")
 """The tree of a file that its reader was told to read by people, or that lies in another program's install: links may lead anywhere."""
@@ -141,7 +141,7 @@ def copy_file(path: Path, place: Path, kind: Kind, *, tree: Path | None = None) 
 
 
 def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
-    """The regular files of a folder, and of the folders in it that are no links, into `place`.
+    """The regular files of a folder, and of the folders in it that are no links, into `place`, which is new.
 
     Raises:
         InputError: `file-irregular` for anything else in it, `file-too-large`; OSError.
@@ -159,7 +159,7 @@ def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append((path, target / entry.name))
                 else:
-                    atomic_write(target / entry.name, read_bytes(path, kind, tree=tree))
+                    write_new(target / entry.name, read_bytes(path, kind, tree=tree), mode=0o644)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ if [ -r /var/lib/envmgr/flip ]; then
   read -r signature_now _ </proc/uptime
   signature_late=no
   [ "$signature_boot" = "$(cat /proc/sys/kernel/random/boot_id)" ] || signature_late=yes
-  case $signature_at in '' | *[!0-9]*) signature_late=yes ;; *) [ $((${signature_now%%.*} - signature_at)) -lt 1200 ] || signature_late=yes ;; esac
+  case $signature_at in '' | *[!0-9]*) signature_late=yes ;; *) [ $((${signature_now%%.*} - signature_at)) -lt "${signature_limit?}" ] || signature_late=yes ;; esac
   put signature.state "$signature_state"
   put signature.flip "$signature_number $signature_flip"
   put signature.highest "$signature_highest"

@@ -18,12 +18,13 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
 from envmgr.publish.stamp import seen_here
-from envmgr.publish.trust import look_at_flip, mend_of
+from envmgr.publish.trust import look_at_flip, mend_of, severity_of
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_bytes
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
 
-_LATE = 1200  # seconds
+LATE = 1200
+"""Seconds after which a check is old; the same in nodesetup/signed.sh."""
 _TIMER = (
     f"does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `{CHECK_FLIP}`"
 )
@@ -31,7 +32,9 @@ _SET_UP = "`envmgr node-setup --apply --nodes {}` puts it there, and runs it"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return {} if plan.site.signing is None else {"node": script_text(__file__, "node.sh")}
+    if plan.site.signing is None:
+        return {}
+    return {"node": assign(signature_limit=LATE) + script_text(__file__, "node.sh")}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
@@ -63,7 +66,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         state, path, found = here[key].split("\t", 2)
         yield Finding(
             "signature",
-            _severity(state),
+            severity_of(state),
             path,
             f"{state}: {found}",
             "a flip that someone signed who may",
@@ -79,10 +82,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _stamps(fleet, evidence, here.get("flip", ""))
 
 
-def _severity(state: str) -> Severity:
-    return "warning" if state in ("expired", "unchecked") else "error"
-
-
 def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Finding]:
     number = evidence.published.record.number if evidence.published is not None else None
     for group in fleet.groups:
@@ -96,13 +95,13 @@ def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Finding]:
             )  # fmt: skip
         elif facts.get("signature.late") == "yes":
             yield Finding(
-                "signature", "warning", FLIP_STAMP, f"its check is more than {_LATE // 60} minutes old, or of before its last start",
+                "signature", "warning", FLIP_STAMP, f"its check is more than {LATE // 60} minutes old, or of before its last start",
                 "a check every five minutes", _TIMER, nodes,
             )  # fmt: skip
         elif state not in ("signed", "expired"):
             reason = facts.get("signature.reason", "")
             yield Finding(
-                "signature", _severity(state), FLIP_STAMP, f"{state}{f': {reason}' if reason else ''}",
+                "signature", severity_of(state), FLIP_STAMP, f"{state}{f': {reason}' if reason else ''}",
                 "what is current was signed by someone who may", mend_of(state), nodes,
             )  # fmt: skip
         elif flip and number is not None and facts.get("signature.flip") != f"{number} {flip}":
@@ -116,4 +115,4 @@ def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Finding]:
 def _long_ago(evidence: Evidence, nodes: tuple[str, ...]) -> bool:
     assert evidence.published is not None
     replies = evidence.fleet.replies
-    return any(node in replies and replies[node].ended - evidence.published.since > _LATE for node in nodes)
+    return any(node in replies and replies[node].ended - evidence.published.since > LATE for node in nodes)

@@ -13,7 +13,8 @@ from envmgr.backends.easybuild.folders import module_file
 from envmgr.errors import EnvmgrError
 from envmgr.store.landing import land
 from envmgr.store.prefix import Install
-from envmgr.system.files import atomic_write, file_lock, read_regular
+from envmgr.system.files import atomic_write, read_regular
+from envmgr.system.locks import file_lock
 from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import with_own_mounts

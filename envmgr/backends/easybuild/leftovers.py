@@ -13,7 +13,7 @@ from envmgr.report import Reporter
 from envmgr.store.deadbuilds import clear_dead_build, clear_kept_rows
 from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import try_file_lock
+from envmgr.system.locks import try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 

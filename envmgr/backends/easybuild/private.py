@@ -19,7 +19,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import atomic_write, explain_os_error, file_lock, pretty_json, remove_tree
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
+from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
 
 _MARKER = "envmgr.json"  # written last: an environment without it is not complete

@@ -22,7 +22,7 @@ from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
 from envmgr.store.holds import held_installs
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import file_lock, try_file_lock
+from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text

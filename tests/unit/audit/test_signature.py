@@ -7,6 +7,7 @@ from typing import Any
 
 from envmgr.audit.checks import signature
 from envmgr.publish.trust import mend_of
+from envmgr.system.resources import shipped
 from tests.helpers.evidence import evidence, told
 
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
@@ -96,3 +97,7 @@ def test_a_node_that_takes_the_signatures_of_others_is_told() -> None:
     )
     (line,) = findings(node(), node(signers=""))
     assert line.startswith("error c2: /etc/envmgr/allowed_signers: is not there | ")
+
+
+def test_logins_and_the_audit_call_the_same_check_old() -> None:
+    assert f"LATE={signature.LATE} " in (shipped("nodesetup") / "signed.sh").read_text()

@@ -21,14 +21,7 @@ from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system import openat
-
-
-class Told(SilentReporter):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
+from tests.helpers.told import Told
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flip, flips
 from envmgr.publish.record import RECORD, SPECS, read_record, read_specs
-from envmgr.report import SilentReporter
 from envmgr.store.jobtable import read_build_row
 from envmgr.store.manifest import read_manifest
 from envmgr.store.node_facts import facts_file, read_node_facts
 from envmgr.store.prefix import Prefix, recorded_digest
+from tests.helpers.told import Told
 
 SECRET = '{"digest": "a secret", "to": 1}\n'
 
@@ -69,12 +69,7 @@ def test_a_row_that_is_a_pipe_is_as_one_that_cannot_be_read(prefix: Prefix) -> N
 def test_a_flip_is_done_also_where_the_disk_does_not_confirm_it(
     prefix: Prefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-
-    class Told(SilentReporter):
-        def say(self, text: str) -> None:
-            said.append(text)
-
+    told = Told()
     before = os.fsync
 
     def fails(descriptor: int) -> None:
@@ -84,9 +79,9 @@ def test_a_flip_is_done_also_where_the_disk_does_not_confirm_it(
 
     monkeypatch.setattr(os, "fsync", fails)
     complete(prefix)
-    flip(prefix, 1, None, "for a test", Told(), action="publish", signer=None)
+    flip(prefix, 1, None, "for a test", told, action="publish", signer=None)
     assert prefix.current.readlink() == Path("generations/0001")
-    assert said[0] == (
+    assert told.said[0] == (
         "warning: generation 1 is current; that it stays so after a crash of the host could not be made sure: Input/output error"
     )
     assert [each["to"] for each in flips(prefix)] == [1]
@@ -95,16 +90,11 @@ def test_a_flip_is_done_also_where_the_disk_does_not_confirm_it(
 @pytest.mark.parametrize("make", [pipe, link])
 def test_a_flip_is_done_also_where_it_cannot_be_written_down(prefix: Prefix, make: Callable[[Path], None]) -> None:
     make(prefix.history)
-    said: list[str] = []
-
-    class Told(SilentReporter):
-        def say(self, text: str) -> None:
-            said.append(text)
-
+    told = Told()
     complete(prefix)
-    flip(prefix, 1, None, "for a test", Told(), action="publish", signer=None)
+    flip(prefix, 1, None, "for a test", told, action="publish", signer=None)
     assert prefix.current.readlink() == Path("generations/0001")
-    assert "could not be written" in said[0]
+    assert "could not be written" in told.said[0]
     if make is link:
         assert prefix.history.read_text() == SECRET
     with pytest.raises(InputError):

@@ -20,18 +20,11 @@ from envmgr.publish.record import ABANDONED, RECORD, current_number
 from envmgr.report import Reporter, SilentReporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import try_file_lock
+from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import this_process
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
-
-
-class Told(SilentReporter):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
+from tests.helpers.told import Told
 
 
 @pytest.fixture

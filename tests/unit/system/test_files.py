@@ -24,7 +24,6 @@ from envmgr.system.files import (
     clear_temporaries,
     exchange,
     explain_os_error,
-    file_lock,
     flip_symlink,
     free_bytes,
     pretty_json,
@@ -33,8 +32,8 @@ from envmgr.system.files import (
     sha256_bytes,
     sha256_file,
     sha256_regular,
-    try_file_lock,
 )
+from envmgr.system.locks import file_lock, try_file_lock
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE, HANGS, soon
 
@@ -43,7 +42,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from envmgr.system.files import file_lock
+from envmgr.system.locks import file_lock
 with file_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

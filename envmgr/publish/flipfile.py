@@ -10,12 +10,12 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
@@ -106,7 +106,7 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
         data = json.loads(content)
         require_format(data.get("schema_version"), FORMAT, path)
         record = FlipRecord.model_validate(data)
-    except (OSError, InputError, ValueError, AttributeError, RecursionError, ValidationError) as error:
+    except (OSError, InputError, ValueError, AttributeError, RecursionError) as error:
         raise _damaged(path, error) from None
     if record.sequence != sequence:
         raise _damaged(path, ValueError(f"it says that it is flip {record.sequence}"))
@@ -114,10 +114,19 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
 
 
 def newest_first(prefix: Prefix) -> Iterator[Flip]:
-    """The flips that can be read, the highest first: a damaged one harms only itself."""
+    """The flips that can be read, the highest first: a damaged one harms only itself.
+
+    Raises:
+        EnvmgrError: `format-unknown` for one that a later envmgr wrote: what it says decides what is in force.
+    """
     for sequence in reversed(sequences(prefix)):
-        with suppress(EnvmgrError):
-            yield read_flip(prefix, sequence)
+        try:
+            found = read_flip(prefix, sequence)
+        except EnvmgrError as error:
+            if error.reference == "format-unknown":
+                raise
+            continue
+        yield found
 
 
 def in_force(prefix: Prefix, number: int | None) -> Flip | None:
@@ -152,22 +161,25 @@ def write_flip(prefix: Prefix, record: FlipRecord, signing: Signs | None = None)
         signature = None if signing is None else signing.sign(flip.content)
         with explain_os_error(prefix.flips), suppress(FileExistsError):
             _write(flip, signature, signing)
-            sync_folder(prefix.flips)
             return flip
 
 
 def _write(flip: Flip, signature: bytes | None, signing: Signs | None) -> None:
-    if signature is None or signing is None:
+    """Raises FileExistsError where the number was taken meanwhile; nothing of ours stays after any failure."""
+    with ExitStack() as made:
+        if signature is not None and signing is not None:
+            write_new(flip.signature_path, signature, mode=0o444)
+            made.callback(_forget, flip.signature_path)
+            signing.judge(flip)
         write_new(flip.path, flip.content, mode=0o444)
-        return
-    write_new(flip.signature_path, signature, mode=0o444)
-    try:
-        signing.judge(flip)
-        write_new(flip.path, flip.content, mode=0o444)
-    except BaseException:
-        with suppress(OSError):
-            flip.signature_path.unlink(missing_ok=True)
-        raise
+        made.callback(_forget, flip.path)
+        sync_folder(flip.path.parent)
+        made.pop_all()
+
+
+def _forget(path: Path) -> None:
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def withdraw(prefix: Prefix, sequence: int) -> None:

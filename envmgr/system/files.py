@@ -156,17 +156,18 @@ def write_new(path: Path, data: bytes, *, mode: int) -> None:
     """Write a file that must not be there yet, and sync it. Raises FileExistsError; OSError, and then it is not there."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
-        rest = data
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.fchmod(descriptor, mode)
-        os.fsync(descriptor)
+        try:
+            rest = data
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)  # which may say what a write did not, over a network
     except BaseException:
         with suppress(OSError):
             path.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(descriptor)
 
 
 def flip_symlink(link: Path, target: str) -> None:

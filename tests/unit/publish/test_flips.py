@@ -299,3 +299,35 @@ def test_a_generation_that_is_half_removed_is_not_complete(prefix: Prefix, monke
         abandon(prefix, 3, "a test")
     assert complete_numbers(prefix) == [1, 2]
     assert (prefix.generation(3) / "lmodrc.lua").exists()
+
+
+def test_a_flip_of_a_later_envmgr_is_refused_and_not_withdrawn(prefix: Prefix) -> None:
+    go(prefix, 1)
+    later = prefix.flips / "000002.json"
+    later.write_text((prefix.flips / "000001.json").read_text().replace('"schema_version": 1', '"schema_version": 2'))
+    for work in (lambda: settle(prefix, SilentReporter()), lambda: in_force(prefix, 1), lambda: flips(prefix)):
+        with pytest.raises(EnvmgrError, match="format-unknown"):
+            work()
+    assert names(prefix) == ["000001.json", "000002.json"]
+
+
+@pytest.mark.parametrize("call", ["close", "fsync"])
+def test_a_flip_of_which_the_disk_says_late_that_it_failed_is_not_left(
+    prefix: Prefix, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A server tells of a lost write at the close, and of a lost name when the folder is synced."""
+    go(prefix, 1)
+    before = getattr(os, call)
+
+    def fails(descriptor: int) -> None:
+        where = Path(f"/proc/self/fd/{descriptor}").readlink()
+        before(descriptor)
+        if where in (prefix.flips, prefix.flips / "000002.json"):
+            raise OSError(5, "Input/output error", str(where))
+
+    monkeypatch.setattr(os, call, fails)
+    with pytest.raises(EnvmgrError, match="mount-lost"):
+        go(prefix, 2)
+    monkeypatch.undo()
+    assert names(prefix) == ["000001.json"]
+    assert current_number(prefix) == 1

@@ -117,28 +117,32 @@ def _ask_nodes(ctx: Context, asked: Asked) -> None:
     off = _switched_off(ctx, list(nodes))
     todo = [node for node in nodes if node not in off]
     limit = ctx.site.transport.node_timeout
-    answers = 0
+    replies: dict[str, Reply] = {}
     with ctx.reporter.stage("processes of nodes", total=len(todo), unit="nodes") as stage:
 
         def take(reply: Reply) -> None:
-            nonlocal answers
-            answers += 1
-            stage.update(answers, detail=reply.node)
-            if reply.status != "answered":
-                asked.silent.setdefault(f"{reply.status}: {reply.reason}", []).append(reply.node)
-                return
-            uses = read_uses(reply.text)
-            asked.take(uses, reply.node, reply.began)
-            whose = "" if uses.uid == 0 else f"{_name(uses.uid)} there is not shown the processes of others"
-            for why in (uses.unknown, uses.closed if not whose else "", whose):
-                if why:
-                    asked.silent.setdefault(why, []).append(reply.node)
+            replies[reply.node] = reply
+            stage.update(len(replies), detail=reply.node)
 
         ask_nodes(
             todo, uses_script(str(ctx.prefix.root), limit), site=ctx.site, runner=ctx.runner, on_reply=take,
             via="slurm" if ctx.site.transport.via == "slurm" else "ssh",
         )  # fmt: skip
+    for node in todo:  # in their order, whoever answered first
+        _take_reply(asked, replies[node])
     asked.of.append(fold(nodes))
+
+
+def _take_reply(asked: Asked, reply: Reply) -> None:
+    if reply.status != "answered":
+        asked.silent.setdefault(f"{reply.status}: {reply.reason}", []).append(reply.node)
+        return
+    uses = read_uses(reply.text)
+    asked.take(uses, reply.node, reply.began)
+    whose = "" if uses.uid == 0 else f"{_name(uses.uid)} there is not shown the processes of others"
+    for why in (uses.unknown, uses.closed if not whose else "", whose):
+        if why:
+            asked.silent.setdefault(why, []).append(reply.node)
 
 
 def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:

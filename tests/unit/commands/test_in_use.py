@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from envmgr.catalog.site import Site, load_site
 from envmgr.commands import Context
 from envmgr.commands import in_use as module
 from envmgr.commands.in_use import ask_in_use
+from envmgr.nodes import Reply
+from envmgr.nodes.reply import Status
 from envmgr.probe.uses import Uses
 from envmgr.report import SilentReporter
 from envmgr.system.detached import Detached
@@ -113,3 +116,18 @@ def test_disk_that_is_full_keeps_all(ctx: Context, monkeypatch: pytest.MonkeyPat
     assert (asked.found().unknown, asked.of) == (
         ("this host: its processes could not be looked at: No space left on device",), []
     )  # fmt: skip
+
+
+def test_nodes_are_told_in_their_order_whoever_answers_first(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(nodes: Sequence[str], *_: object, on_reply: Callable[[Reply], None], **__: object) -> None:
+        for node in reversed(nodes):
+            status: Status = "unreachable" if node == "c2" else "answered"
+            on_reply(Reply(node, status, "", "no route" if node == "c2" else "", 0.0, 1.0))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(module, "ask_nodes", ask)
+    monkeypatch.setattr(module, "read_uses", lambda _: Uses(NAMED, (7.0, "sh (8) of alice"), "", "half an answer", 0))
+    ctx = Context(site(ctx.prefix.root, login_nodes="c[1-3]"), Runner(), SilentReporter(), {})
+    found = ask_in_use(ctx, 60).found()
+    assert found.named["generations/0002"] == [f"bash (9) of nobody on {where}" for where in ("this host", "c1", "c3")]
+    assert found.unknown == ("this host: half an answer", "c[1,3]: half an answer", "c2: unreachable: no route")

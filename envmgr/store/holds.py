@@ -15,7 +15,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import beat_lately, beating
+from envmgr.store.jobtable import beat_lately, beating, renew_listing
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import clear_temporaries, pretty_json
 from envmgr.system.locks import file_lock, try_file_lock
@@ -56,6 +56,7 @@ def is_staged(prefix: Prefix, generation: int) -> bool:
 def held_installs(prefix: Prefix) -> set[str]:
     """What living runs hold, by path relative to the prefix. One on another host lives by its pulse."""
     found: set[str] = set()
+    renew_listing(prefix.holds)
     for path in prefix.holds.glob("*.json"):
         with suppress(OSError, InputError, ValueError, KeyError, TypeError):
             if _lives(path):

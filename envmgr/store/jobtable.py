@@ -174,6 +174,14 @@ def _now(folder: Path) -> float:
         return time.time()
 
 
+def renew_listing(folder: Path) -> None:
+    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does."""
+    with suppress(OSError):  # a full disk, where others write no rows either; none there; a user that may only look
+        descriptor, name = tempfile.mkstemp(prefix=".now.", suffix=".0.0.tmp", dir=folder)
+        os.close(descriptor)
+        Path(name).unlink()
+
+
 def row_path(install: Install) -> Path:
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
 

@@ -45,6 +45,7 @@ install: toy
 TOY_C = '#include <stdio.h>\nint main(void) { puts("toy %s"); return 0; }\n'
 
 
+ORDINARY_PYTHON = "ENVMGR_TESTS_ORDINARY_PYTHON"
 _MEASURED = os.environ.get("ENVMGR_COVERAGE")  # by tools/coverage
 
 
@@ -140,8 +141,11 @@ def easybuild_home() -> Path:
 def ordinary_python() -> Path:
     """A Python with this checkout's envmgr that every user of this machine can run, and an EasyBuild that may be used.
 
-    Its bytecode is there: EasyBuild starts four times as fast with it, and envmgr lets it write none.
+    Its bytecode is there: EasyBuild starts four times as fast with it, and envmgr lets it write none. On a node, whose checkout is
+    read-only, it is the one of ORDINARY_PYTHON, made before.
     """
+    if made := os.environ.get(ORDINARY_PYTHON):
+        return Path(made)
     python = Path(sys.executable)
     if (AM_ROOT and not _everybody_can_run(python)) or why_not_own(EASYBUILD, None):
         wanted = sha256_bytes((ROOT / "pyproject.toml").read_bytes())[:12]

@@ -21,6 +21,7 @@ from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
 from envmgr.errors import EnvmgrError, ErrorData, InputError
+from envmgr.store.jobtable import renew_listing
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json
 from envmgr.system.openat import change, remove_below
@@ -136,6 +137,7 @@ class JobFolder:
 def requested_installs(prefix: Prefix) -> set[str]:
     """Installs that waiting or running jobs use, by path relative to the prefix: of each request whose end was not reported yet."""
     found: set[str] = set()
+    renew_listing(prefix.slurm_jobs)
     for path in prefix.slurm_jobs.glob("*/request.json"):
         row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):

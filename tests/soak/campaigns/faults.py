@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.helpers.cluster import Cluster
+from tests.helpers.eb_scene import ORDINARY_PYTHON, ordinary_python
 from tests.helpers.faults.plots import PLOTS
 from tests.helpers.faults.rounds import FAULTS, Outcome, some
 from tests.helpers.faults.table import write_rows
@@ -22,7 +23,7 @@ from tests.helpers.standin.channel import cached_channel
 WHOLE = ("rollback", "lock", "gc", "remove", "publish")
 MOST = 12
 """Calls of other verbs, for each kind of fault; and of all verbs over the network, where a round takes several times as long."""
-OVER_THE_NETWORK = (*WHOLE, "build", "fetch", "sign", "verify")
+OVER_THE_NETWORK = (*WHOLE, "build", "build (EasyBuild)", "fetch", "node-setup", "node-setup --apply", "sign", "verify")
 """What changes the prefix there."""
 ROUNDS = len(PLOTS) + len(OVER_THE_NETWORK)
 
@@ -57,9 +58,10 @@ def _workers(system: str, channel: str, stack: ExitStack) -> list[Worker]:
         stack.callback(cluster.down)
         cluster.sh("fs1", "chown root: /export/sw", check=True)  # a site file lies there
         made = []
+        environ = {"PYTHONPATH": str(ROOT), ORDINARY_PYTHON: str(ordinary_python())}
         for number in range(2):
-            argv = command(cluster.prefix / f"w{number}", Path(f"/run/w{number}"))
-            made.append(Worker(cluster.start("login", [*argv, channel], env={"PYTHONPATH": str(ROOT)})))
+            argv = command(cluster.prefix / f"w{number}", Path(f"/tmp/w{number}"))
+            made.append(Worker(cluster.start("login", [*argv, channel], env=environ)))
     for worker in made:
         stack.callback(worker.end)
     return made

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from envmgr.builds.slurm.folder import requested_installs
 from envmgr.report import SilentReporter
 from envmgr.store.holds import held_installs, holding
 from envmgr.store.prefix import Prefix
@@ -28,3 +29,16 @@ def test_hold_counts_as_long_as_its_run_lives(tmp_path: Path) -> None:
     assert held_installs(prefix) == set()
     path.write_text("{")
     assert held_installs(prefix) == set()
+
+
+def test_list_of_holds_is_not_an_old_one_of_nfs(tmp_path: Path) -> None:
+    """This host changes a name in the folder before it lists them: what it would be told may be a minute old otherwise."""
+    prefix = Prefix(tmp_path)
+    for folder, listed in ((prefix.holds, held_installs), (prefix.slurm_jobs, requested_installs)):
+        assert listed(prefix) == set()
+        assert not folder.exists()
+        folder.mkdir(parents=True)
+        os.utime(folder, (1, 1))
+        assert listed(prefix) == set()
+        assert folder.stat().st_mtime > 1
+        assert not list(folder.iterdir())

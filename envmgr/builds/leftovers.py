@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envmgr.backends import Backend, all_backends
 from envmgr.errors import EnvmgrError
+from envmgr.publish.record import published_installs
 from envmgr.report import Reporter
 from envmgr.store.deadbuilds import clear_kept_rows, clear_row
 from envmgr.store.holds import remove_dead_holds
@@ -23,7 +24,8 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
     """Remove what killed runs left: staging folders, trees without a manifest, half-written manifests and downloads, what each
     backend knows of; and of dead builds their processes, their private folders, and their rows in the job table.
 
-    Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive.
+    Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive. A tree that has lost its
+    manifest, and that a generation names, is in use, and stays.
     """
     for part in prefix.cache.glob("*/*/.*.part"):
         with try_file_lock(part) as free:
@@ -34,6 +36,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
     clear_kept_rows(prefix, reporter)
     remove_dead_holds(prefix)
     removed = []
+    published: set[str] | None = None
     for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():
         for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
             label = _leftover_of(path)
@@ -45,6 +48,13 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                 install = prefix.install_at(f"store/{name_folder.name}/{label}")
                 if (row := left_row(install)) and row.host != socket.gethostname() and lives_perhaps(install):
                     continue  # another node's build, on a file system that keeps locks to each node
+                if path.name == label:
+                    published = published_installs(prefix) if published is None else published
+                    if install.relative in published:
+                        reporter.say(
+                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes it again"
+                        )
+                        continue
                 reporter.log(f"removing {path}, left by a build that was killed")
                 try:
                     remove_below(prefix.root, path)

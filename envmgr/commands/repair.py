@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from envmgr.backends import LoadedEntry
 from envmgr.builds.install import can_write
+from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.repair import may_repair, repair_install
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
@@ -59,6 +60,8 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
     Raises:
         EnvmgrError: `repair-impossible` before anything is done; what a build or a publish raises.
     """
+    if not dry_run and os.access(ctx.prefix.store, os.W_OK):
+        clean_leftovers(ctx.prefix, ctx.reporter)  # of a repair that was killed once all was right again, too
     seen = look(ctx, what)
     plan = _plan(ctx, seen)
     if dry_run or not plan.lines():

@@ -221,6 +221,13 @@ def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int,
     return records, damaged
 
 
+def published_installs(prefix: Prefix) -> set[str]:
+    """Every install that a complete generation names, and what these run with, by path relative to the prefix."""
+    records, damaged = read_records(prefix)
+    found = {path for record in records.values() for entry in record.entries.values() for path in entry.paths}
+    return found.union(*(mentioned_installs(prefix, number) for number in damaged))
+
+
 def mentioned_installs(prefix: Prefix, number: int) -> set[str]:
     """Every install that a file of a generation names, and what these run with: for one whose record cannot be read."""
     found: set[str] = set()

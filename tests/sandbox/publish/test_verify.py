@@ -425,6 +425,29 @@ def test_repair_makes_an_install_again_in_its_place(published: Published, damage
     assert findings(published, "--all") == []
 
 
+def test_repair_clears_what_one_that_was_killed_left(published: Published) -> None:
+    """The damaged tree, once the new one had its place: nothing differs any more."""
+    name = published.manifest.name.removesuffix(".manifest.json")
+    left = published.box.prefix / f"store/hello/.staging-{name}"
+    left.mkdir()
+    assert data(published.box, "verify", "--repair")["repaired"] == []
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("argv", [["build", "more/1.0"], ["gc"], ["fetch", "more/1.0"], ["verify", "--repair"]])
+def test_published_install_without_a_manifest_is_no_leftover(published: Published, argv: list[str]) -> None:
+    locked(published.box, "more/1.0", ["hello-activate"])
+    published.manifest.unlink()
+    done = published.box.ok(*argv)
+    assert published.box.shell("module load hello && hello-prefix").returncode == 0
+    if argv[0] == "verify":
+        assert findings(published, "--all") == []
+        return
+    assert f"warning: {published.path('install')} has no manifest, and is published" in done.stderr
+    published.box.ok("verify", "--repair")
+    assert findings(published, "--all") == []
+
+
 def test_repair_leaves_programs_that_run_their_files(published: Published) -> None:
     """One that has a file of the damaged install open reads it to its end."""
     published.add("install/bin/more")

@@ -122,7 +122,7 @@ def collect_garbage(
         sweep(ctx.site, ctx.runner)
         leftovers = clean_leftovers(prefix, inner.reporter)
         with file_lock(prefix.hold_lock, check=ctx.runner.raise_if_cancelled):
-            chosen = _choose(ctx, days, before, asked.found())
+            chosen = _choose(ctx, days, before, asked.found(), renew=True)
             for each in chosen.kept:
                 inner.reporter.log(f"kept {each.path}: {each.reason}")
             remove_generations(chosen.generations, prefix)
@@ -152,8 +152,11 @@ def _result(chosen: _Chosen, asked: Asked, leftovers: list[str], size: int, log:
     )
 
 
-def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse) -> _Chosen:
-    """What goes; only what was chosen `before` others were asked. Without it: what may go, whoever uses or holds it."""
+def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse, *, renew: bool = False) -> _Chosen:
+    """What goes; only what was chosen `before` others were asked. Without it: what may go, whoever uses or holds it.
+
+    `renew` lists of holds, which touches their folders: to remove by an old list takes what another host holds.
+    """
     prefix = ctx.prefix
     oldest = time.time() - days * 86400
     state = _state(ctx, oldest)
@@ -163,7 +166,7 @@ def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse) -> 
     used = _named(prefix, state, {*state.complete} - {*gone})
     unused = [i for i in installs(prefix) if i.relative not in used and _changed(i.manifest) < oldest]
     if before is not None:
-        held = held_installs(prefix) | requested_installs(prefix)
+        held = held_installs(prefix, renew=renew) | requested_installs(prefix, renew=renew)
         asked = {i.relative for i in before.installs}
         unused = [i for i in unused if i.relative in asked and i.relative not in held]
     installs_kept = installs_in_use([i.relative for i in unused], lambda path: _needs(prefix, path), found)

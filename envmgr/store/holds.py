@@ -53,10 +53,11 @@ def is_staged(prefix: Prefix, generation: int) -> bool:
     return _lives(_staging_row(prefix, generation))
 
 
-def held_installs(prefix: Prefix) -> set[str]:
-    """What living runs hold, by path relative to the prefix. One on another host lives by its pulse."""
+def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
+    """What living runs hold, by path relative to the prefix. One on another host lives by its pulse. `renew`: as of now on NFS, too."""
     found: set[str] = set()
-    renew_listing(prefix.holds)
+    if renew:
+        renew_listing(prefix.holds)
     for path in prefix.holds.glob("*.json"):
         with suppress(OSError, InputError, ValueError, KeyError, TypeError):
             if _lives(path):

@@ -375,10 +375,10 @@ def test_requests_keep_what_their_jobs_use_until_their_end_was_told(box: Worksho
     prefix = Prefix(box.prefix)
     waiting = request(box, "waiting")
     request(box, "told", told=True)
-    assert requested_installs(prefix) == {"store/waiting/1.0-01234567", "store/below-waiting/1.0-01234567"}
+    assert requested_installs(prefix, renew=True) == {"store/waiting/1.0-01234567", "store/below-waiting/1.0-01234567"}
     answer = BuildAnswer(job="7", host="c1", seconds=1.0, error=ErrorData.of(EnvmgrError("build-failed", "no")))
     write_answer(waiting / "request.json", answer)
-    assert requested_installs(prefix) == set()
+    assert requested_installs(prefix, renew=True) == set()
 
 
 def test_request_of_a_killed_submitter_goes_once_its_install_is_there(

@@ -134,10 +134,14 @@ class JobFolder:
             remove_below(self.install.prefix.root, self.path)
 
 
-def requested_installs(prefix: Prefix) -> set[str]:
-    """Installs that waiting or running jobs use, by path relative to the prefix: of each request whose end was not reported yet."""
+def requested_installs(prefix: Prefix, *, renew: bool) -> set[str]:
+    """Installs that waiting or running jobs use, by path relative to the prefix: of each request whose end was not reported yet.
+
+    `renew`: as of now on NFS, too.
+    """
     found: set[str] = set()
-    renew_listing(prefix.slurm_jobs)
+    if renew:
+        renew_listing(prefix.slurm_jobs)
     for path in prefix.slurm_jobs.glob("*/request.json"):
         row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):

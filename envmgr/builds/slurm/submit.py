@@ -178,7 +178,7 @@ def sweep(site: Site, runner: Runner) -> None:
     with try_file_lock(prefix.locks / "slurm-submit.lock") as free:
         if not free:
             return  # another submitter writes such folders now
-        followed = held_installs(prefix)
+        followed = held_installs(prefix, renew=True)
         doubtful: dict[str, Path] = {}
         for path in prefix.slurm_jobs.iterdir():
             with suppress(OSError):

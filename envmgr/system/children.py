@@ -7,11 +7,23 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from typing import IO
 
 from envmgr.system.processes import group_runs
 
 POLL = 0.1  # seconds between looks at the cancel flag
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
+
+
+def in_memory(text: str = "") -> IO[bytes]:
+    """A file that lies nowhere, to be read from its beginning: the whole input of a child, however late it reads.
+
+    Not a pipe, of which `Popen.communicate` writes no more once it has timed out. Tried on Python 3.11.
+    """
+    file = os.fdopen(os.memfd_create("envmgr"), "w+b")
+    file.write(text.encode("utf-8", "surrogateescape"))
+    file.seek(0)
+    return file
 
 
 def signal_group(group: int, number: int) -> None:

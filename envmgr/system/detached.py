@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from envmgr.system.children import in_memory
 from envmgr.system.run import clean_env
 
 _POLL = 0.005  # seconds
@@ -42,9 +43,7 @@ def run_detached(
 
     What has not ended by then is told to, and half a second later killed or left behind.
     """
-    with _in_memory() as given, _in_memory() as out, _in_memory() as err:
-        given.write(stdin.encode("utf-8", "surrogateescape"))
-        given.seek(0)
+    with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
         environment = dict(clean_env() if env is None else env)
         process = subprocess.Popen(
             argv, stdin=given, stdout=out, stderr=err, cwd="/", env=environment, start_new_session=True
@@ -63,10 +62,6 @@ def run_detached(
             if code is None:
                 process.returncode = -signal.SIGKILL  # no code waits for it, and Popen must not complain about that
         return Detached(code, _read(out), _read(err))
-
-
-def _in_memory() -> IO[bytes]:
-    return os.fdopen(os.memfd_create("envmgr"), "w+b")
 
 
 def _tell_to_end(process: subprocess.Popen[bytes]) -> None:

@@ -10,8 +10,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
 from envmgr.system import children
@@ -21,6 +23,7 @@ from envmgr.system.children import (
     close_pipes,
     end_child,
     has_ended,
+    in_memory,
     rest_of_output,
     signal_group,
     write_some,
@@ -80,13 +83,14 @@ class Runner:
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
         environment = clean_env() if env is None else env
-        process, release = (
-            self._spawn_guarded(args, environment, cwd, run_as)
-            if new_group
-            else (self._spawn(args, environment, cwd, run_as=run_as), None)
-        )
+        with in_memory(stdin) as given:
+            process, release = (
+                self._spawn_guarded(args, environment, cwd, given, run_as)
+                if new_group
+                else (self._spawn(args, environment, cwd, given, run_as=run_as), None)
+            )
         try:
-            out, err = self._communicate(process, args, stdin.encode(), start, timeout, on_tick, group=new_group)
+            out, err = self._communicate(process, args, start, timeout, on_tick, group=new_group)
         except BaseException:
             end_child(process, group=new_group)
             raise
@@ -117,7 +121,7 @@ class Runner:
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
-        process = self._spawn(args, clean_env() if env is None else env, None, new_group=new_group)
+        process = self._spawn(args, clean_env() if env is None else env, None, subprocess.PIPE, new_group=new_group)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -164,20 +168,16 @@ class Runner:
         self,
         process: subprocess.Popen[bytes],
         args: tuple[str, ...],
-        stdin: bytes,
         start: float,
         timeout: float | None,
         on_tick: Callable[[], None],
         *,
         group: bool,
     ) -> tuple[bytes, bytes]:
-        data: bytes | None = stdin
         ended: float | None = None
         while True:
-            try:
-                return process.communicate(data, timeout=POLL)
-            except subprocess.TimeoutExpired:
-                data = None
+            with suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=POLL)
             self.raise_if_cancelled()
             on_tick()
             now = time.monotonic()
@@ -198,7 +198,12 @@ class Runner:
             raise Interrupted
 
     def _spawn_guarded(
-        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None, run_as: Account | None = None
+        self,
+        args: tuple[str, ...],
+        env: Mapping[str, str],
+        cwd: Path | None,
+        stdin: IO[bytes],
+        run_as: Account | None = None,
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
         """The command under run.guard.sh, and what ends its group when the command has ended."""
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
@@ -208,7 +213,7 @@ class Runner:
             if run_as is not None:
                 os.fchown(reader, run_as.uid, run_as.gid)  # the watcher opens it again, by its name
             guarded = ("/bin/sh", "-c", script_text(__file__, "guard.sh"), "envmgr-guard", str(reader), *args)
-            process = self._spawn(guarded, env, cwd, new_group=True, pass_fds=(reader,), run_as=run_as)
+            process = self._spawn(guarded, env, cwd, stdin, new_group=True, pass_fds=(reader,), run_as=run_as)
         except BaseException:
             os.close(writer)
             raise
@@ -228,6 +233,7 @@ class Runner:
         args: tuple[str, ...],
         env: Mapping[str, str],
         cwd: Path | None,
+        stdin: IO[bytes] | int,
         *,
         new_group: bool = False,
         pass_fds: tuple[int, ...] = (),
@@ -239,7 +245,7 @@ class Runner:
                 args,
                 env=dict(env),
                 cwd=cwd or Path("/"),  # nothing of the folder that the caller stands in is read: it may be a stranger's
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=new_group,

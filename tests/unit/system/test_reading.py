@@ -241,7 +241,7 @@ OTHERWISE = {
     "store/gpu_code.py": "an install that is being made",
     "store/jobtable.py": "/proc",
     "store/verify.py": "an install's own files, which are only hashed",
-    "system/detached.py": "files in memory",
+    "system/children.py": "files in memory",
     "system/files.py": "writes; sums of what was built or downloaded",
     "system/locks.py": "locks of processes",
     "system/openat.py": "folders, and what is changed or removed, by descriptors",

@@ -454,3 +454,12 @@ def test_command_stands_in_no_folder_of_the_caller(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     assert sh("pwd").stdout == "/\n"
     assert sh("pwd", cwd=tmp_path).stdout == f"{tmp_path}\n"
+
+
+def test_command_gets_all_of_its_input_however_late_it_reads() -> None:
+    """More than a pipe holds, to one that does not read for longer than we look at once; no input is an end of file."""
+    text = "x" * 300_000
+    assert Runner().run(["sh", "-c", "sleep 0.4; wc -c"], stdin=text, timeout=10).stdout == "300000\n"
+    assert Runner().run(["sh", "-c", "sleep 0.2; wc -c"], timeout=DEADLINE, new_group=False).stdout == "0\n"
+    leaves = ["sh", "-c", "exec <&-; sleep 0.2; echo done"]
+    assert Runner().run(leaves, stdin=text, timeout=DEADLINE).stdout == "done\n"

@@ -30,6 +30,7 @@ from envmgr.audit.model import (
     ReadsInstalls,
     ReadsPeers,
     audit_parts,
+    standing_alone,
 )
 from envmgr.audit.peers import peers_here
 from envmgr.audit.slurmd_log import log_part, nodes_to_ask, read_logs
@@ -59,7 +60,8 @@ class AuditRequest:
     """What to audit. `nodes` is a node set, None for all groups of the site.
 
     `reference` is one of them that is right where nodes differ, empty for none. Empty `contexts` are all of `via`; empty
-    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. Times are wall-clock seconds.
+    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `user` is the ordinary user where the site
+    names none, and root asks. `published` for an audit of what is published alone. Times are wall-clock seconds.
     """
 
     nodes: str | None
@@ -68,6 +70,8 @@ class AuditRequest:
     modules: tuple[str, ...] = ()
     deep: bool = False
     reference: str = ""
+    user: str = ""
+    published: bool = False
     deadline: float = 600
 
 
@@ -86,7 +90,7 @@ def gather(
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
     ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
-    user, accounts = _accounts(site)
+    user, accounts = _accounts(site, request.user)
     plan = AuditPlan(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
@@ -105,6 +109,10 @@ def gather(
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
+    if controller.get("never") == "yes" and not request.published:
+        plan = replace(plan, alone=True, modules=request.modules)
+        asking = replace(asking, checks=standing_alone(checks))
+        controller = look_here(plan, runner, asker.left)
     evidence = asking.evidence(plan, published, controller)
     if published is not None and newer_generations(evidence.mounts, published.record.number):
         # our own mount may be the one that is late
@@ -272,10 +280,10 @@ class _Asking:
             return {}
 
 
-def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
+def _accounts(site: Site, usual: str) -> tuple[str, tuple[ShellAccount, ...]]:
     """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
     me = this_account().name
     login = site.transport.user or me
     if login == "root" or site.transport.become:
-        return site.audit.user or site.build_user or "nobody", ("root", "user")
+        return site.audit.user or site.build_user or usual or "nobody", ("root", "user")
     return login, ("user",)

@@ -46,6 +46,13 @@ def _without_consequences(
 def _not_here(evidence: Evidence) -> Iterable[Finding]:
     if evidence.published is not None:
         return
+    if evidence.alone:
+        if evidence.site.source is not None:  # it names a prefix
+            where = str(evidence.site.prefix)
+            yield Finding(
+                "generation", "note", where, "nothing is published there yet", "", "`envmgr build ENTRY` publishes"
+            )
+        return
     prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
     expected = "a published generation to compare with"
     if gate.startswith("no link"):

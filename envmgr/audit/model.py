@@ -37,7 +37,7 @@ class AuditPlan(ProbePlan):
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
     maps it to its install's folder. `installs` are those of all published entries. `peers` maps names of the asked nodes, of many a
     part, to their addresses on this host. `deep` looks at more of everything; `day`, a
-    number, draws samples that are others tomorrow.
+    number, draws samples that are others tomorrow; `modules` are those of others that are loaded whatever is drawn.
     """
 
     site: Site
@@ -49,6 +49,7 @@ class AuditPlan(ProbePlan):
     peers: Mapping[str, str] = field(default_factory=dict)
     deep: bool = False
     day: int = 0
+    modules: tuple[str, ...] = ()
 
     @property
     def generation(self) -> str:
@@ -92,6 +93,11 @@ class Evidence:
     def fleet(self) -> Fleet:
         """The answers that hold everything but the contexts of jobs: over ssh, or of the first kind of job without ssh."""
         return next(iter(self.ways.values()))
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing is published: nodes are compared with each other, and users load modules of others alone."""
+        return self.plan.alone and not self.fleet.by_value("current")
 
     @property
     def mounts(self) -> Fleet:
@@ -178,6 +184,13 @@ class TellsCause(Protocol):
 
 
 @runtime_checkable
+class OfPrefix(Protocol):
+    """A check of what is published, which has nothing to look at where nothing is."""
+
+    OF_PREFIX: bool
+
+
+@runtime_checkable
 class NeedsModules(Protocol):
     """A check whose findings on a node follow where Lmod does not run, or users cannot reach the prefix."""
 
@@ -198,6 +211,11 @@ class AsksWho(Protocol):
 
     def trace_questions(self, evidence: Evidence) -> Iterable[TraceQuestion]:
         """One node of each group that has the same; the answers come as `evidence.traces`."""
+
+
+def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:
+    """Those that have something to look at where nothing is published."""
+    return {name: check for name, check in checks.items() if not isinstance(check, OfPrefix)}
 
 
 def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:

@@ -25,6 +25,22 @@ def generation_numbers(facts: Facts, key: str, evidence: Evidence) -> list[str]:
     return [m[1] or m[2] for m in matches if m]
 
 
+def has_modules(facts: Facts, key: str, evidence: Evidence) -> bool:
+    """Whether a shell has modules to compare: ours, or, where nothing is published, a `module` command."""
+    if evidence.alone:
+        return module_command(facts, key) != NO_MODULE
+    return bool(generation_numbers(facts, key, evidence))
+
+
+NO_MODULE = "no `module` command"
+
+
+def module_command(facts: Facts, key: str) -> str:
+    """Whose `module` a shell has."""
+    said = facts.get(f"{key}module", "no")
+    return {"yes": "Lmod", "no": NO_MODULE}.get(said, facts.get(f"{key}tool") or "an unknown `module`")
+
+
 def modulepath_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """Who brings in what only some nodes have, or only some contexts."""
     for each in _between_contexts(evidence):
@@ -52,7 +68,7 @@ def _beside(
 ) -> dict[str, tuple[str, ...]]:
     """What else is in MODULEPATH -> the nodes; where ours is missing that has one cause, which is told."""
     key = context_key(context, account)
-    ours = fleet.only(lambda facts: bool(generation_numbers(facts, key, evidence)))
+    ours = fleet.only(lambda facts: has_modules(facts, key, evidence))
     return ours.by(lambda facts: ":".join(_rest(facts, key, evidence)))
 
 
@@ -67,12 +83,13 @@ def beside_generation(
         or evidence.traces.culprit(nodes, context, account, "MODULEPATH"), nodes)
         for value, nodes in values.items()
     ]  # fmt: skip
+    besides = "" if evidence.alone else " besides the generation"
     places = [f"{place} sets it on {fold(nodes)}" for place, nodes in traced if place and not is_ours(place)]
     yield from drift(
         "contexts", where, values, evidence,
         hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
-        say=lambda value: f"MODULEPATH has {value or 'nothing'} besides the generation",
-        expect=lambda right, _: f"{right or 'nothing'} besides the generation",
+        say=lambda value: f"MODULEPATH has {value or 'nothing'}{besides}",
+        expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
     )  # fmt: skip
 
@@ -94,10 +111,10 @@ def _brings(
 
 
 def _between_contexts(evidence: Evidence) -> list[Across]:
-    """Where both contexts have modules of ours."""
+    """Where both contexts have modules."""
 
     def parts(facts: Facts, key: str) -> list[str] | None:
-        return _rest(facts, key, evidence) if generation_numbers(facts, key, evidence) else None
+        return _rest(facts, key, evidence) if has_modules(facts, key, evidence) else None
 
     return list(across(evidence, parts))
 

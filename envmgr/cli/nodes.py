@@ -125,6 +125,9 @@ def audit(
     reference: Annotated[
         str | None, typer.Option(metavar="NODE", help="Where nodes differ, this one is right; else most of a group.")
     ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Ordinary user whose shells and jobs are looked at.")
+    ] = None,
     node_timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that one node may take.")] = None,
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
@@ -152,10 +155,10 @@ def audit(
         refuse_missing_folder(report)  # before an audit of minutes, and not after it
     if explain is not None:
         return shown(explain_check(explain), show_explain)
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, told=False)
     result = audit_nodes(
         ctx, nodes=nodes, via=None if via is None else via.value, contexts=context or (), modules=modules or (),
-        checks=check or (), deep=deep, reference=reference, node_timeout=node_timeout, deadline=deadline,
+        checks=check or (), deep=deep, reference=reference, user=user, node_timeout=node_timeout, deadline=deadline,
     )  # fmt: skip
     return shown(result, show_audit)
 

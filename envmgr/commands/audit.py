@@ -11,8 +11,9 @@ from typing import ClassVar
 from envmgr.audit import AuditRequest, Via, gather, judge
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.matrix import BY, MatrixRow, matrix, observed
-from envmgr.audit.model import Check, Evidence
+from envmgr.audit.model import Check, Evidence, OfPrefix, standing_alone
 from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import Audit
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
@@ -37,10 +38,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult(Result):
-    """`generation` is None where this host could not read it. `seconds` is wall-clock, `finished` seconds since the epoch."""
+    """`generation` is None where this host could not read it; `alone` where nothing is published, and modules of others were looked at.
+
+    `seconds` is wall-clock, `finished` seconds since the epoch.
+    """
 
     schema: ClassVar[str] = "envmgr.audit/1"
     generation: int | None
+    alone: bool
     entries: tuple[str, ...]
     nodes: str
     count: int
@@ -56,7 +61,7 @@ class AuditResult(Result):
     @property
     def exit_code(self) -> int:
         """3 where nothing could be compared: no published generation to read here, or no node that answered."""
-        if self.generation is None or not any(a.answered for a in self.asked):
+        if (self.generation is None and not self.alone) or not any(a.answered for a in self.asked):
             return 3
         return 1 if any(f.severity != "note" for f in self.findings) else 0
 
@@ -78,19 +83,20 @@ def audit_nodes(
     checks: Sequence[str] = (),
     deep: bool = False,
     reference: str | None = None,
+    user: str | None = None,
     node_timeout: float | None = None,
     deadline: float | None = None,
 ) -> AuditResult:
     """Audit `nodes` (a node set; None is all groups of the site); `deep` hashes files of installs there.
 
-    `reference` is a node that is right where nodes differ. Times are wall-clock seconds.
+    `reference` is a node that is right where nodes differ; `user` the ordinary user, instead of the site's. Times are wall-clock seconds.
 
     Raises:
         InputError: unknown nodes, contexts, entries or checks.
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
     began = time.monotonic()
-    site = _with_times(ctx.site, node_timeout, deadline)
+    site = _with_user(_with_times(ctx.site, node_timeout, deadline), user)
     chosen = _checks([*checks, "software"] if deep and checks else checks)
     request = AuditRequest(
         nodes=nodes,
@@ -99,17 +105,22 @@ def audit_nodes(
         modules=tuple(modules),
         deep=deep,
         reference=reference or "",
+        user=ctx.environ.get("SUDO_USER", ""),
+        published=any(isinstance(chosen[name], OfPrefix) for name in _names(checks)),
         deadline=site.transport.deadline,
     )
     if request.via != "ssh":
         _can_send_jobs(site)
     evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
+    if evidence.alone:
+        chosen = standing_alone(chosen)
     findings = judge(evidence, chosen)
     if BY in chosen:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
     published = evidence.published
     return AuditResult(
         generation=published.record.number if published else None,
+        alone=evidence.alone,
         entries=tuple(sorted(published.record.entries)) if published else (),
         nodes=fold(evidence.nodes),
         count=len(evidence.nodes),
@@ -171,7 +182,21 @@ def explain_check(check: str) -> ExplainResult:
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:
     """The named ones or all; that every node answers is always looked at: silence is no agreement."""
-    return {name.replace("_", "-"): get_check(name) for name in ("nodes", *names)} if names else all_checks()
+    return {name: get_check(name) for name in ("nodes", *_names(names))} if names else all_checks()
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.replace("_", "-") for name in names)
+
+
+def _with_user(site: Site, user: str | None) -> Site:
+    if user is None:
+        return site
+    try:
+        audit = Audit.model_validate({**site.audit.model_dump(), "user": user})
+    except ValueError:
+        raise InputError("unknown-user", f"`{user}` cannot be the name of a user") from None
+    return site.model_copy(update={"audit": audit})
 
 
 def _with_times(site: Site, node_timeout: float | None, deadline: float | None) -> Site:

@@ -60,6 +60,7 @@ write_csh() {
   cat >"$tmp/context.csh" <<'ENVMGR_CSH'
 setenv ENVMGR_ALIASES "`alias | cut -f1 | tr '\n' ' '`"
 if ( "`alias module`" =~ *LMOD_CMD* ) setenv ENVMGR_ALIAS yes
+if ( "`alias module`" =~ *modulecmd* ) setenv ENVMGR_ALIAS modules
 exec /bin/sh "$1"
 ENVMGR_CSH
 }

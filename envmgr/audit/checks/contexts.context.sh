@@ -4,6 +4,7 @@
 
 put modulepath "${MODULEPATH-}"
 said=
+tool=
 case $(command -v module 2>/dev/null) in module) said=$(type module 2>/dev/null) ;; esac # no program of that name
 case $said in
   *LMOD_CMD*) put module yes ;;
@@ -12,10 +13,23 @@ case $said in
       *"Modules based on Lua"*) put module yes ;;
       lmod:*Release* | lmod:*VERSION=*) put module "another program's" ;;
       lmod:*) put module yes ;; # which does not answer: that is told by what it says
+      *Release* | *VERSION=*)
+        put module "another program's"
+        tool="Environment Modules"
+        ;;
       *) put module "another program's" ;;
     esac ;;
-  *) if [ -n "${ENVMGR_ALIAS-}" ]; then put module yes; else put module no; fi ;;
+  *)
+    case ${ENVMGR_ALIAS-} in
+      '') put module no ;;
+      modules)
+        put module "another program's"
+        tool="Environment Modules"
+        ;;
+      *) put module yes ;;
+    esac ;;
 esac
+put tool "$tool"
 # A bash that was not started as sh, in posix mode.
 # shellcheck disable=SC3028 # bash has it
 case ${BASH_VERSION:+${BASH##*/}}:${SHELLOPTS-}: in bash:*:posix:*) put posix yes ;; esac

@@ -22,6 +22,7 @@ from envmgr.audit.comparing import as_on, compare
 from envmgr.audit.folding import joined, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.module_commands import module_commands
 from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts, modulepath_questions
 from envmgr.audit.terminal import terminal, terminal_findings, without_terminal
 from envmgr.audit.trace import TraceQuestion
@@ -75,11 +76,14 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         if silent.nodes:
             yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
         probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
-        yield from _module_command(context, account, where, probed, evidence)
+        if not evidence.alone:
+            yield from _module_command(context, account, where, probed, evidence)
         yield from _path(context, account, where, probed, evidence)
         yield from _told(key, where, probed, evidence)
         yield from _generations(context, account, where, probed, evidence)
         yield from beside_generation(context, account, where, probed, evidence)
+    if evidence.alone:
+        yield from module_commands(evidence)
     yield from in_other_contexts(evidence)
     yield from _noise(evidence)
 

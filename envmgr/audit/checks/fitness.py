@@ -59,7 +59,8 @@ def gpu_probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - th
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _drivers(evidence)
-    yield from _site_level(evidence)
+    if not evidence.alone:
+        yield from _site_level(evidence)
     yield from outside(evidence)
     yield from (_fewer_names(finding) for finding in joined(_unfit_entries(evidence)))
     yield from joined(_drift(evidence))
@@ -239,7 +240,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
     """Node against node, inside each group of the site."""
     told = observed(evidence)
     alike = replace(evidence, groups={}, login=frozenset())  # all that are in one group
-    for name, listed in evidence.groups.items():
+    for name, listed in (evidence.groups or {"": evidence.nodes}).items():
         members = frozenset(listed)
         groups = tuple(
             Group(_comparable(facts), kept)
@@ -249,7 +250,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         fleet = Fleet(groups, {}, {}, ())
         for key, hint in _COMPARED.items():
             yield from drift(
-                "fitness", f"group {name}", fleet.by_value(key), alike, hint=hint, say=partial(_said, key),
+                "fitness", f"group {name}" if name else "nodes", fleet.by_value(key), alike, hint=hint, say=partial(_said, key),
                 severity="note" if key == "operating system" else "warning",
             )  # fmt: skip
 

@@ -16,6 +16,8 @@ from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import script_text
 
+OF_PREFIX = True
+
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"prefix": script_text(__file__, "prefix.sh")}

@@ -19,6 +19,8 @@ from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text, words
 
+OF_PREFIX = True
+
 _LINES = 40  # of an entry's missing libraries that are told
 
 

@@ -21,6 +21,7 @@ from envmgr.probe.shell import printable
 from envmgr.system.shelltext import script_text
 
 NEEDS_MODULES = True
+OF_PREFIX = True
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:

@@ -28,8 +28,9 @@ _TIMES = 4  # and a node in as long as the others, or some times that
 _ALL_SLOW_MS = 3000  # where all are slow, or too few are there to compare
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "node.sh"), "prefix": script_text(__file__, "prefix.sh")}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    of_prefix: Mapping[ProbeStage, str] = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
+    return {"node": script_text(__file__, "node.sh"), **of_prefix}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
@@ -61,6 +62,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{'on the node: ' if not f'{folder}/'.startswith(f'{prefix}/') else ''}`chmod a+rx {folder}`", fold(nodes),
         )  # fmt: skip
     yield from _hung(fleet)
+    if evidence.alone:
+        return
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:

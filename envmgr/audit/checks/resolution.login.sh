@@ -1,12 +1,12 @@
 # shellcheck shell=sh
 # What the `module` command lists and finds. Lmod answers on stderr.
-: "${generation?}" "${samples?}" "${room?}"
+: "${generation?}" "${samples?}" "${room?}" "${alone?}"
 here=
 
 # shellcheck disable=SC2069 # its stdout is for eval
 ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null | plain; }
 listed=
-case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
+case $alone:${MODULEPATH-}: in *":$generation/modules:"* | yes:*/*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   here=$room
   ask -t --show_hidden avail >"$here/avail"

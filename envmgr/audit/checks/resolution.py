@@ -24,21 +24,22 @@ _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is anothe
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return {"login": lmod_config() + script_text(__file__, "login.sh")} if plan.number is not None else {}
+    return {"login": lmod_config() + script_text(__file__, "login.sh")} if plan.number is not None or plan.alone else {}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
-    if published is None:
+    if published is None and not evidence.alone:
         return
     for said, nodes in evidence.shells.by_value("resolution.broken").items():
         yield Finding(
-            "resolution", "error", "module avail", f"`module avail` lists nothing: {short(said) or 'no word'}", "the published entries",
+            "resolution", "error", "module avail", f"`module avail` lists nothing: {short(said) or 'no word'}", "the published entries" if published else "modules",
             "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause", fold(nodes),
         )  # fmt: skip
-    generation = f"generations/{published.record.number:04d}"
-    fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == generation)
-    yield from _listed(fleet, evidence)
+    current = f"generations/{published.record.number:04d}" if published is not None else None
+    fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == current)
+    if published is not None:
+        yield from _listed(fleet, evidence)
     for text, nodes in fleet.by_value("resolution.cache_differs").items():
         shown = [
             f"{'only in the cache' if line[0] == '<' else 'not in the cache'}: {line[2:]}" for line in text.splitlines()
@@ -47,14 +48,23 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             "resolution", "error", "module avail", short("; ".join(shown)), "the same list with and without Lmod's cache",
             _of_caches(fleet, nodes), fold(nodes),
         )  # fmt: skip
-    ours = f"{evidence.site.prefix}/{generation}/modules"
+    if published is not None:
+        yield from _published(fleet, evidence)
+    yield from _hidden_elsewhere(fleet, evidence)
+    yield from _elsewhere(fleet, evidence)
+
+
+def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Defaults, hidden ones, and a sample of what is published."""
+    published = evidence.published
+    assert published is not None
+    ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
     defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
     yield from drift(
         "resolution", "default versions", defaults, evidence, severity="error",
         hint="which .modulerc, or LMOD_MODULERCFILE, sets others?", say=lambda names: short(names or "none"),
     )  # fmt: skip
     yield from _hidden(fleet, evidence)
-    yield from _elsewhere(fleet, evidence)
     for entry in evidence.plan.samples:
         yield from _sample(entry, fleet, evidence)
 
@@ -118,6 +128,30 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             "resolution", "error", entry, f"it is {found}", f"{expected}, as published",
             "`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua", fold(nodes),
         )  # fmt: skip
+
+
+def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Modules of others that are hidden on some nodes, among those that all of these nodes list."""
+    own = set(evidence.published.specs) if evidence.published is not None else set()
+    lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
+    common = set.intersection(*lists) if lists else set()
+    hidden = fleet.by(
+        lambda facts: " ".join(
+            sorted(({name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()} & common) - own)
+        )
+    )
+    yield from drift(
+        "resolution", "hidden modules", hidden, evidence,
+        hint="`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
+        say=lambda names: short(", ".join(names.split()) or "none"),
+        told=lambda of: _also_hidden(set(of.value.split()), set(of.right.split())),
+    )  # fmt: skip
+
+
+def _also_hidden(found: set[str], right: set[str]) -> str:
+    words = [f"{', '.join(sorted(found - right))} hidden"] if found - right else []
+    words += [f"{', '.join(sorted(right - found))} not hidden"] if right - found else []
+    return short("; ".join(words))
 
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
 NEEDS_MODULES = True
+OF_PREFIX = True
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
 _BROKEN = "broken"  # a file that the hook reads when it restores
 _NOT_THERE = "\n"  # no path

@@ -23,6 +23,8 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_bytes
 from envmgr.system.shelltext import assign, script_text
 
+OF_PREFIX = True
+
 LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
 _TIMER = (

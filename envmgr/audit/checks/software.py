@@ -28,6 +28,7 @@ from envmgr.system.shelltext import assign, script_text, words
 
 LOADS_MODULES = True
 NEEDS_MODULES = True
+OF_PREFIX = True
 READS_INSTALLS = True
 START_SECONDS = 5
 # Shells that read a file whenever they are started -> the context whose trace shows it.

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def show_audit(result: AuditResult) -> None:
     """Findings as blocks, worst first; then one line that says how it stands."""
     generation = f"generation {result.generation}" if result.generation is not None else "no generation"
+    what = "modules of this cluster" if result.alone else f"{generation}, {counted(len(result.entries), 'entries')}"
     ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
-    out(f"{generation}, {counted(len(result.entries), 'entries')}; {result.nodes} by {ways} in {result.seconds:.1f} s")
+    out(f"{what}; {result.nodes} by {ways} in {result.seconds:.1f} s")
     if result.contexts:
         out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
     for finding in result.findings:
@@ -48,7 +49,9 @@ def place(finding: Finding) -> str:
 
 def why_not(result: AuditResult) -> str:
     """Of an audit that could compare nothing (exit code 3): what it lacked."""
-    return "this host cannot read the published generation" if result.generation is None else "no node answered"
+    if result.generation is None and not result.alone:
+        return "this host cannot read the published generation"
+    return "no node answered"
 
 
 def _finding(finding: Finding) -> None:
@@ -58,23 +61,34 @@ def _finding(finding: Finding) -> None:
 
 
 _PROOF = {"contexts", "resolution", "loading"}
+_ALONE = {"contexts", "resolution", "modulefiles", "site-modules"}
 
 
 def _summary(result: AuditResult) -> str:
     """Agreement is claimed only where it was looked at, everywhere."""
     count = Counter(f.severity for f in result.findings)
     words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
-    if count["error"] or count["warning"] or result.generation is None:
+    if count["error"] or count["warning"] or (result.generation is None and not result.alone):
         return f"{', '.join(words)}; `envmgr audit --explain CHECK` says what a check does"
     notes = f" ({', '.join(words)})" if words else ""
-    if not set(result.checks) >= _PROOF:
+    if not set(result.checks) >= (_ALONE if result.alone else _PROOF):
         return f"no findings by {', '.join(result.checks)}{notes}"
-    generation = f"generation {result.generation}{notes}"
     everywhere = set.intersection(*(set(expand(asked.answered)) for asked in result.asked))
     if not everywhere:
         return f"no node answered in every way{notes}"
+    if result.alone:
+        return _alone(result, len(everywhere), notes)
+    generation = f"generation {result.generation}{notes}"
     if len(everywhere) < result.count:  # the others are busy, or asleep
         return f"{len(everywhere)} of {result.count} nodes answered in every way, and resolve the same modules: {generation}"
     if result.count == 1:
         return f"{result.nodes} resolves the published modules: {generation}"
     return f"all {result.count} nodes resolve the same modules: {generation}"
+
+
+def _alone(result: AuditResult, everywhere: int, notes: str) -> str:
+    if result.count == 1:
+        return f"{result.nodes}: no findings, and no other node to compare it with{notes}"
+    if everywhere < result.count:
+        return f"{everywhere} of {result.count} nodes answered in every way, and have the same modules{notes}"
+    return f"all {result.count} nodes have the same modules{notes}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from envmgr.probe.model import Fleet
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text, words
@@ -16,6 +18,23 @@ _SECONDS = 20.0  # for one entry; the prefix may begin to hang
 def effect() -> str:
     """The shell function `effect`."""
     return script_text(__file__, "sh")
+
+
+def changed_lines(text: str, reference: str) -> str:
+    """The variables that are other in `text`, and those that it lacks; both are lines `NAME=VALUE`."""
+    names = {line.partition("=")[0] for line in text.splitlines()}
+    gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
+    known = set(reference.splitlines())
+    return "; ".join(
+        [line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone]
+    )
+
+
+def without_host(text: str, nodes: Sequence[str], fleet: Fleet) -> str:
+    """With `NODE` for the node's own name, where `text` is one node's alone."""
+    if len(nodes) != 1 or not (host := fleet.own.get(nodes[0], {}).get("host", "")):
+        return text
+    return re.sub(rf"(?<![A-Za-z0-9_-]){re.escape(host)}(?![A-Za-z0-9_-])", "NODE", text)
 
 
 def expected_effects(

@@ -5,7 +5,8 @@ lists and loads what is not published. So its files are compared with the genera
 than the cache's time stamp (Lmod then ignores it) and none may be there that was not published (Lmod prefers a compiled one).
 In the ordinary user's login shell Lmod must name this cache (through the generation's lmodrc.lua, which the check rc-files
 looks at), must not ignore caches, and must load by it (LMOD_CACHED_LOADS). Other caches that Lmod names are compared between
-nodes: an old one hides new modules.
+nodes: an old one hides new modules. Of each it is told that it is missing, cannot be read, is older than its time stamp, or than a folder
+of modules in MODULEPATH.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 from envmgr.audit.comparing import drift
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
-from envmgr.finding import Finding
+from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
@@ -26,13 +27,16 @@ _NO = ("no", "false", "")  # as versions of Lmod say it
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    if plan.number is None:
+    if plan.number is None and not plan.alone:
         return {}
-    return {"prefix": script_text(__file__, "prefix.sh"), "login": lmod_config() + script_text(__file__, "login.sh")}
+    of_prefix: Mapping[ProbeStage, str] = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
+    return {**of_prefix, "login": lmod_config() + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
+    yield from _others(evidence.shells, evidence)
+    yield from _states(evidence.shells)
     if published is None:
         return
     current = f"generations/{published.record.number:04d}"
@@ -41,7 +45,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     copies = (published.record_sha256, None)
     yield from _files(fleet.only(lambda facts: facts.get("generation.record") in copies), published)
     yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
-    yield from _others(evidence.shells, evidence)
 
 
 def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Finding]:
@@ -107,6 +110,31 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             say=partial(_cache_in_use, folder),
             expect=lambda right, _: "that one too" if right == "yes" else "not that one",
         )  # fmt: skip
+
+
+def _states(fleet: Fleet) -> Iterator[Finding]:
+    """Caches of others that Lmod names and cannot use, or that are older than what they are of."""
+    for folder in fleet.names(_STATE):
+        for said, nodes in fleet.by_value(f"{_STATE}{folder}").items():
+            word, _, path = said.partition(" ")
+            if word == "behind":
+                cached = fleet.only(lambda facts: facts.get("cache.loads") == "yes").nodes
+                severity: Severity = "warning" if set(cached) & set(nodes) else "note"
+                found = f"older than {path}, which was changed since: what is new there is not listed"
+            else:
+                severity, found = "warning", _STATES[word]
+            yield Finding(
+                "cache", severity, folder, found, "a cache made after each change, which Lmod uses",
+                "make it anew, by Lmod's `update_lmod_system_cache_files`; or take it out of the rc file that names it (`module --config`)", fold(nodes),
+            )  # fmt: skip
+
+
+_STATE = "cache.state."
+_STATES = {
+    "missing": "Lmod is told to use it, and it is not there",
+    "empty": "Lmod is told to use it, and there is no spiderT.lua that the user can read",
+    "ignored": "older than its time stamp, so Lmod ignores it, and reads every modulefile",
+}
 
 
 def _cache_in_use(folder: str, value: str) -> str:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.effect import effect
+from envmgr.audit.effect import changed_lines, effect
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -52,7 +52,7 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
     if here is None or _sum(here) not in found:
         if here is not None and len(found) == 1:
             ((value, nodes),) = found.items()
-            changed = short(_changed(_text(entry, value, fleet), printable(here)))
+            changed = short(changed_lines(_text(entry, value, fleet), printable(here)))
             yield Finding(
                 "loading", "error", entry, f"not what it gives on this host: {changed}", "the same environment", hint,
                 between=fold(nodes),
@@ -70,22 +70,12 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
 
 
 def _other(text: str, reference: str) -> str:
-    return f"gives another environment: {short(_changed(text, reference))}"
+    return f"gives another environment: {short(changed_lines(text, reference))}"
 
 
 def _text(entry: str, value: str, fleet: Fleet) -> str:
     alike = (g.facts for g in fleet.groups if g.facts.get(f"loading.sha256.{entry}") == value)
     return next((facts.get(f"loading.env.{entry}", "") for facts in alike), "")
-
-
-def _changed(text: str, reference: str) -> str:
-    """The variables that are other in `text`, and those that it lacks."""
-    names = {line.partition("=")[0] for line in text.splitlines()}
-    gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
-    known = set(reference.splitlines())
-    return "; ".join(
-        [line for line in text.splitlines() if line not in known] + [f"{name} is not set" for name in gone]
-    )
 
 
 def _sum(text: str) -> str:

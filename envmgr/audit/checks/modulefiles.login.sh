@@ -19,7 +19,13 @@ printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -
       if with_limit "$modulefiles_seconds" "$room/absent" /bin/sh -c '
         cd "$1" && find -L . -type f 2>/dev/null | LC_ALL=C sort | head -n 300 | tr "\n" "\0" |
           xargs -0 -r grep -o -s -H -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" | sed "s/:[\"{[:space:]]/ /" | sort -u | head -n 600 |
-          while read -r file path; do [ -e "$path" ] || printf "%s %s\n" "${file#./}" "$path"; done
+          while read -r file path; do
+            if ! [ -e "$path" ]; then
+              printf "%s %s\n" "${file#./}" "$path"
+            elif [ -d "$path" ] && ! { [ -r "$path" ] && [ -x "$path" ]; }; then
+              printf "%s %s closed\n" "${file#./}" "$path"
+            fi
+          done
       ' sh "$modulefiles_folder"; then
         put "modulefiles.named.$modulefiles_number" yes
         head -n 100 "$room/absent" | lines "modulefiles.absent.$modulefiles_number"

@@ -88,14 +88,14 @@ def _absent(folder: str, groups: _Having, evidence: Evidence) -> Iterator[Findin
     yield from drift(
         "modulefiles", folder, wanted, evidence, hint="install, or mount, on that node what the modulefile names; or take the modulefile away there",
         say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
-        expect=lambda _right, _value: "what modulefiles name is there",
+        expect=lambda _right, _value: "what modulefiles name is there, and can be read",
         told=lambda of: short("; ".join(_not_there(line) for line in of.value.splitlines() if line not in of.right.splitlines())),
     )  # fmt: skip
 
 
 def _not_there(line: str) -> str:
-    file, _, path = line.partition(" ")
-    return f"{file} names {path}, which is not there"
+    file, path, *closed = line.split(" ")
+    return f"{file} names {path}, which {'the user cannot enter' if closed else 'is not there'}"
 
 
 def _folders(facts: Facts) -> dict[str, tuple[str, str]]:

@@ -1,20 +1,25 @@
 # shellcheck shell=sh
 # Modules of others, a sample: each loaded by itself in a clean environment, and what programs that it brings lack. Behind effect.sh.
-: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_draw?}"
+: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_draw?}" "${site_modules_named?}"
 
 if [ -n "${LMOD_CMD-}" ]; then
   # shellcheck disable=SC2034 # effect.sh writes there
   scratch=$room/scratch
+  site_modules_end=$(($(date +%s) + 20)) # for starting programs: some need seconds to tell their version
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   yes "$site_modules_draw" | head -c 65536 >"$room/draw"
   # Without Lmod's own two, which users do not load.
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" "$LMOD_CMD" bash --no_redirect --terse avail
   sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
     grep -v -E '(^|/)(lmod|settarg)(/|$)' | LC_ALL=C sort -u >"$room/names"
-  shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names" | LC_ALL=C sort |
+  {
+    if [ -z "$site_modules_named" ]; then shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names"; fi
+    printf '%s\n' "$site_modules_named" | tr ' ' '\n' | grep .
+  } | LC_ALL=C sort -u |
     while read -r site_modules_name; do
       if with_limit 10 "$room/after" effect "$LMOD_CMD" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
         put "site_modules.loads.$site_modules_name" yes
+        cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
         sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
         # Its own of what entries bring, too: whichever is loaded last comes first.
         for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
@@ -22,6 +27,21 @@ if [ -n "${LMOD_CMD-}" ]; then
             [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
           done <"$room/folders"
         done | head -n 3 | lines "site_modules.brings.$site_modules_name"
+        # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
+        site_modules_program=
+        while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
+          site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 1)
+        done <"$room/folders"
+        if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
+          # shellcheck disable=SC2016 # the inner shells'
+          with_limit 8 "$room/start" /bin/sh -c '
+            cd "$1" && tr "\n" "\000" <"$2" |
+              xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
+          ' sh "$room" "$room/after" "$site_modules_program"
+          site_modules_status=$(tail -n 1 "$room/start")
+          put "site_modules.starts.$site_modules_name" \
+            "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
+        fi
         site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
         head -n 4 "$room/folders" |
           while read -r site_modules_folder; do

@@ -1,7 +1,8 @@
 """Modules of others load: a sample of what lies beside the prefix in the users' MODULEPATH, loaded one by one on every node.
 
 In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules, others each day, and all
-(500 at most) with `--deep`. A module that names another one which is not there, and a modulefile that ends in an error of Lua or
+(500 at most) with `--deep`; those that `--modules` names besides, where nothing is published. What loading sets is compared between
+nodes, and the first program that a module brings is started (`--version`). A module that names another one which is not there, and a modulefile that ends in an error of Lua or
 Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads on some
 nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a Python
 or mpirun of its own, as an entry does, is a note. What a module refuses by words of its own (a licence, a group, another module that
@@ -14,12 +15,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.effect import effect
+from envmgr.audit.effect import changed_lines, effect, without_host
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
 NEEDS_MODULES = True
@@ -32,7 +34,9 @@ _BROKEN = re.compile(r"Unable to load module because of error when evaluating mo
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    given = assign(site_modules_most=_MANY if plan.deep else _FEW, site_modules_draw=plan.day)
+    named = "" if plan.modules == ("all",) else " ".join(plan.modules)
+    many = plan.deep or plan.modules == ("all",)
+    given = assign(site_modules_most=_MANY if many else _FEW, site_modules_draw=plan.day, site_modules_named=named)
     return {"login": effect() + given + script_text(__file__, "login.sh")}
 
 
@@ -60,6 +64,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                     "site-modules", "note", name, f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
                     "programs that no entry has", f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other", fold(nodes),
                 )  # fmt: skip
+        yield from _effects(name, loads, evidence)
+        yield from _starts(name, loads, evidence)
         loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
         yield from drift(
             "site-modules", name, loaded.by_value(f"{_KEY}lacks.{name}", default=""), evidence, say=_lacks,
@@ -69,6 +75,41 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 _YES = "yes"
+
+
+def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What loading it sets, node against node; a node's own name in a value is no difference."""
+    values: dict[str, tuple[str, ...]] = {}
+    for text, nodes in fleet.by_value(f"{_KEY}sets.{name}").items():
+        shared = without_host(text, nodes, fleet)
+        values[shared] = (*values.get(shared, ()), *nodes)
+    yield from drift(
+        "site-modules", name, values, evidence, hint=f"on the node: `module show {name}`; the same modulefile, and the same Lmod?",
+        say=lambda text: f"it sets {short(changed_lines(text, ''))}",
+        told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
+        expect=lambda _right, _value: "the same environment",
+    )  # fmt: skip
+
+
+def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """Whether the first program that it brings starts; where it starts nowhere, that is told without comparing."""
+    faults: dict[str, tuple[str, ...]] = {}
+    for text, nodes in fleet.by_value(f"{_KEY}starts.{name}").items():
+        status, program, said = [*text.split(" ", 2), ""][:3]
+        fault = start_fault(status, short(said))
+        shown = f"{program} {fault}" if fault and status != "124" else ""
+        faults[shown] = (*faults.get(shown, ()), *nodes)
+    if "" in faults:
+        yield from drift(
+            "site-modules", name, faults, evidence, say=lambda fault: fault or "its first program starts",
+            hint=f"on the node: `module load {name}`, then that program; is its package, or its mount, there as on the others?",
+        )  # fmt: skip
+        return
+    for fault, nodes in faults.items():
+        yield Finding(
+            "site-modules", "warning", name, fault, "a program that starts",
+            f"on a node: `module load {name}`, then that program; build it for this system, or take the module away", fold(nodes),
+        )  # fmt: skip
 
 
 def _names(facts: Facts) -> set[str]:

@@ -1,0 +1,42 @@
+# shellcheck shell=sh
+# Where the folders of MODULEPATH lie that are not the prefix's, and the first parts of paths that their files name: lines `FOLDER<tab>TYPE
+# SOURCE OPTIONS`, with nothing behind the tab for a local disk. mountinfo is read, which nothing hangs; what a path really is may hang.
+: "${prefix?}" "${room?}"
+
+printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/folders.modules"
+# shellcheck disable=SC2016 # the inner shell's
+with_limit 8 "$room/folders.named" /bin/sh -c '
+  while read -r folder; do
+    find -L "$folder" -type f 2>/dev/null | head -n 500 | tr "\n" "\000" |
+      xargs -0 -r grep -o -h -s -E "[\"{[:space:]]/[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+" | cut -c2-
+  done <"$1" | sort -u | grep -v -E "^/(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)/" | head -n 60
+' sh "$room/folders.modules"
+# shellcheck disable=SC2016 # the inner shell's
+with_limit 8 "$room/folders.real" /bin/sh -c '
+  LC_ALL=C sort -u "$1" "$2" | while read -r folder; do
+    if real=$(readlink -e "$folder"); then printf "%s\t%s\n" "$folder" "$real"; else printf "%s\t-\n" "$folder"; fi
+  done
+' sh "$room/folders.modules" "$room/folders.named"
+awk -F '\t' '
+  NR == FNR {
+    split($0, field, " ")
+    for (i = 7; field[i] != "-"; i++);
+    count++
+    point[count] = field[5]
+    what[count] = field[i + 1] " " field[i + 2] " " field[6]
+    next
+  }
+  $2 == "-" { print $1 "\tnot there"; next }
+  {
+    best = 0
+    for (i = 1; i <= count; i++)
+      if (point[i] == "/" || index($2 "/", point[i] "/") == 1)
+        if (best == 0 || length(point[i]) >= length(point[best])) best = i
+    split(what[best], field, " ")
+    remote = field[1] ~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?|squashfs)$/
+    number = split(field[3], option, ",")
+    options = ""
+    for (i = 1; i <= number; i++) if (option[i] ~ /^(ro|rw|noexec|nosuid)$/) options = options (options == "" ? "" : ",") option[i]
+    print $1 "\t" (remote ? field[1] " " field[2] " " options : "")
+  }
+' /proc/self/mountinfo "$room/folders.real" | lines folders.at

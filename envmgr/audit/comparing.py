@@ -7,9 +7,11 @@ nobody: they differ. The audit's `--reference NODE` is right, whatever the other
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.model import Evidence
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
@@ -41,7 +43,7 @@ class Comparison:
 
 
 def compare(values: Values, evidence: Evidence) -> Comparison:
-    """Judge the nodes of `values` against each other."""
+    """Judge the nodes of `values` against each other, or by `--reference`."""
     if len(values) < 2:
         return Comparison()
     if (right := next((value for value, nodes in values.items() if evidence.reference in nodes), None)) is not None:
@@ -71,6 +73,21 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
     return Comparison(found, {value: tuple(nodes) for value, nodes in ordered})
 
 
+def chosen(compared: Compared, values: Values, evidence: Evidence) -> Comparison:
+    """As `compare`; with a baseline each node is right that has what it had then, and a new one that has what most had."""
+    evidence.notebook.note(compared, values)
+    if evidence.baseline is None:
+        return compare(values, evidence)
+    had = evidence.baseline.right(compared) or {}
+    usual = Counter(had.values()).most_common(1)
+    wrong: dict[tuple[str, str], list[str]] = {}
+    for value, nodes in values.items():
+        for node in nodes:
+            if (right := had.get(node, usual[0][0] if usual else "")) != value:
+                wrong.setdefault((value, right), []).append(node)
+    return Comparison(tuple(Outlier(value, tuple(nodes), right, ()) for (value, right), nodes in wrong.items()))
+
+
 def like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
     """The values of each set of like nodes, the commonest first where `values` are so."""
     member: dict[str, set[str]] = {}
@@ -91,6 +108,8 @@ def drift(
     values: Values,
     evidence: Evidence,
     *,
+    what: str = "",
+    kept: bool = True,
     severity: Severity = "warning",
     hint: str = "",
     say: Callable[[str], str] = lambda value: value or "nothing",
@@ -100,9 +119,10 @@ def drift(
     """A finding for every value that is not right, and one for those between which nobody can choose.
 
     `say` puts a value into words, `expect(right, value)` what is right for nodes that have `value`; `told` what an outlier
-    has, where its words depend on what is right.
+    has, where its words depend on what is right. `what` is compared `where`, if that is not all; it goes into a baseline, and is
+    compared with one, where it is asked in every audit (`kept`).
     """
-    compared = compare(values, evidence)
+    compared = chosen(Compared(check, where, what), values, evidence) if kept else compare(values, evidence)
     for outlier in compared.outliers:
         right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
         found = told(outlier) if told else say(outlier.value)
@@ -117,6 +137,8 @@ def drift(
 
 def as_on(nodes: Sequence[str]) -> str:
     """`as on c[1-3]`, in words that are as short as they are quick to make: each of a thousand nodes may have its own finding."""
+    if not nodes:
+        return "as in the baseline"
     return f"as on {fold(nodes)}" if len(nodes) <= _NAMED else f"as on {len(nodes)} others"
 
 

@@ -88,7 +88,7 @@ def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
     for name, values in _exported_values(context, account, fleet).items():
         said = who_sets(name, values, context, account, evidence)
         yield from drift(
-            "ambient", where, values, evidence, severity="warning" if _MEANS.search(name) else "note",
+            "ambient", where, values, evidence, kept=False, severity="warning" if _MEANS.search(name) else "note",
             hint=said or f"compare start-up files: which one sets {name}?",
             say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
         )  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from envmgr.audit.ask import Asker, where_nothing_hangs
+from envmgr.audit.baseline import Baseline
 from envmgr.audit.controller import Controller
 from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
@@ -61,7 +62,8 @@ class AuditRequest:
 
     `reference` is one of them that is right where nodes differ, empty for none. Empty `contexts` are all of `via`; empty
     `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `user` is the ordinary user where the site
-    names none, and root asks. `published` for an audit of what is published alone. Times are wall-clock seconds.
+    names none, and root asks. `published` for an audit of what is published alone. With a
+    `baseline`, what it has is right; not `drawn`: samples are the same each day. Times are wall-clock seconds.
     """
 
     nodes: str | None
@@ -72,6 +74,8 @@ class AuditRequest:
     reference: str = ""
     user: str = ""
     published: bool = False
+    baseline: Baseline | None = None
+    drawn: bool = True
     deadline: float = 600
 
 
@@ -95,7 +99,7 @@ def gather(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
         init=str(lmod.package / "init") if lmod else "",
-        shells=(*site.audit.shells, *request.contexts), deep=request.deep, day=int(time.time() // 86400),
+        shells=(*site.audit.shells, *request.contexts), deep=request.deep, day=int(time.time() // 86400) if request.drawn else 0,
     )  # fmt: skip
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
@@ -105,7 +109,9 @@ def gather(
             "unknown-node", f"{request.reference} is none of the nodes that are asked", context=fold(nodes),
             hint="`--reference` names one of them; `--nodes` may add it",
         )  # fmt: skip
-    asking = _Asking(asker, checks, sets, nodes, ways, request.modules, lmod, request.deep, request.reference)
+    asking = _Asking(
+        asker, checks, sets, nodes, ways, request.modules, lmod, request.deep, request.reference, request.baseline
+    )
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
@@ -136,6 +142,7 @@ class _Asking:
     lmod: Lmod | None
     deep: bool
     reference: str
+    baseline: Baseline | None
 
     def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
@@ -190,6 +197,7 @@ class _Asking:
             groups=self._groups(),
             login=self._login(),
             reference=self.reference,
+            baseline=self.baseline,
             logs=logs,
         )
         return replace(evidence, answers=self._answers(evidence))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from envmgr.audit.folding import joined
+from envmgr.audit.baseline import Asked
+from envmgr.audit.folding import joined, short
 from envmgr.audit.model import Check, Evidence, NeedsModules, TellsCause
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
@@ -18,6 +19,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...
     order = {"error": 0, "warning": 1, "note": 2}
     findings = [finding for check in checks.values() for finding in check.judge(evidence)]
     findings += _not_here(evidence)
+    findings += joined(_gone(evidence, checks))
     findings += joined(_not_looked_at(evidence, checks))
     findings = _without_consequences(findings, evidence, checks)
     nodes: dict[Finding, list[str]] = {}
@@ -66,6 +68,31 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
         )
         hint = "mount the prefix here, or audit from a host that has it"
     yield Finding("generation", "error", prefix, found, expected, hint)
+
+
+def _gone(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
+    """What the baseline has, and nodes have not any more, so that nothing was there to compare."""
+    if evidence.baseline is None:
+        return
+    for compared, value, nodes in evidence.baseline.gone(evidence.notebook, asked(evidence, checks)):
+        if value and compared.check != "site-modules":  # of which a sample is looked at
+            what = f"{compared.what} is gone" if compared.what else "it is gone"
+            yield Finding(
+                compared.check,
+                "warning",
+                compared.where,
+                what,
+                f"{short(' '.join(value.split()))}, as in the baseline",
+                "",
+                fold(nodes),
+            )
+
+
+def asked(evidence: Evidence, checks: Iterable[str]) -> Asked:
+    """How this audit asked, for a baseline."""
+    contexts = sorted({context.name for context, _, _ in evidence.contexts()})
+    nodes = fold(evidence.fleet.nodes)
+    return Asked(nodes=nodes, user=evidence.plan.user, contexts=tuple(contexts), checks=tuple(sorted(checks)))
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+from envmgr.audit.baseline import Baseline, Notebook
 from envmgr.audit.controller import Controller
 from envmgr.audit.installs import ExpectedInstall
 from envmgr.audit.trace import TraceQuestion, Traces
@@ -69,7 +70,8 @@ class Evidence:
     check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
     nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
     `logs` is node -> slurmd's first error, where a job ended without an answer. `gpu_jobs` are the answers of jobs that asked for a
-    GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does.
+    GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does. With a `baseline`, nodes are right that have
+    what it has; what is compared goes into `notebook`.
     """
 
     site: Site
@@ -88,6 +90,8 @@ class Evidence:
     traces: Traces = field(default_factory=lambda: Traces({}))
     logs: Mapping[str, str] = field(default_factory=dict)
     gpu_jobs: Fleet | None = None
+    baseline: Baseline | None = None
+    notebook: Notebook = field(default_factory=Notebook)
 
     @property
     def fleet(self) -> Fleet:

@@ -34,7 +34,7 @@ def module_commands(evidence: Evidence) -> Iterator[Finding]:
         where = evidence.shell(context, account)
         values = fleet.by(lambda facts, key=key: module_command(facts, key))  # type: ignore[misc]
         yield from drift(
-            "contexts", where, values, evidence, severity="error", say=lambda value: value,
+            "contexts", where, values, evidence, what="module", severity="error", say=lambda value: value,
             hint="is it installed there, and is its file in /etc/profile.d read? `type module` in that shell",
         )  # fmt: skip
         for value, nodes in values.items():

@@ -86,7 +86,7 @@ def beside_generation(
     besides = "" if evidence.alone else " besides the generation"
     places = [f"{place} sets it on {fold(nodes)}" for place, nodes in traced if place and not is_ours(place)]
     yield from drift(
-        "contexts", where, values, evidence,
+        "contexts", where, values, evidence, what="MODULEPATH",
         hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
         say=lambda value: f"MODULEPATH has {value or 'nothing'}{besides}",
         expect=lambda right, _: f"{right or 'nothing'}{besides}",

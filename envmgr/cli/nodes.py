@@ -128,6 +128,13 @@ def audit(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Ordinary user whose shells and jobs are looked at.")
     ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Compare with what nodes had, by --save-baseline.")
+    ] = None,
+    save_baseline: Annotated[
+        Path | None,
+        typer.Option("--save-baseline", metavar="FILE", help="Write what nodes have, for git.", callback=plain_file),
+    ] = None,
     node_timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that one node may take.")] = None,
     deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
@@ -151,14 +158,16 @@ def audit(
     from envmgr.cli.text.audit import show_audit, show_explain
     from envmgr.commands.audit import audit_nodes, explain_check
 
-    if report is not None:
-        refuse_missing_folder(report)  # before an audit of minutes, and not after it
+    for file in (report, save_baseline):
+        if file is not None:
+            refuse_missing_folder(file)  # before an audit of minutes, and not after it
     if explain is not None:
         return shown(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False)
     result = audit_nodes(
         ctx, nodes=nodes, via=None if via is None else via.value, contexts=context or (), modules=modules or (),
-        checks=check or (), deep=deep, reference=reference, user=user, node_timeout=node_timeout, deadline=deadline,
+        checks=check or (), deep=deep, reference=reference, user=user, baseline=baseline,
+        save_baseline=save_baseline, node_timeout=node_timeout, deadline=deadline,
     )  # fmt: skip
     return shown(result, show_audit)
 

@@ -6,10 +6,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from envmgr.audit import AuditRequest, Via, gather, judge
+from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.judge import asked
 from envmgr.audit.matrix import BY, MatrixRow, matrix, observed
 from envmgr.audit.model import Check, Evidence, OfPrefix, standing_alone
 from envmgr.catalog.site import Site
@@ -23,6 +26,7 @@ from envmgr.probe.model import Fleet
 from envmgr.probe.shell import context_key
 from envmgr.report import Result
 from envmgr.store.node_facts import save_node_facts
+from envmgr.system.files import atomic_write
 from envmgr.system.users import find_account, this_account
 
 
@@ -84,17 +88,22 @@ def audit_nodes(
     deep: bool = False,
     reference: str | None = None,
     user: str | None = None,
+    baseline: Path | None = None,
+    save_baseline: Path | None = None,
     node_timeout: float | None = None,
     deadline: float | None = None,
 ) -> AuditResult:
     """Audit `nodes` (a node set; None is all groups of the site); `deep` hashes files of installs there.
 
-    `reference` is a node that is right where nodes differ; `user` the ordinary user, instead of the site's. Times are wall-clock seconds.
+    `reference` is a node that is right where nodes differ; `user` the ordinary user, instead of the site's. With `baseline`, a
+    file that an earlier audit wrote to `save_baseline`, nodes are right that have what they had then. Times are wall-clock seconds.
 
     Raises:
         InputError: unknown nodes, contexts, entries or checks.
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
+    if baseline is not None and reference:
+        raise InputError("audit-options", "--baseline and --reference each say what is right", hint="take one of them")
     began = time.monotonic()
     site = _with_user(_with_times(ctx.site, node_timeout, deadline), user)
     chosen = _checks([*checks, "software"] if deep and checks else checks)
@@ -106,6 +115,8 @@ def audit_nodes(
         deep=deep,
         reference=reference or "",
         user=ctx.environ.get("SUDO_USER", ""),
+        baseline=None if baseline is None else read_baseline(baseline),
+        drawn=baseline is None and save_baseline is None,
         published=any(isinstance(chosen[name], OfPrefix) for name in _names(checks)),
         deadline=site.transport.deadline,
     )
@@ -117,6 +128,8 @@ def audit_nodes(
     findings = judge(evidence, chosen)
     if BY in chosen:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
+    if save_baseline is not None:
+        _save(ctx, save_baseline, evidence, chosen)
     published = evidence.published
     return AuditResult(
         generation=published.record.number if published else None,
@@ -158,6 +171,16 @@ def _can_send_jobs(site: Site) -> None:
             "unknown-user", f"the user `{user}` does not exist here", context="jobs are submitted as that user",
             hint=f"name another: `{setting}: {{user: …}}` in site.yaml",
         )  # fmt: skip
+
+
+def _save(ctx: Context, path: Path, evidence: Evidence, checks: Mapping[str, Check]) -> None:
+    """What was seen; an audit that no node answered leaves an earlier file as it is."""
+    if not evidence.fleet.nodes:
+        ctx.reporter.say(f"warning: no node answered: {path} is not written")
+        return
+    atomic_write(path, baseline_text(evidence.notebook, asked(evidence, checks)))
+    if missing := [reply.node for reply in evidence.fleet.missing]:
+        ctx.reporter.say(f"warning: {path} is without {fold(missing)}, of which there was no answer")
 
 
 def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:

@@ -128,9 +128,10 @@ def _refuse_huge(text: str, most: int) -> None:
             raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)
 
 
-def dump_yaml(document: Any, *, width: int) -> str:
-    """The document as people review it: keys in their order, the same bytes everywhere."""
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+def dump_yaml(document: Any, *, width: int, blocks: bool = False) -> str:
+    """The document as people review it: keys in their order, the same bytes everywhere. `blocks`: texts of several lines as lines."""
+    dumper = _Blocks if blocks else _Dumper
+    return yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -138,6 +139,16 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - an anchor for every repeated list helps no reader
         return True
+
+
+class _Blocks(_Dumper):
+    """Texts of several lines as literal blocks."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Blocks.add_representer(str, _Blocks.represent_text)
 
 
 # `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look so.

@@ -66,7 +66,7 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
             yield Finding(
                 "accounts", "error", where, found, "the same numbers", _SAME_NUMBERS, between=fold(numbers[known[0]])
             )
-        yield from drift("accounts", where, numbers, evidence, severity="error", hint=_SAME_NUMBERS)
+        yield from drift("accounts", where, numbers, evidence, kept=False, severity="error", hint=_SAME_NUMBERS)
 
 
 def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
         values = there.by_value(f"accounts.{key}")
         right = next(iter(compare(values, evidence).outliers), None)
         yield from drift(
-            "accounts", where, values, evidence, severity="error",
+            "accounts", where, values, evidence, what=what, severity="error",
             hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if right else _SAME_NUMBERS,
             say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
         )  # fmt: skip
@@ -90,7 +90,7 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
         ",".join(sorted(set(of.right.split()) - set(of.value.split()))) for of in compare(groups, evidence).outliers
     ]
     yield from drift(
-        "accounts", where, groups, evidence,
+        "accounts", where, groups, evidence, what="groups",
         hint=f"on the node: `usermod -aG {lacks[0]} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if len(lacks) == 1 and lacks[0]
         else f"compare `id {name}` of the nodes, and where its accounts come from: {_SAME_NUMBERS}",
         say=lambda groups: f"its groups are {groups.replace(' ', ', ')}",

@@ -137,7 +137,7 @@ def _variable(
             return  # told of each node that has it
     said = who_sets(shown, values, context, account, evidence)
     yield from drift(
-        "ambient", where, values, evidence, hint=said or f"compare start-up files: which one sets {shown}?",
+        "ambient", where, values, evidence, what=shown, hint=said or f"compare start-up files: which one sets {shown}?",
         say=lambda value: f"{shown} is {short(value) or 'not set'}",
     )  # fmt: skip
 

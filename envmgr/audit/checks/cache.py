@@ -105,7 +105,7 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for folder in sorted(folders):
         values = fleet.by(lambda facts, folder=folder: "yes" if folder in _folders(facts) else "no")  # type: ignore[misc]
         yield from drift(
-            "cache", f"{evidence.plan.user}'s login shell", values, evidence,
+            "cache", f"{evidence.plan.user}'s login shell", values, evidence, what=folder,
             hint="`module --config` lists the rc files: one of them names it in scDescriptT",
             say=partial(_cache_in_use, folder),
             expect=lambda right, _: "that one too" if right == "yes" else "not that one",

@@ -250,7 +250,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         fleet = Fleet(groups, {}, {}, ())
         for key, hint in _COMPARED.items():
             yield from drift(
-                "fitness", f"group {name}" if name else "nodes", fleet.by_value(key), alike, hint=hint, say=partial(_said, key),
+                "fitness", f"group {name}" if name else "nodes", fleet.by_value(key), alike, what=key, hint=hint, say=partial(_said, key),
                 severity="note" if key == "operating system" else "warning",
             )  # fmt: skip
 

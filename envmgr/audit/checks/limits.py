@@ -69,14 +69,14 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
                     )  # fmt: skip
             if not any(_is_low(name, value) for value in values):
                 yield from drift(
-                    "limits", where, values, evidence, hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
+                    "limits", where, values, evidence, what=name, hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
                     say=lambda value, name=name, option=option: f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)",  # type: ignore[misc]
                 )  # fmt: skip
         umasks = fleet.by_value(f"{key}umask")
         traced = [(evidence.traces.place(nodes, context, account, ":umask"), fold(nodes)) for nodes in umasks.values()]
         said = "; ".join(f"{place} sets it on {nodes}" for place, nodes in traced if place)
         yield from drift(
-            "limits", where, umasks, evidence, hint=said or "which start-up file, or pam_umask, sets it?",
+            "limits", where, umasks, evidence, what="umask", hint=said or "which start-up file, or pam_umask, sets it?",
             say=lambda value: f"umask is {value}",
         )  # fmt: skip
 

@@ -165,7 +165,7 @@ def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for name in sorted({name for group in fleet.groups for name in _settings_of(group.facts)}):
         values = fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
         yield from drift(
-            "lmod", "settings", values, evidence, say=partial(_setting, name),
+            "lmod", "settings", values, evidence, what=name, say=partial(_setting, name),
             expect=lambda right, _: short(right),
             hint="which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
         )  # fmt: skip

@@ -8,12 +8,13 @@ printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -
     modulefiles_number=$((${modulefiles_number:-0} + 1))
     # shellcheck disable=SC2016 # the inner shell's
     with_limit "$modulefiles_seconds" "$room/modulefiles" /bin/sh -c '
-      cd "$1" && find -L . -type f 2>/dev/null | LC_ALL=C sort | head -n "$2" | tr "\n" "\0" | xargs -0 -r -n 100 sha256sum
-    ' sh "$modulefiles_folder" "$modulefiles_most"
+      cd "$1" && find -L . -type f -printf "%p %s\n" 2>/dev/null | LC_ALL=C sort >"$3"
+      sed "s/ [0-9]*$//" "$3" | head -n "$2" | tr "\n" "\0" | xargs -0 -r -n 100 sha256sum
+    ' sh "$modulefiles_folder" "$modulefiles_most" "$room/modulefiles.all"
     if [ $? = 124 ]; then
       printf '%s\n' "$modulefiles_folder" | lines modulefiles.unread
     else
-      printf '%s %s\n' "$(sum <"$room/modulefiles")" "$modulefiles_folder" | lines "modulefiles.sum.$modulefiles_number"
+      printf '%s %s\n' "$(cat "$room/modulefiles" "$room/modulefiles.all" | sum)" "$modulefiles_folder" | lines "modulefiles.sum.$modulefiles_number"
       cut -c1-16,65- "$room/modulefiles" | head -n 300 | lines "modulefiles.files.$modulefiles_number"
       # shellcheck disable=SC2016 # the inner shell's
       if with_limit "$modulefiles_seconds" "$room/absent" /bin/sh -c '

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from envmgr.audit.comparing import as_on, compare, drift
+from envmgr.audit.baseline import Compared
+from envmgr.audit.comparing import as_on, chosen, compare, drift
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -36,21 +37,20 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     for folder, groups in sorted(_by_folder(fleet).items()):
         values: dict[str, tuple[str, ...]] = {}
-        files = {}
         for group, sha256, number in groups:
-            values[sha256] = (*values.get(sha256, ()), *group.nodes)
-            files[sha256] = _files(group.facts.get(f"modulefiles.files.{number}", ""))
+            value = _content(sha256, group.facts.get(f"modulefiles.files.{number}", ""))
+            values[value] = (*values.get(value, ()), *group.nodes)
         yield from _absent(folder, groups, evidence)
-        compared = compare(values, evidence)
+        compared = chosen(Compared("modulefiles", folder, "content"), values, evidence)
         for of in compared.outliers:
-            if changed := _changed(files[of.value], files[of.right]):
+            if changed := _changed(_files(of.value), _files(of.right)):
                 yield Finding(
                     "modulefiles", "warning", folder, f"other content: {changed}", f"the same content, {as_on(of.others)}",
                     _HINT, fold(of.nodes),
                 )  # fmt: skip
         if compared.differ:
             first, second, *_ = compared.differ
-            if changed := _changed(files[first], files[second]):
+            if changed := _changed(_files(first), _files(second)):
                 yield Finding(
                     "modulefiles", "warning", folder, f"different content: {changed}",
                     "the same everywhere; `--reference NODE` says which node is right", _HINT,
@@ -86,7 +86,7 @@ def _absent(folder: str, groups: _Having, evidence: Evidence) -> Iterator[Findin
     for value, nodes in values.items():
         wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
     yield from drift(
-        "modulefiles", folder, wanted, evidence, hint="install, or mount, on that node what the modulefile names; or take the modulefile away there",
+        "modulefiles", folder, wanted, evidence, what="paths that are not there", hint="install, or mount, on that node what the modulefile names; or take the modulefile away there",
         say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
         expect=lambda _right, _value: "what modulefiles name is there, and can be read",
         told=lambda of: short("; ".join(_not_there(line) for line in of.value.splitlines() if line not in of.right.splitlines())),
@@ -108,10 +108,21 @@ def _folders(facts: Facts) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _content(sha256: str, files: str) -> str:
+    """What is compared: a line for each file, and, of more than are told, the sum over all."""
+    lines = sorted(
+        f"{path.removeprefix('./')} {of[:16]}" for of, _, path in (x.partition("  ") for x in files.splitlines())
+    )
+    return "\n".join([*lines, *([f"{_ALL} {sha256[:16]}"] if len(lines) >= _TOLD else [])])
+
+
+_ALL, _TOLD = "all files:", 300
+
+
 def _files(text: str) -> dict[str, str]:
     """path below the folder -> the beginning of its sha256."""
-    lines = (line.partition("  ") for line in text.splitlines())
-    return {path.removeprefix("./"): sha256 for sha256, _, path in lines}
+    lines = (line.rpartition(" ") for line in text.splitlines() if not line.startswith(_ALL))
+    return {path: sha256 for path, _, sha256 in lines}
 
 
 def _changed(files: Mapping[str, str], others: Mapping[str, str]) -> str:

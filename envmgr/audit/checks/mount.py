@@ -93,7 +93,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         alike = _without_modes(alike)
     for key in ("mount.options", "mount.super"):
         hint = f"compare fstab or autofs maps; `mount -o remount {prefix}`"
-        yield from drift("mount", f"{prefix} options", alike.by_value(key, default=""), evidence, hint=hint)
+        yield from drift("mount", f"{prefix} options", alike.by_value(key, default=""), evidence, what=key, hint=hint)
     yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), prefix)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)

@@ -118,7 +118,13 @@ def _of_peers(evidence: Evidence) -> Iterator[Finding]:
                     wrong.setdefault(known[value], []).append((name, value, right))
                 left = {value: nodes for value, nodes in known.items() if value not in bad}
                 yield from drift(
-                    "names", f"the name {name}", left, evidence, hint="compare /etc/hosts and DNS of the nodes", say=_is
+                    "names",
+                    f"the name {name}",
+                    left,
+                    evidence,
+                    kept=False,
+                    hint="compare /etc/hosts and DNS of the nodes",
+                    say=_is,
                 )
     for nodes, names_there in wrong.items():
         yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence))

@@ -159,7 +159,7 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
         yield from drift(
-            "resolution", folder, values, evidence,
+            "resolution", folder, values, evidence, what="modules",
             hint="a folder that is not shared, or not exported? envmgr publishes to all nodes at once",
             say=lambda names: f"`module avail` lists {short(', '.join(names.split()) or 'nothing')}",
             told=lambda of: _other_names(set(of.value.split()), set(of.right.split())),
@@ -169,7 +169,7 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         if len(lists[folder]) > 1:
             continue  # other modules, other defaults
         yield from drift(
-            "resolution", folder, values, evidence,
+            "resolution", folder, values, evidence, what="defaults",
             hint=f"a link `default`, or a .modulerc or .version, of {folder} that a node has not, or has otherwise: copy it",
             say=lambda names: f"defaults are {short(', '.join(names.split()) or 'none')}",
             told=lambda of: f"defaults are {short(', '.join(sorted(set(of.value.split()) - set(of.right.split()))) or 'fewer')}",

@@ -47,7 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _known(fleet, evidence)
     for values in _alike(fleet, "ssh.config", evidence):
         yield from drift(
-            "ssh", "/etc/ssh/ssh_config", values, evidence, hint="the same ssh_config, and files in ssh_config.d, on every node",
+            "ssh", "/etc/ssh/ssh_config", values, evidence, kept=False, hint="the same ssh_config, and files in ssh_config.d, on every node",
             say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
             told=lambda of: f"other content: {', '.join(_other_files(of))}",
             expect=lambda _right, _value: "the same",
@@ -105,7 +105,7 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in _alike(rest, "ssh.sshd", evidence):
         yield from drift(
-            "ssh", "sshd", values, evidence, hint="the same /etc/ssh/sshd_config, and files in sshd_config.d, then `systemctl reload sshd` (`ssh` on Debian)",
+            "ssh", "sshd", values, evidence, kept=False, hint="the same /etc/ssh/sshd_config, and files in sshd_config.d, then `systemctl reload sshd` (`ssh` on Debian)",
             say=lambda text: short(", ".join(text.splitlines())),
             told=lambda of: short(_only(of.value, of.right)),
             expect=lambda right, value: short(_only(right, value)),
@@ -136,7 +136,7 @@ def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             yield _other_keys(outlier, fleet)
         if compare(values, evidence).differ:
             yield from drift(
-                "ssh", _KNOWN, values, evidence, hint=f"the same {_KNOWN} on every node",
+                "ssh", _KNOWN, values, evidence, kept=False, hint=f"the same {_KNOWN} on every node",
                 say=lambda digest: "no such file" if digest == "none" else f"content {digest[:12]}",
             )  # fmt: skip
 

@@ -1,0 +1,140 @@
+"""What nodes have in all that is compared, in one file for git: written after a good audit, compared with by later ones.
+
+    values:
+      contexts:
+        bash-login (alice):
+          MODULEPATH:
+            c[1-3]: /apps/modulefiles
+
+Check, place, what is compared there, and each value with its nodes: sorted, so that a change is a line in a diff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from envmgr.errors import InputError
+from envmgr.nodes import expand, fold
+from envmgr.system.reading import BASELINE, read_file_text
+from envmgr.system.yamlfile import dump_yaml, parse_yaml
+
+SCHEMA = "envmgr.baseline/1"
+_HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
+_MOST = 2_000_000  # keys and values
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Compared:
+    """What is compared: by which check, where, and what of it."""
+
+    check: str
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """All that was compared: each with its values, and the nodes that have them."""
+
+    pages: dict[Compared, dict[str, list[str]]] = field(default_factory=dict)
+
+    def note(self, compared: Compared, values: Mapping[str, Sequence[str]]) -> None:
+        page = self.pages.setdefault(compared, {})
+        for value, nodes in values.items():
+            page.setdefault(value, []).extend(nodes)
+
+
+class Asked(BaseModel):
+    """How an audit asked: with other contexts or another user there is something else to compare."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    nodes: str
+    user: str
+    contexts: tuple[str, ...]
+    checks: tuple[str, ...]
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_: str
+    asked: Asked
+    values: dict[str, dict[str, dict[str, dict[str, str]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A file that was read. `values` is compared -> node -> value."""
+
+    path: Path
+    asked: Asked
+    values: Mapping[Compared, Mapping[str, str]]
+
+    def right(self, compared: Compared) -> Mapping[str, str] | None:
+        """node -> the value that it had; None for what was not compared then."""
+        return self.values.get(compared)
+
+    def gone(self, notebook: Notebook, asked: Asked) -> Iterator[tuple[Compared, str, tuple[str, ...]]]:
+        """What nodes had, that were asked for it again, and that is not there to compare any more: with value and nodes."""
+        now = frozenset(expand(asked.nodes))
+        for compared, had in self.values.items():
+            if compared in notebook.pages or compared.check not in asked.checks or not _asked_again(compared, asked):
+                continue
+            found: dict[str, list[str]] = {}
+            for node, value in had.items():
+                if node in now:
+                    found.setdefault(value, []).append(node)
+            for value, nodes in found.items():
+                yield compared, value, tuple(nodes)
+
+
+def _asked_again(compared: Compared, asked: Asked) -> bool:
+    """A place `CONTEXT (USER)` only where that shell was looked at again."""
+    context, _, user = compared.where.partition(" (")
+    return not user or (context in asked.contexts and user.rstrip(")") in ("root", asked.user))
+
+
+def baseline_text(notebook: Notebook, asked: Asked) -> str:
+    """The file's text: the same for the same nodes, byte for byte."""
+    values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
+    for compared, page in sorted(notebook.pages.items()):
+        place = values.setdefault(compared.check, {}).setdefault(compared.where, {}).setdefault(compared.what, {})
+        place |= {fold(nodes): value for value, nodes in sorted(page.items(), key=lambda pair: fold(pair[1]))}
+    content = {"schema": SCHEMA, "asked": asked.model_dump(mode="json"), "values": values}
+    return _HEAD + dump_yaml(content, width=1 << 20, blocks=True)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Raises InputError `baseline-unreadable`, or as other YAML files."""
+    content: Any = parse_yaml(read_file_text(path, BASELINE), path, most=_MOST)
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        found = content.get("schema") if isinstance(content, dict) else None
+        raise InputError(
+            "baseline-unreadable", f"{path} is no baseline of this envmgr's", context=f"schema {found!r}, and it reads {SCHEMA}",
+            hint="`envmgr audit --save-baseline FILE` writes one",
+        )  # fmt: skip
+    try:
+        file = _File.model_validate({"schema_": content.pop("schema"), **content})
+    except ValueError as error:
+        raise InputError("baseline-unreadable", f"{path} is no baseline", context=str(error).splitlines()[:4]) from None
+    values = {
+        Compared(check, where, what): _by_node(page)
+        for check, places in file.values.items()
+        for where, things in places.items()
+        for what, page in things.items()
+    }
+    return Baseline(path, file.asked, values)
+
+
+def _by_node(page: Mapping[str, str]) -> dict[str, str]:
+    return {node: value for nodes, value in page.items() for node in _expanded(nodes)}
+
+
+def _expanded(nodes: str) -> Iterable[str]:
+    return expand(nodes) if "[" in nodes or "," in nodes else (nodes,)

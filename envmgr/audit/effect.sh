@@ -9,5 +9,5 @@ effect() {
     MODULEPATH="$2" LMOD_RC="$3" LMOD_CACHED_LOADS=yes /bin/sh -c '
       cd / && text=$("$1" sh load "$2") && eval "$text" && env -0' sh "$1" "$4" >"${scratch?}" || return 1
   LC_ALL=C sort -z "$scratch" | tr '\n\000' '\037\n' | grep -v -E \
-    '^(MODULEPATH|ENVMGR_GPU_NOTE|LMOD_[A-Z0-9_]*|_ModuleTable[A-Za-z0-9_]*|__LMOD_[^=]*|LOADEDMODULES|_LMFILES_|HOME|USER|PWD|OLDPWD|SHLVL|_)='
+    '^(MODULEPATH|__MODULES_[A-Z]*|MODULES_[A-Z_]*|ENVMGR_GPU_NOTE|LMOD_[A-Z0-9_]*|_ModuleTable[A-Za-z0-9_]*|__LMOD_[^=]*|LOADEDMODULES|_LMFILES_|HOME|USER|PWD|OLDPWD|SHLVL|_)='
 }

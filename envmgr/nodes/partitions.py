@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.nodes.sets import Partitions, expand, fold
+from envmgr.nodes.groups import Partitions
+from envmgr.nodes.sets import expand, fold
 from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, states_or_reason
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner

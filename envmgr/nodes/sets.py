@@ -1,24 +1,17 @@
-"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm and Ansible. Nothing else names nodes."""
+"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell. Nothing else names nodes."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
-from envmgr.catalog.site_file import NodeGroup
-from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.nodes.tools import tool, tool_env
+from envmgr.errors import InputError
+from envmgr.nodes.groups import MOST_NODES, ClusterShellGroups, Inventory, Partitions, SiteGroups, refuse_huge, too_many
 from envmgr.system.run import Runner
 
-_MOST = 100_000  # nodes: more is a slip of the pen
 _LISTING = 60.0  # seconds that sinfo or ansible-inventory may take
 # A node's name becomes a word of ssh's and srun's command line: nothing that begins with `-`, nothing of a shell.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,253}")
@@ -35,7 +28,7 @@ class NodeSets:
         """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
 
         ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of site.yaml,
-        `@slurm:PARTITION` and `@ansible:GROUP` are asked for where they are named; `@slurm:*` is all that Slurm knows.
+        `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are named; `@slurm:*` is all that Slurm knows.
 
         Raises:
             InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
@@ -46,7 +39,7 @@ class NodeSets:
             raise InputError(
                 "no-nodes", "no nodes are named, and the site has no groups",
                 context=str(site.source) if site.source else "the embedded site",
-                hint="name them: `--nodes 'c[1-3]'`, or write `groups:` in site.yaml",
+                hint="name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or `groups:` in site.yaml",
             )  # fmt: skip
         nodes = _parse("@*" if expression is None else expression, self._resolver)
         if not nodes:
@@ -90,7 +83,7 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolverError
 
-    _refuse_huge(expression)
+    refuse_huge(expression)
     try:
         found = NodeSet(expression, resolver=resolver)
         count = len(found)
@@ -104,191 +97,30 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
             "bad-node-set", f"`{expression}` is not a node set", context=words,
             hint="ClusterShell's syntax: `c[1-3,7]`, `@GROUP`, `@gpu!c2`, `@slurm:PARTITION`",
         ) from None  # fmt: skip
-    if count > _MOST:
-        raise _too_many(expression, count)
+    if count > MOST_NODES:
+        raise too_many(expression, count)
     nodes = tuple(str(node) for node in found)
     require_node_names(nodes)
     return nodes
 
 
-def _refuse_huge(expression: str) -> None:
-    """Before ClusterShell counts them out: `c[1-9999999999]` would fill the memory."""
-    for operand in re.findall(r"(?:[^\[\],!&^]|\[[^\]]*\])+", expression):
-        count = 1
-        for inside in re.findall(r"\[([^\]]*)\]", operand):
-            ranges = re.findall(r"(\d+)(?:-(\d+)(?:/(\d+))?)?", inside)
-            count *= sum(1 + max(0, int(b or a) - int(a)) // max(1, int(step or 1)) for a, b, step in ranges)
-        if count > _MOST:
-            raise _too_many(expression, count)
-
-
-def _too_many(expression: str, count: int) -> InputError:
-    return InputError("bad-node-set", f"`{expression}` names {count:,} nodes", context=f"at most {_MOST:,} are asked")
-
-
 def _unknown_source(name: str) -> InputError:
     return InputError(
         "unknown-node-group", f"`@{name}:` is not a source of node groups",
-        hint="`@GROUP` of site.yaml, `@slurm:PARTITION`, `@ansible:GROUP`",
+        hint="`@GROUP` of site.yaml, `@slurm:PARTITION`, `@ansible:GROUP`, `@clustershell:GROUP`",
     )  # fmt: skip
 
 
 def _resolver(site: Site, runner: Runner, seconds: float) -> Any:
-    """Ours alone: what /etc/clustershell, ~/.config or $CLUSTERSHELL_CFGDIR say about groups has no part in it."""
+    """Groups of ClusterShell's own files are not mixed with those of site.yaml; without one, `@NAME` is one of ClusterShell's."""
     from ClusterShell.NodeUtils import GroupResolver
 
-    resolver = GroupResolver(default_source=SiteGroups(site.groups))
+    if site.source is not None or site.groups:
+        resolver = GroupResolver(default_source=SiteGroups(site.groups))
+        resolver.add_source(ClusterShellGroups())
+    else:
+        resolver = GroupResolver(default_source=ClusterShellGroups())
     resolver.add_source(Partitions(runner, seconds))
     folder = site.source.parent if site.source is not None else Path("/")
     resolver.add_source(Inventory(site.transport.inventory, folder, runner, seconds))
     return resolver
-
-
-class _Groups(ABC):
-    """What ClusterShell asks a group source."""
-
-    name = ""
-    what = ""
-    has_reverse = False
-
-    @abstractmethod
-    def groups(self) -> Mapping[str, str]:
-        """name -> node set."""
-
-    def resolv_map(self, group: str) -> str:
-        groups = self.groups()
-        if group not in groups:
-            close = nearest(group, groups) or sorted(groups)[:5]
-            said = ", ".join(f"`@{self._prefix}{name}`" for name in close)
-            raise InputError(
-                "unknown-node-group", f"there is no {self.what} `{group}`",
-                hint=f"there is {said}" if said else f"there is no {self.what} at all",
-            )  # fmt: skip
-        _refuse_huge(groups[group])
-        return groups[group]
-
-    def resolv_list(self) -> list[str]:
-        return list(self.groups())
-
-    def resolv_all(self) -> str:
-        return ",".join(nodes for nodes in self.groups().values() if nodes)
-
-    def resolv_reverse(self, _node: str) -> str:
-        return ""
-
-    @property
-    def _prefix(self) -> str:
-        return f"{self.name}:"
-
-
-class SiteGroups(_Groups):
-    """`groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
-
-    name = "site"
-    what = "group in site.yaml"
-
-    def __init__(self, groups: Mapping[str, NodeGroup]) -> None:
-        self._groups = {name: _as_set(group) for name, group in groups.items()}
-
-    def groups(self) -> Mapping[str, str]:
-        return self._groups
-
-    @property
-    def _prefix(self) -> str:
-        return ""
-
-
-def _as_set(group: NodeGroup) -> str:
-    if group.slurm is not None:
-        return f"@slurm:{group.slurm}"
-    if group.ansible is not None:
-        return f"@ansible:{group.ansible}"
-    return group.nodes or ""
-
-
-class Partitions(_Groups):
-    """Slurm's partitions, by one `sinfo` when the first is asked for."""
-
-    name = "slurm"
-    what = "Slurm partition"
-
-    def __init__(self, runner: Runner, seconds: float) -> None:
-        self._runner = runner
-        self._seconds = seconds
-        self._found: dict[str, str] | None = None
-
-    def groups(self) -> Mapping[str, str]:
-        if self._found is None:
-            with _unreadable("sinfo", "install Slurm's client commands here, or name the nodes"):
-                argv = [tool("sinfo"), "-h", "-o", "%R|%N"]
-                lines = self._runner.run(argv, env=tool_env(), timeout=self._seconds).stdout.splitlines()
-            found: dict[str, list[str]] = {}
-            for line in lines:
-                partition, _, nodes = line.strip().partition("|")
-                found.setdefault(partition, []).extend([nodes] if nodes else [])
-            self._found = {name: ",".join(nodes) for name, nodes in found.items()}
-        return self._found
-
-
-class Inventory(_Groups):
-    """An Ansible inventory's groups with their children, by one `ansible-inventory --list`: Ansible reads it, not we.
-
-    It runs in the site file's `folder`: an `ansible.cfg` of the folder it runs in names programs.
-    """
-
-    name = "ansible"
-    what = "group in the Ansible inventory"
-
-    def __init__(self, inventory: Path | None, folder: Path, runner: Runner, seconds: float) -> None:
-        self._inventory = inventory
-        self._folder = folder
-        self._runner = runner
-        self._seconds = seconds
-        self._found: dict[str, str] | None = None
-
-    def groups(self) -> Mapping[str, str]:
-        if self._found is None:
-            where = [] if self._inventory is None else ["-i", str(self._inventory)]
-            ansible = {k: v for k, v in os.environ.items() if k.startswith("ANSIBLE_")}
-            # an inventory that cannot be read is else a warning, and no hosts
-            env = tool_env() | ansible | {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_NOCOLOR": "1"}
-            with _unreadable("ansible-inventory", "pip install 'envmgr[ansible]', or name the nodes"):
-                argv = [tool("ansible-inventory"), "--list", *where]
-                done = self._runner.run(argv, env=env, cwd=self._folder, timeout=self._seconds)
-                self._found = _hosts_by_group(json.loads(done.stdout))
-        return self._found
-
-
-def _hosts_by_group(listing: Any) -> dict[str, str]:
-    """group -> node set, of what `ansible-inventory --list` prints. Source: Ansible, "Developing dynamic inventory"."""
-    groups: dict[str, Any] = {name: data for name, data in listing.items() if name != "_meta"}
-
-    def hosts(name: str, above: frozenset[str]) -> list[str]:
-        data = groups.get(name, {})
-        found = list(data.get("hosts", ()))
-        for child in data.get("children", ()):
-            if child not in above:
-                found += hosts(child, above | {child})
-        return found
-
-    children = {child for data in groups.values() for child in data.get("children", ())}
-    return {name: ",".join(dict.fromkeys(hosts(name, frozenset({name})))) for name in sorted(groups.keys() | children)}
-
-
-@contextmanager
-def _unreadable(command: str, hint: str) -> Iterator[None]:
-    try:
-        yield
-    except CommandError as error:
-        raise EnvmgrError(
-            "groups-unreadable", f"`{command}` does not say which nodes there are",
-            context=[error.message, *error.context],
-        ) from None  # fmt: skip
-    except (ValueError, AttributeError, TypeError) as error:
-        raise EnvmgrError(
-            "groups-unreadable", f"`{command}` does not say which nodes there are", context=f"its output: {error}"
-        ) from None
-    except EnvmgrError as error:
-        if error.reference != "command-missing":
-            raise
-        raise EnvmgrError("groups-unreadable", f"`{command}` is not installed here", hint=hint) from None

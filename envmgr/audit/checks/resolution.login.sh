@@ -1,31 +1,29 @@
 # shellcheck shell=sh
-# What the `module` command lists and finds. Lmod answers on stderr.
+# What the `module` command lists and finds. Behind module_tool.sh and lmod_config.sh.
 : "${generation?}" "${samples?}" "${room?}" "${alone?}"
 here=
 
-# shellcheck disable=SC2069 # its stdout is for eval
-ask() { "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null | plain; }
 listed=
 case $alone:${MODULEPATH-}: in *":$generation/modules:"* | yes:*/*) listed=yes ;; esac
-if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
+if [ -n "${module_cmd?}" ] && [ -n "$listed" ]; then
   here=$room
-  ask -t --show_hidden avail >"$here/avail"
+  module_all >"$here/avail"
 fi
 if [ -n "$here" ] && ! grep -q '^/[^ ]*:$' "$here/avail"; then
   put resolution.broken "$(grep . "$here/avail" | head -n 1 | cut -c1-200)"
 elif [ -n "$here" ]; then
-  ask -t --show_hidden --ignore_cache avail >"$here/plain"
+  if [ -n "${LMOD_CMD-}" ]; then module_ask -t --show_hidden --ignore_cache avail >"$here/plain"; else cp "$here/avail" "$here/plain"; fi
   put resolution.modulepath "$MODULEPATH"
   lines resolution.avail <"$here/avail"
   diff "$here/avail" "$here/plain" | grep '^[<>]' | head -n 20 | lines resolution.cache_differs
   if ! cmp -s "$here/avail" "$here/plain" && lmod_config; then
     lmod_lines | sed -n -E 's/^cache\.[0-9]+\.1=//p' | grep -v -F -e "${prefix?}/" | lines resolution.caches
   fi
-  ask -t avail >"$here/visible"
+  module_visible >"$here/visible"
   grep -v -x -F -f "$here/visible" "$here/avail" | lines resolution.hidden
-  ask -t -d avail | lines resolution.defaults
+  module_defaults | lines resolution.defaults
   for entry in $samples; do
-    path=$(ask --location show "$entry" | grep .)
+    path=$(module_ask --location show "$entry" | grep .)
     path=$(printf '%s\n' "$path" | grep '^/' || printf '%s\n' "$path" | head -n 1)
     put "resolution.path.$entry" "$path"
     case $path in

@@ -14,6 +14,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.module_tool import module_tool
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
@@ -24,7 +25,11 @@ _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is anothe
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return {"login": lmod_config() + script_text(__file__, "login.sh")} if plan.number is not None or plan.alone else {}
+    return (
+        {"login": module_tool() + lmod_config() + script_text(__file__, "login.sh")}
+        if plan.number is not None or plan.alone
+        else {}
+    )
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -1,23 +1,25 @@
 # shellcheck shell=sh
-# Modules of others, a sample: each loaded by itself in a clean environment, and what programs that it brings lack. Behind effect.sh.
+# Modules of others, a sample: each loaded by itself in a clean environment, and what programs that it brings lack. Behind effect.sh and module_tool.sh.
 : "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_draw?}" "${site_modules_named?}"
 
-if [ -n "${LMOD_CMD-}" ]; then
+if [ -n "${module_cmd?}" ]; then
   # shellcheck disable=SC2034 # effect.sh writes there
   scratch=$room/scratch
   site_modules_end=$(($(date +%s) + 20)) # for starting programs: some need seconds to tell their version
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   yes "$site_modules_draw" | head -c 65536 >"$room/draw"
-  # Without Lmod's own two, which users do not load.
-  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" "$LMOD_CMD" bash --no_redirect --terse avail
+  # Without those that come with Lmod and Environment Modules, which users do not load.
+  # shellcheck disable=SC2016 # the inner shell's
+  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" /bin/sh -c '
+    if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
-    grep -v -E '(^|/)(lmod|settarg)(/|$)' | LC_ALL=C sort -u >"$room/names"
+    grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
   {
     if [ -z "$site_modules_named" ]; then shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names"; fi
     printf '%s\n' "$site_modules_named" | tr ' ' '\n' | grep .
   } | LC_ALL=C sort -u |
     while read -r site_modules_name; do
-      if with_limit 10 "$room/after" effect "$LMOD_CMD" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
+      if with_limit 10 "$room/after" effect "$module_cmd" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
         put "site_modules.loads.$site_modules_name" yes
         cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
         sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
@@ -56,7 +58,7 @@ if [ -n "${LMOD_CMD-}" ]; then
           break
         fi
         # In this very shell, with what its start-up files have set.
-        if with_limit 10 "$room/again" env MODULEPATH="${site_modules_path%:}" LMOD_RC="${LMOD_RC-}" "$LMOD_CMD" sh load "$site_modules_name" &&
+        if with_limit 10 "$room/again" env MODULEPATH="${site_modules_path%:}" LMOD_RC="${LMOD_RC-}" "$module_cmd" sh load "$site_modules_name" &&
           ! grep -q -x 'false' "$room/again"; then
           put "site_modules.here.$site_modules_name" loads
         fi

@@ -18,6 +18,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.effect import changed_lines, effect, without_host
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.module_tool import module_tool
 from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -28,16 +29,19 @@ NEEDS_MODULES = True
 READS_INSTALLS = True
 _FEW, _MANY = 8, 500
 _KEY = "site_modules."
-# How Lmod says that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and 9.x.
-_UNKNOWN = re.compile(r"module\(s\) are unknown: (.*?)\s*(Please|$)")
-_BROKEN = re.compile(r"Unable to load module because of error when evaluating modulefile:\s*(.*?)\s*(Please check|$)")
+# How Lmod, and Environment Modules, say that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and
+# 9.x; Environment Modules 5.2, by trying.
+_UNKNOWN = re.compile(r"module\(s\) are unknown: (.*?)\s*(?:Please|$)|Unable to locate a modulefile for '(.*?)'")
+_BROKEN = re.compile(
+    r"Unable to load module because of error when evaluating modulefile:\s*(.*?)\s*(?:Please check|$)|Module ERROR: (.*?)\s*(?:In|$)"
+)
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     named = "" if plan.modules == ("all",) else " ".join(plan.modules)
     many = plan.deep or plan.modules == ("all",)
     given = assign(site_modules_most=_MANY if many else _FEW, site_modules_draw=plan.day, site_modules_named=named)
-    return {"login": effect() + given + script_text(__file__, "login.sh")}
+    return {"login": module_tool() + effect() + given + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -143,13 +147,13 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
     One that loads in login shells takes for granted what their start-up files set: a note, as other shells may have that, too.
     """
     if match := _UNKNOWN.search(said):
-        wanted = match[1].replace('"', "").strip()
+        wanted = (match[1] or match[2]).replace('"', "").strip()
         if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ
             return None
         found = f"needs {short(wanted)}, which is not there"
         hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `module show {name}`"
     elif match := _BROKEN.search(said):
-        found = f"ends in an error: {short(match[1])}"
+        found = f"ends in an error: {short(match[1] or match[2] or '')}"
         hint = (
             f'mend the modulefile: a variable that not all shells have needs a default (`os.getenv("NAME") or …`); '
             f"`ssh {nodes[0]} module load {name}` shows the error"

@@ -108,7 +108,7 @@ def test_resolve_nodes_without_groups_says_how_to_name_nodes(tmp_path: Path) -> 
         resolve_nodes(None, site, Runner())
     assert str(caught.value) == (
         f"error[no-nodes]: no nodes are named, and the site has no groups\n  {tmp_path}/site.yaml\n\n"
-        "hint: name them: `--nodes 'c[1-3]'`, or write `groups:` in site.yaml"
+        "hint: name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or `groups:` in site.yaml"
     )
     assert resolve_nodes("c1", site, Runner()) == ("c1",)
 

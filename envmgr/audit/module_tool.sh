@@ -1,0 +1,17 @@
+# shellcheck shell=sh
+# The program behind `module`: Lmod's, or that of Environment Modules. It answers on stderr, and what is for eval on stdout.
+
+# shellcheck disable=SC2034 # for the checks
+module_cmd=${LMOD_CMD:-${MODULES_CMD-}}
+# shellcheck disable=SC2069 # its stdout is for eval
+module_ask() {
+  if [ -n "${LMOD_CMD-}" ]; then
+    "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null
+  else
+    "$MODULES_CMD" bash "$@" 2>&1 >/dev/null
+  fi | plain
+}
+# Lists: `FOLDER:`, and the modules in it, a line each.
+module_all() { if [ -n "${LMOD_CMD-}" ]; then module_ask -t --show_hidden avail; else module_ask avail -t -a; fi; }
+module_visible() { module_ask -t avail; }
+module_defaults() { module_ask -t -d avail; }

@@ -14,7 +14,7 @@ from envmgr import __version__
 from envmgr.cli.answer import Answer, shown
 from envmgr.cli.build import build, build_job, fetch, lock, publish
 from envmgr.cli.narrow import narrowed
-from envmgr.cli.nodes import audit, export, job, node_setup, shell_init, test
+from envmgr.cli.nodes import adopt, audit, export, job, node_setup, shell_init, test
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import open_context, settle, verb
 from envmgr.cli.verify import verify
@@ -223,6 +223,7 @@ app.command()(job)
 
 app.command()(verify)
 app.command()(audit)
+app.command()(adopt)
 app.command()(export)
 
 

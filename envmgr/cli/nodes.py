@@ -173,6 +173,34 @@ def audit(
 
 
 @verb
+def adopt(
+    nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3], @slurm:PARTITION.", metavar="SET")] = None,
+    via: Annotated[OneWay | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Ordinary user whose modules are looked at.")] = None,
+    name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the site there.", callback=plain_file)
+    ] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> Answer:
+    """Propose a site.yaml from what nodes tell, and list the modules they have.
+
+    With what made each module, and the catalog's entry that could take it over. Nothing is changed on nodes.
+    """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.adopt import show_adopt
+    from envmgr.commands.adopt import adopt as look
+
+    if output is not None:
+        refuse_missing_folder(output)
+    ctx = open_context(site, fmt, told=False)
+    return shown(
+        look(ctx, nodes=nodes, via=None if via is None else via.value, user=user, name=name, output=output), show_adopt
+    )
+
+
+@verb
 def node_setup(
     nodes: Annotated[
         str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")

@@ -1,0 +1,46 @@
+"""Which modules nodes have, and what made each: EasyBuild, Spack, conda, EESSI, or somebody by hand. Asked by `envmgr adopt`.
+
+It has the shape of a check, and finds nothing wrong: what nodes tell is read by `read_inventory`. What made a module is told by its file
+(EasyBuild and Spack write their names into it), else by what lies in the first folder that the file names: `easybuild/`, `conda-meta/`,
+`.spack/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.module_tool import module_tool
+from envmgr.finding import Finding
+from envmgr.probe.model import Facts, ProbeStage
+from envmgr.system.shelltext import assign, script_text
+
+MOST, _SECONDS = 5000, 30
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FoundModule:
+    """A module by its name for `module load`; `root` is the first folder that its file names, empty for none."""
+
+    name: str
+    folder: str
+    made_by: str
+    root: str
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+    given = assign(inventory_most=MOST, inventory_seconds=_SECONDS)
+    return {"login": module_tool() + given + script_text(__file__, "sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:  # noqa: ARG001 - nothing is wrong with having modules
+    return iter(())
+
+
+def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
+    rows = (line.split("\t") for line in facts.get("inventory.modules", "").splitlines())
+    return tuple(FoundModule(name, folder, made, root) for name, folder, made, root in (r for r in rows if len(r) == 4))
+
+
+__all__ = ["FoundModule", "judge", "probe", "read_inventory"]

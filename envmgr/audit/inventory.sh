@@ -1,0 +1,34 @@
+# shellcheck shell=sh
+# Modules, a line each: `NAME<tab>FOLDER<tab>what made it<tab>ROOT`. Behind module_tool.sh.
+: "${prefix?}" "${room?}" "${inventory_most?}" "${inventory_seconds?}"
+
+if [ -n "${module_cmd?}" ]; then
+  module_visible | sed 's/([A-Z:a-z]*)$//' | awk -v prefix="$prefix/" '
+    /^\/.*:$/ { folder = substr($0, 1, length($0) - 1); sub(/\/+$/, "", folder); next }
+    folder != "" && index(folder "/", prefix) != 1 && !/\/$/ && NF { print folder "\t" $0 }
+  ' | head -n "$inventory_most" >"$room/inventory"
+  # shellcheck disable=SC2016 # the inner shell's
+  with_limit "$inventory_seconds" "$room/inventory.told" /bin/sh -c '
+    tab=$(printf "\t")
+    while IFS=$tab read -r folder name; do
+      file=$folder/$name
+      [ -f "$file" ] || file=$file.lua
+      [ -f "$file" ] || continue
+      root=$(grep -o -s -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" "$file" | grep -v -E "^./(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)(/|\$)" | head -n 1 | cut -c2-)
+      root=${root%/}
+      case ${root##*/} in bin | sbin | lib | lib64 | include | share) root=${root%/*} ;; esac
+      if grep -q -s -i -E "built with EasyBuild|Module built by EasyBuild|EBROOT" "$file" || [ -d "$root/easybuild" ]; then
+        made=EasyBuild
+      elif grep -q -s -i -E "module file created by spack" "$file" || [ -d "$root/.spack" ]; then
+        made=Spack
+      elif [ -d "$root/conda-meta" ]; then
+        made=conda
+      else
+        made="by hand"
+      fi
+      case $root in /cvmfs/software.eessi.io/*) made=EESSI ;; esac
+      printf "%s\t%s\t%s\t%s\n" "$name" "$folder" "$made" "$root"
+    done <"$1"
+  ' sh "$room/inventory" || put inventory.cut yes
+  LC_ALL=C sort "$room/inventory.told" | lines inventory.modules
+fi

@@ -1,0 +1,199 @@
+"""`envmgr adopt`: a site.yaml to begin with, and the modules that are there, from what nodes tell. Nothing is changed on them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from envmgr.audit import AuditRequest, Via, gather, inventory
+from envmgr.audit.checks import get_check
+from envmgr.audit.inventory import FoundModule, read_inventory
+from envmgr.audit.matrix import observed
+from envmgr.audit.model import Check, Evidence
+from envmgr.catalog.fitness import NodeFacts
+from envmgr.catalog.site_file import SiteFile
+from envmgr.commands import Context
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.modules.lmod import find_lmod
+from envmgr.nodes import fold, slurm_here
+from envmgr.nodes.partitions import ask_slurm
+from envmgr.report import Result
+from envmgr.system.files import atomic_write
+from envmgr.system.yamlfile import dump_yaml
+
+_CHECKS = ("nodes", "contexts", "folders", "fitness")
+_PLAIN = re.compile(r"[^a-z0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module that nodes have. `entry` is of the catalog, empty where that has no software of this name."""
+
+    name: str
+    version: str
+    folder: str
+    made_by: str
+    root: str
+    nodes: str
+    entry: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResult(Result):
+    """`text` is the proposed site file, `output` where it was written, None for nowhere. `silent` nodes (folded) did not answer."""
+
+    schema: ClassVar[str] = "envmgr.adopt/1"
+    nodes: str
+    silent: str
+    text: str
+    output: Path | None
+    modules: tuple[Module, ...]
+    cut: bool
+
+    @property
+    def exit_code(self) -> int:
+        return 0 if self.nodes else 3
+
+
+def adopt(
+    ctx: Context, *, nodes: str | None, via: Via | None, user: str | None, name: str, output: Path | None
+) -> AdoptResult:
+    """Look at `nodes`, and write the site file to `output`, which must not be there.
+
+    Raises InputError `site-exists`, and as `audit`; EnvmgrError.
+    """
+    if output is not None and output.exists():
+        raise InputError("site-exists", f"{output} exists", hint="it is never overwritten: choose another file")
+    try:
+        lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    except EnvmgrError:
+        lmod = None
+    checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}
+    checks["inventory"] = inventory
+    request = AuditRequest(
+        nodes=nodes, via=via or ctx.site.transport.via, user=user or ctx.environ.get("SUDO_USER", ""), drawn=False,
+        deadline=ctx.site.transport.deadline,
+    )  # fmt: skip
+    evidence = gather(request, checks, ctx.site, lmod, ctx.runner, ctx.reporter)
+    found = tuple(_modules(evidence, _entries(ctx)))
+    answered = evidence.fleet.nodes
+    text = site_text(propose(ctx, evidence, name), f"what {fold(answered)} told") if answered else ""
+    if output is not None and answered:
+        atomic_write(output, text)
+    return AdoptResult(
+        nodes=fold(answered),
+        silent=fold(reply.node for reply in evidence.fleet.missing),
+        text=text,
+        output=output if answered else None,
+        modules=found,
+        cut=any("inventory.cut" in group.facts for group in evidence.fleet.groups),
+    )
+
+
+def _entries(ctx: Context) -> dict[str, list[str]]:
+    """A name in plain letters -> the catalog's entries of that software."""
+    found: dict[str, list[str]] = {}
+    for each in ctx.catalog.entries():
+        found.setdefault(_PLAIN.sub("", each.entry.name.lower()), []).append(str(each.entry))
+    return found
+
+
+def _modules(evidence: Evidence, entries: Mapping[str, Sequence[str]]) -> Iterator[Module]:
+    nodes: dict[FoundModule, list[str]] = {}
+    for group in evidence.shells.groups:
+        for module in read_inventory(group.facts):
+            nodes.setdefault(module, []).extend(group.nodes)
+    for module, of in sorted(nodes.items()):
+        name, _, version = module.name.rpartition("/")
+        name = name or module.name
+        version = version if name != module.name else ""
+        ours = entries.get(_PLAIN.sub("", name.rpartition("/")[2].lower().removesuffix("3")), ()) or entries.get(
+            _PLAIN.sub("", name.rpartition("/")[2].lower()), ()
+        )
+        yield Module(name, version, module.folder, module.made_by, module.root, fold(of), _nearest(version, ours))
+
+
+def _nearest(version: str, entries: Sequence[str]) -> str:
+    """The entry with the longest beginning in common with the version."""
+    if not entries:
+        return ""
+
+    def common(entry: str) -> int:
+        of = entry.partition("/")[2]
+        return next(
+            (n for n, (a, b) in enumerate(zip(of, version, strict=False)) if a != b), min(len(of), len(version))
+        )
+
+    return max(entries, key=common)
+
+
+def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
+    """The fields of a site file, as `site.yaml` has them; valid ones."""
+    transport = ctx.site.transport
+    fields: dict[str, Any] = {"schema": 1, "name": name, "prefix": _prefix(evidence)}
+    here = socket.gethostname().partition(".")[0]
+    if here not in evidence.nodes:
+        fields["login_nodes"] = here
+    fields["groups"] = _groups(ctx, evidence)
+    via = next(iter(evidence.ways)) if transport.via != "both" else "both"
+    fields["transport"] = {"via": "slurm" if via == "slurm" else via} | (
+        {"user": transport.user} if transport.user is not None else {}
+    )
+    fields["audit"] = {"user": evidence.plan.user} | ({"shells": ["zsh"]} if _has_zsh(evidence) else {})
+    SiteFile.model_validate(fields)
+    return fields
+
+
+def site_text(fields: Mapping[str, Any], told: str) -> str:
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    head = [
+        f"# By `envmgr adopt` on {date}, from {told}. `envmgr site check` explains each field.",
+        "# Nothing is in the prefix before the first `envmgr build`: it is to be a shared folder, the same path on every node.",
+    ]
+    return "\n".join(head) + "\n" + dump_yaml(dict(fields), width=120)
+
+
+def _prefix(evidence: Evidence) -> str:
+    """Beside the modules on a network file system that all nodes have; else the usual folder."""
+    counts: Counter[str] = Counter()
+    for group in evidence.shells.groups:
+        for line in group.facts.get("folders.at", "").splitlines():
+            folder, _, where = line.partition("\t")
+            if where and where != "not there" and folder.count("/") == 2:
+                counts[folder] += len(group.nodes)
+    everywhere = sorted(folder for folder, count in counts.items() if count >= len(evidence.shells.nodes))
+    return f"{everywhere[0]}/envmgr" if everywhere else "/opt/envmgr"
+
+
+def _has_zsh(evidence: Evidence) -> bool:
+    return any("ctx.zsh.user.modulepath" in group.facts for group in evidence.fleet.groups)
+
+
+def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
+    """Nodes of one kind of hardware are a group: a Slurm partition, where one has just these nodes."""
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for facts, nodes in observed(evidence).items():
+        kinds.setdefault(_kind(facts), []).extend(nodes)
+    if not kinds:
+        kinds[("", "")] = list(evidence.fleet.nodes)
+    partitions = ask_slurm(ctx.runner).partitions if slurm_here() else {}
+    groups: dict[str, dict[str, str]] = {}
+    for kind, members in sorted(kinds.items(), key=lambda pair: (bool(pair[0][1]), pair[0])):
+        base = "gpu" if kind[1] else "compute"
+        label = next(each for each in (base, *(f"{base}{n}" for n in range(2, 1000))) if each not in groups)
+        partition = next((p for p, of in sorted(partitions.items()) if of == frozenset(members)), None)
+        groups[label] = {"slurm": partition} if partition is not None else {"nodes": fold(members)}
+    return groups
+
+
+def _kind(facts: NodeFacts) -> tuple[str, ...]:
+    return facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus))
+
+
+__all__ = ["AdoptResult", "Module", "adopt"]

@@ -1,0 +1,148 @@
+"""An audit where nothing is ours: no site, no prefix, nothing published; modules that others made, on a network file system and on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.helpers.cluster import Cluster
+from tests.helpers.trees import hand_written, plant, tcl_written, use
+
+NODES = ("login", "c1", "c2", "c3")
+SHARED = "/cluster/sw"
+LOCAL = "/opt/local-apps"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A cluster with a tree on NFS, and one that each node has on its own disk."""
+
+    cluster: Cluster
+
+    def audit(self, *argv: str, code: int | None = None, user: str = "root") -> dict[str, Any]:
+        who = ["--user", "alice"] if user == "root" else []
+        done = self.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--format", "json", *who, *argv], user=user)
+        assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}{done.stderr}"
+        return done.data
+
+    def told(self, *argv: str, code: int | None = None) -> list[tuple[str, str, str, str, str]]:
+        """(severity, check, nodes, where, found) of errors and warnings."""
+        findings = self.audit(*argv, code=code)["findings"]
+        keys = ("severity", "check", "nodes", "where", "found")
+        return [tuple(f[k] for k in keys) for f in findings if f["severity"] != "note"]  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def foreign(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    cluster = Cluster(tmp_path_factory.mktemp("foreign") / "lab", share="nfs")
+    cluster.up()
+    cluster.sh("login", "rm -rf /etc/envmgr", check=True)
+    cluster.sh("fs1", "chmod 755 /export/sw", check=True)
+    tree = hand_written(SHARED)
+    plant(tree, cluster, "login")
+    use(tree, cluster, NODES)
+    for node in NODES:
+        plant(tcl_written(LOCAL), cluster, node)
+    use(tcl_written(LOCAL), cluster, NODES)
+    yield Foreign(cluster)
+    cluster.down()
+
+
+def test_healthy_cluster_is_green_without_a_site(foreign: Foreign) -> None:
+    result = foreign.audit("--via", "both", code=0)
+    assert (result["alone"], result["generation"], result["count"]) == (True, None, 3)
+    assert {f["severity"] for f in result["findings"]} <= {"note"}
+    assert {"contexts", "resolution", "modulefiles", "site-modules", "folders", "lmod"} <= set(result["checks"])
+    assert not {"generation", "loading", "software", "signature"} & set(result["checks"])
+    text = foreign.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--user", "alice"])
+    assert text.stdout.startswith("modules of this cluster; c[1-3] by ssh in ")
+    assert "all 3 nodes have the same modules" in text.stdout.splitlines()[-1]
+
+
+def test_ordinary_user_may_run_it(foreign: Foreign) -> None:
+    result = foreign.audit("--via", "ssh", code=0, user="alice")
+    assert (result["alone"], result["accounts"]) == (True, ["alice"])
+    assert {f["severity"] for f in result["findings"]} <= {"note"}
+
+
+DRIFTS = {
+    "unmounted": (
+        "c2", f"umount -l {SHARED}; mkdir -p {SHARED}", "cluster-share mount",
+        [("error", "folders", "c2", f"{SHARED}/modulefiles", "not there")],
+    ),
+    "lacks-a-folder": (
+        "c3", f"sed -i '\\|^{LOCAL}|d' /etc/lmod/modulespath", f"echo {LOCAL}/modulefiles >>/etc/lmod/modulespath",
+        [("warning", "contexts", "c3", None, f"MODULEPATH lacks {LOCAL}/modulefiles")],
+    ),
+    "edited-modulefile": (
+        "c1", f"sed -i 's|gcc/12.2|gcc/13.1|' {LOCAL}/modulefiles/gcc/12.2", f"sed -i 's|gcc/13.1|gcc/12.2|' {LOCAL}/modulefiles/gcc/12.2",
+        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: gcc/12.2"), ("warning", "site-modules", "c1", None, None)],
+    ),
+    "lost-modulefile": (
+        "c2", f"mv {LOCAL}/modulefiles/fftw /root/", f"mv /root/fftw {LOCAL}/modulefiles/",
+        [("warning", "resolution", "c2", f"{LOCAL}/modulefiles", "`module avail` does not list fftw/3.3.10")],
+    ),
+    "another-default": (
+        "c1", f"sed -i s/12.2/13.1/ {LOCAL}/modulefiles/gcc/.version", f"sed -i s/13.1/12.2/ {LOCAL}/modulefiles/gcc/.version",
+        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: gcc/.version")],
+    ),
+    "lost-program": (
+        "c3", f"mv {LOCAL}/pkgs/fftw /root/", f"mv /root/fftw {LOCAL}/pkgs/",
+        [("warning", "modulefiles", "c3", f"{LOCAL}/modulefiles", f"fftw/3.3.10 names {LOCAL}/pkgs/fftw/3.3.10, which is not there")],
+    ),
+    "closed-folder": (
+        "c2", f"chmod 700 {LOCAL}/pkgs/gcc/13.1", f"chmod 755 {LOCAL}/pkgs/gcc/13.1",
+        [("warning", "modulefiles", "c2", f"{LOCAL}/modulefiles", f"gcc/13.1 names {LOCAL}/pkgs/gcc/13.1, which the user cannot enter")],
+    ),
+    "program-does-not-start": (
+        "c1", f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/fftw/3.3.10/bin/fftw-run", f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/fftw/3.3.10/bin/fftw-run",
+        [("warning", "site-modules", "c1", "fftw/3.3.10", None)],
+    ),
+    "another-setting": (
+        "c2", "echo 'export LMOD_CASE_INDEPENDENT_SORTING=yes' >/etc/profile.d/00-lmod-site.sh", "rm /etc/profile.d/00-lmod-site.sh",
+        [("warning", "lmod", "c2", "settings", None)],
+    ),
+    "without-lmod": (
+        "c3", "mv /usr/share/lmod /usr/share/lmod.away", "mv /usr/share/lmod.away /usr/share/lmod",
+        [("error", "lmod", "c3", "Lmod", None)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_drift_is_told_of_its_node(foreign: Foreign, name: str) -> None:
+    node, do, undo, expected = DRIFTS[name]
+    foreign.cluster.sh(node, do, check=True)
+    try:
+        told = foreign.told(code=1)
+    finally:
+        foreign.cluster.sh(node, undo, check=True)
+    for wanted in expected:
+        found = [row for row in told if all(w in (None, have) for w, have in zip(wanted, row, strict=True))]
+        assert found, (wanted, told)
+    assert all(node in row[2] or row[2] == "" for row in told), told
+
+
+def test_baseline_tells_what_has_changed_everywhere(foreign: Foreign) -> None:
+    saved, again = "/root/baseline.yaml", "/root/again.yaml"
+    foreign.audit("--save-baseline", saved, code=0)
+    foreign.audit("--baseline", saved, "--save-baseline", again, code=0)
+    text = foreign.cluster.sh("login", f"cat {saved}", check=True).stdout
+    assert text == foreign.cluster.sh("login", f"cat {again}", check=True).stdout
+    assert (
+        f"            c[1-3]: /etc/lmod/modules:/usr/share/lmod/lmod/modulefiles:{SHARED}/modulefiles:{LOCAL}/modulefiles\n"
+        in text
+    )
+    lines = f"sed -i 's/^.*whatis.*$//' {LOCAL}/modulefiles/fftw/3.3.10"
+    for node in ("c1", "c2", "c3"):
+        foreign.cluster.sh(node, f"cp {LOCAL}/modulefiles/fftw/3.3.10 /root/fftw.saved; {lines}", check=True)
+    try:
+        assert foreign.told(code=0) == []
+        told = foreign.told("--baseline", saved, code=1)
+    finally:
+        for node in ("c1", "c2", "c3"):
+            foreign.cluster.sh(node, f"cp /root/fftw.saved {LOCAL}/modulefiles/fftw/3.3.10", check=True)
+    assert ("warning", "modulefiles", "c[1-3]", f"{LOCAL}/modulefiles", "other content: fftw/3.3.10") in told

@@ -1,0 +1,105 @@
+"""Trees of modules that other tools and hands make, for audits of clusters that have nothing of ours.
+
+The one of EasyBuild is made by EasyBuild itself; those of Spack and EESSI are only shaped like theirs: nothing here can build them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.helpers.cluster import Cluster
+
+PROGRAM = "#!/bin/sh\necho {}\n"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Modules in `folder` and software in `root`, as nodes see them; `files` are texts by path, `programs` those that can be started."""
+
+    folder: str
+    files: dict[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
+
+
+def hand_written(top: str) -> Tree:
+    """As on a small cluster: Lua modulefiles, one folder for each package, a default, a hidden module, a dependency."""
+    modules, packages = f"{top}/modulefiles", f"{top}/pkgs"
+    files = {}
+    programs = []
+    for name, version in (("gcc", "12.2"), ("gcc", "13.1"), ("fftw", "3.3.10"), ("hdf5", "1.14"), ("old", "1.0")):
+        root = f"{packages}/{name}/{version}"
+        needs = 'depends_on("gcc")\n' if name in ("fftw", "hdf5") else ""
+        files[f"{modules}/{name}/{version}.lua"] = (
+            f'help("{name} {version}")\n{needs}local root = "{root}"\nprepend_path("PATH", pathJoin(root, "bin"))\n'
+            f'prepend_path("LD_LIBRARY_PATH", pathJoin(root, "lib"))\nsetenv("{name.upper()}_HOME", root)\n'
+        )
+        files[f"{root}/bin/{name}-run"] = PROGRAM.format(f"{name} {version}")
+        files[f"{root}/lib/lib{name}.txt"] = f"{name} {version}\n"
+        programs.append(f"{root}/bin/{name}-run")
+    files[f"{modules}/.modulerc.lua"] = 'hide_version("old/1.0")\nmodule_version("gcc/12.2", "default")\n'
+    return Tree(modules, files, tuple(programs))
+
+
+def tcl_written(top: str) -> Tree:
+    """Tcl modulefiles, which Lmod and Environment Modules read alike; a default by .version."""
+    modules, packages = f"{top}/modulefiles", f"{top}/pkgs"
+    files = {f"{modules}/gcc/.version": '#%Module\nset ModulesVersion "12.2"\n'}
+    programs = []
+    for name, version in (("gcc", "12.2"), ("gcc", "13.1"), ("fftw", "3.3.10")):
+        root = f"{packages}/{name}/{version}"
+        files[f"{modules}/{name}/{version}"] = (
+            f'#%Module\nset root {root}\nprepend-path PATH $root/bin\nsetenv {name.upper()}_HOME $root\nmodule-whatis "{name}"\n'
+        )
+        files[f"{root}/bin/{name}-run"] = PROGRAM.format(f"{name} {version}")
+        programs.append(f"{root}/bin/{name}-run")
+    return Tree(modules, files, tuple(programs))
+
+
+def spack_shaped(top: str) -> Tree:
+    """A core folder of Lua modulefiles with Spack's header, and prefixes with its metadata."""
+    modules = f"{top}/share/spack/lmod/linux-debian12-x86_64/Core"
+    files = {}
+    programs = []
+    for name, version, letters in (("zlib", "1.3", "k3x5"), ("cmake", "3.27.7", "q2ab")):
+        root = f"{top}/opt/spack/linux-debian12-x86_64/gcc-12.2.0/{name}-{version}-{letters}"
+        files[f"{modules}/{name}/{version}.lua"] = (
+            f"-- -*- lua -*-\n-- Module file created by spack (https://github.com/spack/spack) on 2026-11-01\n--\n-- {name}@{version}\n--\n"
+            f'whatis("Name : {name}")\nprepend_path("PATH", "{root}/bin", ":")\nprepend_path("CMAKE_PREFIX_PATH", "{root}/.", ":")\n'
+        )
+        files[f"{root}/.spack/spec.json"] = "{}\n"
+        files[f"{root}/bin/{name}-run"] = PROGRAM.format(name)
+        programs.append(f"{root}/bin/{name}-run")
+    return Tree(modules, files, tuple(programs))
+
+
+def eessi_shaped(top: str) -> Tree:
+    """Below a folder as /cvmfs/software.eessi.io has it: modules/all, and software with EasyBuild's folder."""
+    base = f"{top}/versions/2023.06/software/linux/x86_64/generic"
+    files = {}
+    programs = []
+    for name, version in (("GCCcore", "12.3.0"), ("OpenMPI", "4.1.5-GCC-12.3.0")):
+        root = f"{base}/software/{name}/{version}"
+        files[f"{base}/modules/all/{name}/{version}.lua"] = (
+            f'help([[{name}]])\nlocal root = "{root}"\nconflict("{name}")\nprepend_path("PATH", pathJoin(root, "bin"))\n'
+            f'setenv("EBROOT{name.upper()}", root)\nsetenv("EBVERSION{name.upper()}", "{version}")\n'
+        )
+        files[f"{root}/easybuild/{name}-{version}.eb"] = f"name = '{name}'\n"
+        files[f"{root}/bin/{name.lower()}-run"] = PROGRAM.format(name)
+        programs.append(f"{root}/bin/{name.lower()}-run")
+    return Tree(f"{base}/modules/all", files, tuple(programs))
+
+
+def plant(tree: Tree, cluster: Cluster, node: str) -> None:
+    """Write it on one node: into a folder that the nodes share, or one of its own."""
+    for path, text in tree.files.items():
+        cluster.write(node, Path(path), text, 0o755 if path in tree.programs else 0o644)
+    cluster.sh(
+        node, f"chmod -R a+rX {' '.join(sorted({'/'.join(path.split('/')[:3]) for path in tree.files}))}", check=True
+    )
+
+
+def use(tree: Tree, cluster: Cluster, nodes: tuple[str, ...]) -> None:
+    """In the MODULEPATH of every shell that reads Lmod's start-up files."""
+    for node in nodes:
+        cluster.sh(node, f"echo {tree.folder} >>/etc/lmod/modulespath", check=True)

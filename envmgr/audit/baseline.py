@@ -26,6 +26,7 @@ from envmgr.system.yamlfile import dump_yaml, parse_yaml
 SCHEMA = "envmgr.baseline/1"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
 _MOST = 2_000_000  # keys and values
+_ALL = "value"  # where one thing is compared
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -104,7 +105,11 @@ def baseline_text(notebook: Notebook, asked: Asked) -> str:
     """The file's text: the same for the same nodes, byte for byte."""
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for compared, page in sorted(notebook.pages.items()):
-        place = values.setdefault(compared.check, {}).setdefault(compared.where, {}).setdefault(compared.what, {})
+        if not any(page):
+            continue  # what is set nowhere: it is the same to compare with nothing
+        place = (
+            values.setdefault(compared.check, {}).setdefault(compared.where, {}).setdefault(compared.what or _ALL, {})
+        )
         place |= {fold(nodes): value for value, nodes in sorted(page.items(), key=lambda pair: fold(pair[1]))}
     content = {"schema": SCHEMA, "asked": asked.model_dump(mode="json"), "values": values}
     return _HEAD + dump_yaml(content, width=1 << 20, blocks=True)
@@ -124,7 +129,7 @@ def read_baseline(path: Path) -> Baseline:
     except ValueError as error:
         raise InputError("baseline-unreadable", f"{path} is no baseline", context=str(error).splitlines()[:4]) from None
     values = {
-        Compared(check, where, what): _by_node(page)
+        Compared(check, where, "" if what == _ALL else what): _by_node(page)
         for check, places in file.values.items()
         for where, things in places.items()
         for what, page in things.items()

@@ -39,7 +39,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:  # noqa: ARG001 - nothing is
 
 
 def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
-    rows = (line.split("\t") for line in facts.get("inventory.modules", "").splitlines())
+    rows = (line.split("|") for line in facts.get("inventory.modules", "").splitlines())
     return tuple(FoundModule(name, folder, made, root) for name, folder, made, root in (r for r in rows if len(r) == 4))
 
 

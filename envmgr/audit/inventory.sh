@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# Modules, a line each: `NAME<tab>FOLDER<tab>what made it<tab>ROOT`. Behind module_tool.sh.
+# Modules, a line each: `NAME|FOLDER|what made it|ROOT`. Behind module_tool.sh.
 : "${prefix?}" "${room?}" "${inventory_most?}" "${inventory_seconds?}"
 
 if [ -n "${module_cmd?}" ]; then
-  module_visible | sed 's/([A-Z:a-z]*)$//' | awk -v prefix="$prefix/" '
+  module_visible | sed 's/([A-Z:a-z]*)$//' | grep -v -E '(^|/)(lmod|settarg)$|^(dot|module-git|module-info|modules|null|use\.own)$' | awk -v prefix="$prefix/" '
     /^\/.*:$/ { folder = substr($0, 1, length($0) - 1); sub(/\/+$/, "", folder); next }
     folder != "" && index(folder "/", prefix) != 1 && !/\/$/ && NF { print folder "\t" $0 }
   ' | head -n "$inventory_most" >"$room/inventory"
@@ -27,7 +27,7 @@ if [ -n "${module_cmd?}" ]; then
         made="by hand"
       fi
       case $root in /cvmfs/software.eessi.io/*) made=EESSI ;; esac
-      printf "%s\t%s\t%s\t%s\n" "$name" "$folder" "$made" "$root"
+      printf "%s|%s|%s|%s\n" "$name" "$folder" "$made" "$root"
     done <"$1"
   ' sh "$room/inventory" || put inventory.cut yes
   LC_ALL=C sort "$room/inventory.told" | lines inventory.modules

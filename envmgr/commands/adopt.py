@@ -163,11 +163,10 @@ def _prefix(evidence: Evidence) -> str:
     """Beside the modules on a network file system that all nodes have; else the usual folder."""
     counts: Counter[str] = Counter()
     for group in evidence.shells.groups:
-        for line in group.facts.get("folders.at", "").splitlines():
-            folder, _, where = line.partition("\t")
-            if where and where != "not there" and folder.count("/") == 2:
-                counts[folder] += len(group.nodes)
-    everywhere = sorted(folder for folder, count in counts.items() if count >= len(evidence.shells.nodes))
+        mounts = {line.partition(" ")[0] for line in group.facts.get("folders.mounts", "").splitlines()}
+        used = {line.partition(" ")[0] for line in group.facts.get("folders.at", "").splitlines()}
+        counts.update({point: len(group.nodes) for point in mounts & used})
+    everywhere = sorted(point for point, count in counts.items() if count >= len(evidence.shells.nodes))
     return f"{everywhere[0]}/envmgr" if everywhere else "/opt/envmgr"
 
 

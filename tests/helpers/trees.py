@@ -44,9 +44,9 @@ def hand_written(top: str) -> Tree:
 def tcl_written(top: str) -> Tree:
     """Tcl modulefiles, which Lmod and Environment Modules read alike; a default by .version."""
     modules, packages = f"{top}/modulefiles", f"{top}/pkgs"
-    files = {f"{modules}/gcc/.version": '#%Module\nset ModulesVersion "12.2"\n'}
+    files = {f"{modules}/intel/.version": '#%Module\nset ModulesVersion "2023.1"\n'}
     programs = []
-    for name, version in (("gcc", "12.2"), ("gcc", "13.1"), ("fftw", "3.3.10")):
+    for name, version in (("intel", "2023.1"), ("intel", "2024.0"), ("blast", "2.14")):
         root = f"{packages}/{name}/{version}"
         files[f"{modules}/{name}/{version}"] = (
             f'#%Module\nset root {root}\nprepend-path PATH $root/bin\nsetenv {name.upper()}_HOME $root\nmodule-whatis "{name}"\n'

@@ -1,6 +1,7 @@
 # shellcheck shell=sh
-# Where the folders of MODULEPATH lie that are not the prefix's, and the first parts of paths that their files name: lines `FOLDER<tab>TYPE
-# SOURCE OPTIONS`, with nothing behind the tab for a local disk. mountinfo is read, which nothing hangs; what a path really is may hang.
+# On which mounts the folders of MODULEPATH lie that are not the prefix's, and the first parts of paths that their files name: lines
+# `MOUNT-POINT FOLDER`, with `-` for what is not there; and the node's network mounts, `MOUNT-POINT TYPE SOURCE OPTIONS`. mountinfo
+# is read, which nothing hangs; what a path really is may hang.
 : "${prefix?}" "${room?}"
 
 printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/folders.modules"
@@ -20,23 +21,26 @@ with_limit 8 "$room/folders.real" /bin/sh -c '
 awk -F '\t' '
   NR == FNR {
     split($0, field, " ")
-    for (i = 7; field[i] != "-"; i++);
-    count++
-    point[count] = field[5]
-    what[count] = field[i + 1] " " field[i + 2] " " field[6]
+    point[++count] = field[5]
     next
   }
-  $2 == "-" { print $1 "\tnot there"; next }
+  $2 == "-" { print "- " $1; next }
   {
-    best = 0
+    best = "/"
     for (i = 1; i <= count; i++)
-      if (point[i] == "/" || index($2 "/", point[i] "/") == 1)
-        if (best == 0 || length(point[i]) >= length(point[best])) best = i
-    split(what[best], field, " ")
-    remote = field[1] ~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?|squashfs)$/
-    number = split(field[3], option, ",")
-    options = ""
-    for (i = 1; i <= number; i++) if (option[i] ~ /^(ro|rw|noexec|nosuid)$/) options = options (options == "" ? "" : ",") option[i]
-    print $1 "\t" (remote ? field[1] " " field[2] " " options : "")
+      if (index($2 "/", point[i] "/") == 1 && length(point[i]) > length(best)) best = point[i]
+    print best " " $1
   }
 ' /proc/self/mountinfo "$room/folders.real" | lines folders.at
+awk -v prefix="$prefix/" '
+  {
+    for (i = 7; $i != "-"; i++);
+    type = $(i + 1)
+    if (type !~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?|squashfs)$/) next
+    if (index($5 "/", prefix) == 1) next
+    number = split($6, option, ",")
+    options = ""
+    for (n = 1; n <= number; n++) if (option[n] ~ /^(ro|rw|noexec|nosuid)$/) options = options (options == "" ? "" : ",") option[n]
+    print $5 " " type " " $(i + 2) " " options
+  }
+' /proc/self/mountinfo | LC_ALL=C sort -u | lines folders.mounts

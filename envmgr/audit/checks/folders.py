@@ -1,57 +1,67 @@
-"""Folders of modules and of the software that they name lie on the same file systems on every node.
+"""Folders of modules, and of the software that they name, lie on the same network file systems on every node.
 
 In the ordinary user's login shell: each folder of MODULEPATH that is not the prefix's, and the first two parts of each path that its
-modulefiles name (`/apps/gcc`, `/opt/intel`). Of a network file system, or one of programs (FUSE), type, source and options are compared
-between nodes; all others are one, `a local disk`. A folder that is a local disk on one node and a mount on the others is one that was
-not mounted, or a copy that was left there: modules there are old, or gone.
+modulefiles name (`/apps/gcc`, `/opt/intel`). The mounts that any node has them on must be on all of its like, of the same type and source and
+with the same options; what is on local disks is looked at by the checks of modulefiles and site-modules. Where nothing of ours is
+published, a mount that is not there is told alone: what shells lack for want of it is not told besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import joined, short
+from envmgr.audit.comparing import Values, compare, drift
+from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_MODULES = True
-_LOCAL, _GONE = "a local disk", "not there"
+_GONE = "not mounted"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"login": script_text(__file__, "login.sh")}
 
 
+def explained(evidence: Evidence) -> frozenset[str]:
+    """Nodes that lack a mount which their like have."""
+    if not evidence.alone:
+        return frozenset()
+    lacking = (
+        outlier.nodes
+        for point in _points(evidence) for outlier in compare(_values(point, evidence), evidence).outliers
+        if outlier.value == _GONE
+    )  # fmt: skip
+    return frozenset(node for nodes in lacking for node in nodes)
+
+
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    yield from joined(_all(evidence))
-
-
-def _all(evidence: Evidence) -> Iterator[Finding]:
-    fleet = evidence.shells
-    folders = sorted({folder for group in fleet.groups for folder in _folders(group.facts)})
-    for folder in folders:
-        values = fleet.by(lambda facts, folder=folder: _folders(facts).get(folder))  # type: ignore[misc]
-        mounted = next((value for value in values if value not in (_LOCAL, _GONE)), "")
+    for point in _points(evidence):
+        values = _values(point, evidence)
+        mounted = next((value for value in values if value != _GONE), "")
+        source = [*mounted.split(" "), ""][1]
         yield from drift(
-            "folders", folder, values, evidence, severity="error" if _LOCAL in values and mounted else "warning",
-            say=short, hint=_hint(mounted),
+            "folders", point, values, evidence, severity="error" if _GONE in values else "warning",
+            hint=f"on the node: `grep -s -e '{source}' -e '{point}' /etc/fstab /etc/auto.*` says how it is mounted: `mount {point}`; or compare its options",
+            say=short,
         )  # fmt: skip
 
 
-def _hint(mounted: str) -> str:
-    if not mounted:
-        return "is its package installed on all of them?"
-    source = mounted.split(" ")[1]
-    return f"on the node: `grep -s '{source}' /etc/fstab /etc/auto.*` says where it is mounted; mount it, or compare its options"
+def _points(evidence: Evidence) -> list[str]:
+    """Mount points of network file systems on which some node has modules, or what they name."""
+    used = {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.at")}
+    return sorted(used & {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.mounts")})
 
 
-def _folders(facts: Facts) -> dict[str, str]:
-    """folder -> where it lies."""
-    lines = (line.partition("\t") for line in facts.get("folders.at", "").splitlines())
-    return {folder: where or _LOCAL for folder, _, where in lines}
+def _values(point: str, evidence: Evidence) -> Values:
+    told = evidence.shells.only(lambda facts: "folders.at" in facts or "folders.mounts" in facts)
+    return told.by(lambda facts: _lines(facts, "folders.mounts").get(point, _GONE))
+
+
+def _lines(facts: Facts, key: str) -> dict[str, str]:
+    parts = (line.partition(" ") for line in facts.get(key, "").splitlines())
+    return {first: second for first, _, second in parts}
 
 
 __all__ = ["judge", "probe"]

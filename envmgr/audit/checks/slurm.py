@@ -102,13 +102,13 @@ def _settings(evidence: Evidence) -> Iterator[Finding]:
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
     yield from drift(
-        "slurm", file, prologs, evidence, severity="error",
+        "slurm", file, prologs, evidence, what="TaskProlog", severity="error",
         hint=f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
         say=lambda prolog: f"TaskProlog is {prolog}" if prolog else "no TaskProlog",
     )  # fmt: skip
     if len(prologs) == 1:  # else that is the difference
         yield from drift(
-            "slurm", file, with_file.by_value("slurm.sum"), evidence, hint=f"the same {file} on every node, then `scontrol reconfigure`",
+            "slurm", file, with_file.by_value("slurm.sum"), evidence, what="content", hint=f"the same {file} on every node, then `scontrol reconfigure`",
             say=lambda digest: f"content {digest[:12]}",
         )  # fmt: skip
 

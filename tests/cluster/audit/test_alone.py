@@ -14,6 +14,7 @@ from tests.helpers.trees import hand_written, plant, tcl_written, use
 NODES = ("login", "c1", "c2", "c3")
 SHARED = "/cluster/sw"
 LOCAL = "/opt/local-apps"
+NO_SITE = {"ENVMGR_SITE": ""}
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Foreign:
 
     def audit(self, *argv: str, code: int | None = None, user: str = "root") -> dict[str, Any]:
         who = ["--user", "alice"] if user == "root" else []
-        done = self.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--format", "json", *who, *argv], user=user)
+        done = self.cluster.envmgr(
+            ["audit", "--nodes", "c[1-3]", "--format", "json", *who, *argv], user=user, env=NO_SITE
+        )
         assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}{done.stderr}"
         return done.data
 
@@ -57,7 +60,7 @@ def test_healthy_cluster_is_green_without_a_site(foreign: Foreign) -> None:
     assert {f["severity"] for f in result["findings"]} <= {"note"}
     assert {"contexts", "resolution", "modulefiles", "site-modules", "folders", "lmod"} <= set(result["checks"])
     assert not {"generation", "loading", "software", "signature"} & set(result["checks"])
-    text = foreign.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--user", "alice"])
+    text = foreign.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--user", "alice"], env=NO_SITE)
     assert text.stdout.startswith("modules of this cluster; c[1-3] by ssh in ")
     assert "all 3 nodes have the same modules" in text.stdout.splitlines()[-1]
 
@@ -71,35 +74,35 @@ def test_ordinary_user_may_run_it(foreign: Foreign) -> None:
 DRIFTS = {
     "unmounted": (
         "c2", f"umount -l {SHARED}; mkdir -p {SHARED}", "cluster-share mount",
-        [("error", "folders", "c2", f"{SHARED}/modulefiles", "not there")],
+        [("error", "folders", "c2", SHARED, "not mounted")],
     ),
     "lacks-a-folder": (
         "c3", f"sed -i '\\|^{LOCAL}|d' /etc/lmod/modulespath", f"echo {LOCAL}/modulefiles >>/etc/lmod/modulespath",
         [("warning", "contexts", "c3", None, f"MODULEPATH lacks {LOCAL}/modulefiles")],
     ),
     "edited-modulefile": (
-        "c1", f"sed -i 's|gcc/12.2|gcc/13.1|' {LOCAL}/modulefiles/gcc/12.2", f"sed -i 's|gcc/13.1|gcc/12.2|' {LOCAL}/modulefiles/gcc/12.2",
-        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: gcc/12.2"), ("warning", "site-modules", "c1", None, None)],
+        "c1", f"sed -i 's|intel/2023.1|intel/2024.0|' {LOCAL}/modulefiles/intel/2023.1", f"sed -i 's|intel/2024.0|intel/2023.1|' {LOCAL}/modulefiles/intel/2023.1",
+        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: intel/2023.1"), ("warning", "site-modules", "c1", None, None)],
     ),
     "lost-modulefile": (
-        "c2", f"mv {LOCAL}/modulefiles/fftw /root/", f"mv /root/fftw {LOCAL}/modulefiles/",
-        [("warning", "resolution", "c2", f"{LOCAL}/modulefiles", "`module avail` does not list fftw/3.3.10")],
+        "c2", f"mv {LOCAL}/modulefiles/blast /root/", f"mv /root/blast {LOCAL}/modulefiles/",
+        [("warning", "resolution", "c2", f"{LOCAL}/modulefiles", "`module avail` does not list blast/2.14")],
     ),
     "another-default": (
-        "c1", f"sed -i s/12.2/13.1/ {LOCAL}/modulefiles/gcc/.version", f"sed -i s/13.1/12.2/ {LOCAL}/modulefiles/gcc/.version",
-        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: gcc/.version")],
+        "c1", f"sed -i s/2023.1/2024.0/ {LOCAL}/modulefiles/intel/.version", f"sed -i s/2024.0/2023.1/ {LOCAL}/modulefiles/intel/.version",
+        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: intel/.version")],
     ),
     "lost-program": (
-        "c3", f"mv {LOCAL}/pkgs/fftw /root/", f"mv /root/fftw {LOCAL}/pkgs/",
-        [("warning", "modulefiles", "c3", f"{LOCAL}/modulefiles", f"fftw/3.3.10 names {LOCAL}/pkgs/fftw/3.3.10, which is not there")],
+        "c3", f"mv {LOCAL}/pkgs/blast /root/", f"mv /root/blast {LOCAL}/pkgs/",
+        [("warning", "modulefiles", "c3", f"{LOCAL}/modulefiles", f"blast/2.14 names {LOCAL}/pkgs/blast/2.14, which is not there")],
     ),
     "closed-folder": (
-        "c2", f"chmod 700 {LOCAL}/pkgs/gcc/13.1", f"chmod 755 {LOCAL}/pkgs/gcc/13.1",
-        [("warning", "modulefiles", "c2", f"{LOCAL}/modulefiles", f"gcc/13.1 names {LOCAL}/pkgs/gcc/13.1, which the user cannot enter")],
+        "c2", f"chmod 700 {LOCAL}/pkgs/intel/2024.0", f"chmod 755 {LOCAL}/pkgs/intel/2024.0",
+        [("warning", "modulefiles", "c2", f"{LOCAL}/modulefiles", f"intel/2024.0 names {LOCAL}/pkgs/intel/2024.0, which the user cannot enter")],
     ),
     "program-does-not-start": (
-        "c1", f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/fftw/3.3.10/bin/fftw-run", f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/fftw/3.3.10/bin/fftw-run",
-        [("warning", "site-modules", "c1", "fftw/3.3.10", None)],
+        "c1", f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run", f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
+        [("warning", "site-modules", "c1", "blast/2.14", None)],
     ),
     "another-setting": (
         "c2", "echo 'export LMOD_CASE_INDEPENDENT_SORTING=yes' >/etc/profile.d/00-lmod-site.sh", "rm /etc/profile.d/00-lmod-site.sh",
@@ -133,16 +136,16 @@ def test_baseline_tells_what_has_changed_everywhere(foreign: Foreign) -> None:
     text = foreign.cluster.sh("login", f"cat {saved}", check=True).stdout
     assert text == foreign.cluster.sh("login", f"cat {again}", check=True).stdout
     assert (
-        f"            c[1-3]: /etc/lmod/modules:/usr/share/lmod/lmod/modulefiles:{SHARED}/modulefiles:{LOCAL}/modulefiles\n"
+        f"        c[1-3]: /etc/lmod/modules:/usr/share/lmod/lmod/modulefiles:{SHARED}/modulefiles:{LOCAL}/modulefiles\n"
         in text
     )
-    lines = f"sed -i 's/^.*whatis.*$//' {LOCAL}/modulefiles/fftw/3.3.10"
+    lines = f"sed -i 's/^.*whatis.*$//' {LOCAL}/modulefiles/blast/2.14"
     for node in ("c1", "c2", "c3"):
-        foreign.cluster.sh(node, f"cp {LOCAL}/modulefiles/fftw/3.3.10 /root/fftw.saved; {lines}", check=True)
+        foreign.cluster.sh(node, f"cp {LOCAL}/modulefiles/blast/2.14 /root/blast.saved; {lines}", check=True)
     try:
         assert foreign.told(code=0) == []
         told = foreign.told("--baseline", saved, code=1)
     finally:
         for node in ("c1", "c2", "c3"):
-            foreign.cluster.sh(node, f"cp /root/fftw.saved {LOCAL}/modulefiles/fftw/3.3.10", check=True)
-    assert ("warning", "modulefiles", "c[1-3]", f"{LOCAL}/modulefiles", "other content: fftw/3.3.10") in told
+            foreign.cluster.sh(node, f"cp /root/blast.saved {LOCAL}/modulefiles/blast/2.14", check=True)
+    assert ("warning", "modulefiles", "c[1-3]", f"{LOCAL}/modulefiles", "other content: blast/2.14") in told

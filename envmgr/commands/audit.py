@@ -49,7 +49,6 @@ class AuditResult(Result):
 
     schema: ClassVar[str] = "envmgr.audit/1"
     generation: int | None
-    alone: bool
     entries: tuple[str, ...]
     nodes: str
     count: int
@@ -61,6 +60,7 @@ class AuditResult(Result):
     matrix: tuple[MatrixRow, ...]
     finished: float
     seconds: float
+    alone: bool = False
 
     @property
     def exit_code(self) -> int:

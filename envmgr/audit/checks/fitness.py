@@ -240,7 +240,7 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
     """Node against node, inside each group of the site."""
     told = observed(evidence)
     alike = replace(evidence, groups={}, login=frozenset())  # all that are in one group
-    for name, listed in (evidence.groups or {"": evidence.nodes}).items():
+    for name, listed in (evidence.groups or _all_together(evidence)).items():
         members = frozenset(listed)
         groups = tuple(
             Group(_comparable(facts), kept)
@@ -253,6 +253,11 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
                 "fitness", f"group {name}" if name else "nodes", fleet.by_value(key), alike, what=key, hint=hint, say=partial(_said, key),
                 severity="note" if key == "operating system" else "warning",
             )  # fmt: skip
+
+
+def _all_together(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Where there is no site, which says of what kinds its nodes are, they are of one."""
+    return {"": evidence.nodes} if evidence.alone else {}
 
 
 _COMPARED = {

@@ -109,14 +109,14 @@ def _folders(facts: Facts) -> dict[str, tuple[str, str]]:
 
 
 def _content(sha256: str, files: str) -> str:
-    """What is compared: a line for each file, and, of more than are told, the sum over all."""
+    """What is compared: a line for each file that is told, and the sum over all."""
     lines = sorted(
         f"{path.removeprefix('./')} {of[:16]}" for of, _, path in (x.partition("  ") for x in files.splitlines())
     )
-    return "\n".join([*lines, *([f"{_ALL} {sha256[:16]}"] if len(lines) >= _TOLD else [])])
+    return "\n".join([*lines, f"{_ALL} {sha256[:16]}"])
 
 
-_ALL, _TOLD = "all files:", 300
+_ALL = "all files:"
 
 
 def _files(text: str) -> dict[str, str]:

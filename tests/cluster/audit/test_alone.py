@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.cluster import Cluster
-from tests.helpers.trees import hand_written, plant, tcl_written, use
+from tests.helpers.trees import eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
 
 NODES = ("login", "c1", "c2", "c3")
 SHARED = "/cluster/sw"
@@ -149,3 +149,45 @@ def test_baseline_tells_what_has_changed_everywhere(foreign: Foreign) -> None:
         for node in ("c1", "c2", "c3"):
             foreign.cluster.sh(node, f"cp /root/blast.saved {LOCAL}/modulefiles/blast/2.14", check=True)
     assert ("warning", "modulefiles", "c[1-3]", f"{LOCAL}/modulefiles", "other content: blast/2.14") in told
+
+
+def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Foreign) -> None:
+    file = "/root/proposed.yaml"
+    argv = ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--name", "lab", "--output", file, "--format", "json"]
+    result = foreign.cluster.envmgr(argv, env=NO_SITE).data
+    assert (result["nodes"], result["silent"], result["output"]) == ("c[1-3]", "", file)
+    names = [(m["name"], m["version"], m["made_by"], m["nodes"], m["root"]) for m in result["modules"]]
+    assert ("fftw", "3.3.10", "by hand", "c[1-3]", f"{SHARED}/pkgs/fftw/3.3.10") in names
+    assert ("blast", "2.14", "by hand", "c[1-3]", f"{LOCAL}/pkgs/blast/2.14") in names
+    text = foreign.cluster.sh("login", f"cat {file}", check=True).stdout
+    for line in (f"prefix: {SHARED}/envmgr", "login_nodes: login", "  user: alice", "  via: ssh"):
+        assert line in text.splitlines()
+    again = foreign.cluster.envmgr(argv, env=NO_SITE)
+    assert (again.code, "site-exists" in again.stdout) == (2, True)
+    site = {"ENVMGR_SITE": file}
+    assert foreign.cluster.envmgr(["audit", "--format", "json"], env=site).data["alone"]
+    foreign.cluster.sh("login", f"rm {file}", check=True)
+
+
+def test_what_spack_and_eessi_shaped_trees_are_is_told(foreign: Foreign) -> None:
+    trees = (spack_shaped("/opt/spacked"), eessi_shaped("/cvmfs/software.eessi.io"))
+    modulespath = "/etc/lmod/modulespath"
+    try:
+        for node in NODES:
+            foreign.cluster.sh(node, f"cp {modulespath} /root/modulespath", check=True)
+            for tree in trees:
+                plant(tree, foreign.cluster, node)
+        for tree in trees:
+            use(tree, foreign.cluster, NODES)
+        result = foreign.cluster.envmgr(
+            ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--format", "json"], env=NO_SITE
+        ).data
+        made = {f"{m['name']}/{m['version']}": (m["made_by"], m["entry"]) for m in result["modules"]}
+        assert made["cmake/3.27.7"] == ("Spack", "")
+        assert made["zlib/1.3"][0] == "Spack"
+        assert made["zlib/1.3"][1].startswith("zlib/")
+        assert made["OpenMPI/4.1.5-GCC-12.3.0"] == ("EESSI", "openmpi/4.1")
+        assert foreign.told() == []
+    finally:
+        for node in NODES:
+            foreign.cluster.sh(node, f"cp /root/modulespath {modulespath}; rm -rf /opt/spacked /cvmfs", check=True)

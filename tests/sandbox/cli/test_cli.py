@@ -26,6 +26,7 @@ TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.
 
 # Verbs that read. A new verb is put here, or has --dry-run.
 READING = {
+    "adopt",
     "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init",
 }  # fmt: skip
 

@@ -103,7 +103,8 @@ def _settings(evidence: Evidence) -> Iterator[Finding]:
     prologs = with_file.by_value("slurm.prolog", default="")
     yield from drift(
         "slurm", file, prologs, evidence, what="TaskProlog", severity="error",
-        hint=f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
+        hint=f"the same line in {file} on every node, then `scontrol reconfigure`" if evidence.alone
+        else f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
         say=lambda prolog: f"TaskProlog is {prolog}" if prolog else "no TaskProlog",
     )  # fmt: skip
     if len(prologs) == 1:  # else that is the difference

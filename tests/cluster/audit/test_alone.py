@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.cluster import Cluster
+from tests.helpers.environment_modules import instead_of_lmod, lmod_again
 from tests.helpers.trees import eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
 
 NODES = ("login", "c1", "c2", "c3")
@@ -191,3 +192,29 @@ def test_what_spack_and_eessi_shaped_trees_are_is_told(foreign: Foreign) -> None
     finally:
         for node in NODES:
             foreign.cluster.sh(node, f"cp /root/modulespath {modulespath}; rm -rf /opt/spacked /cvmfs", check=True)
+
+
+def test_environment_modules_are_compared_as_lmod_is(foreign: Foreign) -> None:
+    instead_of_lmod(foreign.cluster, NODES, f"{LOCAL}/modulefiles")
+    setting = "/etc/profile.d/zz-modules.sh"
+    try:
+        result = foreign.audit(code=0)
+        assert "environment-modules" in result["checks"]
+        text = foreign.cluster.sh("c1", "bash -lc 'module --version' 2>&1", check=True).stdout
+        assert "Modules Release 5" in text
+        foreign.cluster.write("c2", setting, "export MODULES_ICASE=never\n")
+        foreign.cluster.sh("c3", f"mv {LOCAL}/modulefiles/blast /root/", check=True)
+        told = foreign.told(code=1)
+        assert ("warning", "environment-modules", "c2", "settings", "icase is never (env-var)") in told
+        assert (
+            "warning",
+            "resolution",
+            "c3",
+            f"{LOCAL}/modulefiles",
+            "`module avail` does not list blast/2.14",
+        ) in told
+        assert {row[2] for row in told} == {"c2", "c3"}
+    finally:
+        foreign.cluster.sh("c2", f"rm -f {setting}")
+        foreign.cluster.sh("c3", f"[ ! -e /root/blast ] || mv /root/blast {LOCAL}/modulefiles/")
+        lmod_again(foreign.cluster, NODES)

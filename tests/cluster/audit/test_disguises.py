@@ -159,11 +159,15 @@ def test_nothing_published_is_said_once(audited: Audited) -> None:
         do(cluster, node, "mkdir /srv/np")
     cluster.write_site(prefix="/srv/np")
     try:
-        found = audited.findings("--check", "mount", code=3)
+        found = audited.findings("--check", "mount", code=0)
+        asked_for = audited.findings("--check", "generation", code=3)
     finally:
         cluster.write_site()
         for node in ("login", *cluster.compute):
             do(cluster, node, "rm -r /srv/np")
     assert found == [
+        ("note", "generation", "", "/srv/np", "nothing is published there yet"),
+    ]
+    assert asked_for == [
         ("error", "generation", "", "/srv/np", "nothing is published there: no link /srv/np/current"),
     ]

@@ -11,7 +11,7 @@ Check, place, what is compared there, and each value with its nodes: sorted, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.errors import InputError
-from envmgr.nodes import expand, fold
+from envmgr.nodes import expand, fold, read_folded
 from envmgr.system.reading import BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
@@ -126,20 +126,18 @@ def read_baseline(path: Path) -> Baseline:
         )  # fmt: skip
     try:
         file = _File.model_validate({"schema_": content.pop("schema"), **content})
+        values = {
+            Compared(check, where, "" if what == _ALL else what): _by_node(page)
+            for check, places in file.values.items()
+            for where, things in places.items()
+            for what, page in things.items()
+        }
     except ValueError as error:
         raise InputError("baseline-unreadable", f"{path} is no baseline", context=str(error).splitlines()[:4]) from None
-    values = {
-        Compared(check, where, "" if what == _ALL else what): _by_node(page)
-        for check, places in file.values.items()
-        for where, things in places.items()
-        for what, page in things.items()
-    }
+    except InputError as error:
+        raise InputError("baseline-unreadable", f"{path} is no baseline", context=error.message) from None
     return Baseline(path, file.asked, values)
 
 
 def _by_node(page: Mapping[str, str]) -> dict[str, str]:
-    return {node: value for nodes, value in page.items() for node in _expanded(nodes)}
-
-
-def _expanded(nodes: str) -> Iterable[str]:
-    return expand(nodes) if "[" in nodes or "," in nodes else (nodes,)
+    return {node: value for nodes, value in page.items() for node in read_folded(nodes)}

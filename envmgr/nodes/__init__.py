@@ -13,7 +13,7 @@ from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_fac
 from envmgr.nodes.partitions import SlurmNodes, access_options, ask_slurm
 from envmgr.nodes.queue import QueuedJob, queued_jobs
 from envmgr.nodes.reply import Reply, Status
-from envmgr.nodes.sets import NodeSets, expand, fold, resolve_nodes
+from envmgr.nodes.sets import NodeSets, expand, fold, read_folded, resolve_nodes
 from envmgr.nodes.slurm import (
     UNCONFIGURED,
     asleep,
@@ -56,6 +56,7 @@ __all__ = [
     "node_hosts",
     "node_states",
     "queued_jobs",
+    "read_folded",
     "resolve_nodes",
     "see_jobs",
     "send_job",

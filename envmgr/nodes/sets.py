@@ -72,6 +72,13 @@ def expand(folded: str) -> tuple[str, ...]:
     return tuple(str(node) for node in NodeSet(folded, resolver=RESOLVER_NOGROUP))
 
 
+def read_folded(text: str) -> tuple[str, ...]:
+    """As `expand`, of a text that may be anybody's. Raises InputError `bad-node-set`."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP
+
+    return _parse(text, RESOLVER_NOGROUP)
+
+
 def require_node_names(nodes: Iterable[str]) -> None:
     """InputError `bad-node-set` for a name that no node can have, before it reaches a command line."""
     for node in nodes:

@@ -11,6 +11,7 @@ Check, place, what is compared there, and each value with its nodes: sorted, so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ SCHEMA = "envmgr.baseline/1"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
 _MOST = 2_000_000  # keys and values
 _ALL = "value"  # where one thing is compared
+_LOGIN = "'s login shell"
+_SHELL = re.compile(r"[a-z-]+ \([a-z_][a-z0-9_.-]*\)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,8 +60,16 @@ class Asked(BaseModel):
 
     nodes: str
     user: str
-    contexts: tuple[str, ...]
+    shells: tuple[str, ...]
     checks: tuple[str, ...]
+
+    def has(self, compared: Compared) -> bool:
+        """Whether it was asked for: a place `CONTEXT (USER)` only where that shell was looked at, one of a login shell by its user."""
+        if compared.check not in self.checks:
+            return False
+        if compared.where.endswith(_LOGIN):
+            return compared.where == f"{self.user}{_LOGIN}"
+        return compared.where in self.shells if _SHELL.fullmatch(compared.where) else True
 
 
 class _File(BaseModel):
@@ -85,7 +96,7 @@ class Baseline:
         """What nodes had, that were asked for it again, and that is not there to compare any more: with value and nodes."""
         now = frozenset(expand(asked.nodes))
         for compared, had in self.values.items():
-            if compared in notebook.pages or compared.check not in asked.checks or not _asked_again(compared, asked):
+            if compared in notebook.pages or not asked.has(compared):
                 continue
             found: dict[str, list[str]] = {}
             for node, value in had.items():
@@ -93,12 +104,6 @@ class Baseline:
                     found.setdefault(value, []).append(node)
             for value, nodes in found.items():
                 yield compared, value, tuple(nodes)
-
-
-def _asked_again(compared: Compared, asked: Asked) -> bool:
-    """A place `CONTEXT (USER)` only where that shell was looked at again."""
-    context, _, user = compared.where.partition(" (")
-    return not user or (context in asked.contexts and user.rstrip(")") in ("root", asked.user))
 
 
 def baseline_text(notebook: Notebook, asked: Asked) -> str:

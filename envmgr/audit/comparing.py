@@ -73,12 +73,17 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
     return Comparison(found, {value: tuple(nodes) for value, nodes in ordered})
 
 
-def chosen(compared: Compared, values: Values, evidence: Evidence) -> Comparison:
-    """As `compare`; with a baseline each node is right that has what it had then, and a new one that has what most had."""
+def chosen(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool = False) -> Comparison:
+    """As `compare`; with a baseline each node is right that has what it had then, and a new one that has what most had. What was not
+    asked for then, or not drawn (`sampled`), is compared between nodes.
+    """
     evidence.notebook.note(compared, values)
-    if evidence.baseline is None:
+    if evidence.baseline is None or not evidence.baseline.asked.has(compared):
         return compare(values, evidence)
-    had = evidence.baseline.right(compared) or {}
+    known = evidence.baseline.right(compared)
+    if known is None and sampled:
+        return compare(values, evidence)
+    had = known or {}
     usual = Counter(had.values()).most_common(1)
     wrong: dict[tuple[str, str], list[str]] = {}
     for value, nodes in values.items():
@@ -110,6 +115,7 @@ def drift(
     *,
     what: str = "",
     kept: bool = True,
+    sampled: bool = False,
     severity: Severity = "warning",
     hint: str = "",
     say: Callable[[str], str] = lambda value: value or "nothing",
@@ -120,9 +126,10 @@ def drift(
 
     `say` puts a value into words, `expect(right, value)` what is right for nodes that have `value`; `told` what an outlier
     has, where its words depend on what is right. `what` is compared `where`, if that is not all; it goes into a baseline, and is
-    compared with one, where it is asked in every audit (`kept`).
+    compared with one, where it is asked in every audit (`kept`), or drawn (`sampled`).
     """
-    compared = chosen(Compared(check, where, what), values, evidence) if kept else compare(values, evidence)
+    key = Compared(check, where, what)
+    compared = chosen(key, values, evidence, sampled=sampled) if kept else compare(values, evidence)
     for outlier in compared.outliers:
         right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
         found = told(outlier) if told else say(outlier.value)

@@ -61,8 +61,7 @@ class AuditRequest:
     """What to audit. `nodes` is a node set, None for all groups of the site.
 
     `reference` is one of them that is right where nodes differ, empty for none. Empty `contexts` are all of `via`; empty
-    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `user` is the ordinary user where the site
-    names none, and root asks. `published` for an audit of what is published alone. With a
+    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `published` for an audit of what is published alone. With a
     `baseline`, what it has is right; not `drawn`: samples are the same each day. Times are wall-clock seconds.
     """
 
@@ -72,7 +71,6 @@ class AuditRequest:
     modules: tuple[str, ...] = ()
     deep: bool = False
     reference: str = ""
-    user: str = ""
     published: bool = False
     baseline: Baseline | None = None
     drawn: bool = True
@@ -94,7 +92,7 @@ def gather(
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
     ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
-    user, accounts = _accounts(site, request.user)
+    user, accounts = _accounts(site)
     plan = AuditPlan(
         prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
         seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
@@ -115,7 +113,7 @@ def gather(
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
-    if controller.get("never") == "yes" and not request.published:
+    if _stands_alone(controller, site) and not request.published:
         plan = replace(plan, alone=True, modules=request.modules)
         asking = replace(asking, checks=standing_alone(checks))
         controller = look_here(plan, runner, asker.left)
@@ -127,6 +125,12 @@ def gather(
         if again is not None and again.record.number != published.record.number:
             evidence = asking.evidence(plan, again, controller)
     return asking.traced(asking.shown(evidence))
+
+
+def _stands_alone(controller: Facts, site: Site) -> bool:
+    """Nothing was ever published, as far as this host shows; a mount that the site says it has may just not be there."""
+    right = site.mount.source
+    return controller.get("never") == "yes" and (right is None or controller.get("mount.source") == right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,10 +292,10 @@ class _Asking:
             return {}
 
 
-def _accounts(site: Site, usual: str) -> tuple[str, tuple[ShellAccount, ...]]:
+def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
     me = this_account().name
     login = site.transport.user or me
     if login == "root" or site.transport.become:
-        return site.audit.user or site.build_user or usual or "nobody", ("root", "user")
+        return site.audit.user or site.build_user or "nobody", ("root", "user")
     return login, ("user",)

@@ -90,9 +90,9 @@ def _gone(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
 
 def asked(evidence: Evidence, checks: Iterable[str]) -> Asked:
     """How this audit asked, for a baseline."""
-    contexts = sorted({context.name for context, _, _ in evidence.contexts()})
+    shells = sorted({evidence.shell(context, account) for context, account, _ in evidence.contexts()})
     nodes = fold(evidence.fleet.nodes)
-    return Asked(nodes=nodes, user=evidence.plan.user, contexts=tuple(contexts), checks=tuple(sorted(checks)))
+    return Asked(nodes=nodes, user=evidence.plan.user, shells=tuple(shells), checks=tuple(sorted(checks)))
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:

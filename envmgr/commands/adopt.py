@@ -19,6 +19,7 @@ from envmgr.audit.model import Check, Evidence
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
+from envmgr.commands.audit import with_user
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, slurm_here
@@ -76,11 +77,9 @@ def adopt(
         lmod = None
     checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}
     checks["inventory"] = inventory
-    request = AuditRequest(
-        nodes=nodes, via=via or ctx.site.transport.via, user=user or ctx.environ.get("SUDO_USER", ""), drawn=False,
-        deadline=ctx.site.transport.deadline,
-    )  # fmt: skip
-    evidence = gather(request, checks, ctx.site, lmod, ctx.runner, ctx.reporter)
+    site = with_user(ctx.site, user, ctx.environ)
+    request = AuditRequest(nodes=nodes, via=via or site.transport.via, drawn=False, deadline=site.transport.deadline)
+    evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter)
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
     text = site_text(propose(ctx, evidence, name), f"what {fold(answered)} told") if answered else ""

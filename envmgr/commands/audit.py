@@ -105,7 +105,7 @@ def audit_nodes(
     if baseline is not None and reference:
         raise InputError("audit-options", "--baseline and --reference each say what is right", hint="take one of them")
     began = time.monotonic()
-    site = _with_user(_with_times(ctx.site, node_timeout, deadline), user)
+    site = with_user(_with_times(ctx.site, node_timeout, deadline), user, ctx.environ)
     chosen = _checks([*checks, "software"] if deep and checks else checks)
     request = AuditRequest(
         nodes=nodes,
@@ -114,7 +114,6 @@ def audit_nodes(
         modules=tuple(modules),
         deep=deep,
         reference=reference or "",
-        user=ctx.environ.get("SUDO_USER", ""),
         baseline=None if baseline is None else read_baseline(baseline),
         drawn=baseline is None and save_baseline is None,
         published=any(isinstance(chosen[name], OfPrefix) for name in _names(checks)),
@@ -185,6 +184,8 @@ def _save(ctx: Context, path: Path, evidence: Evidence, checks: Mapping[str, Che
 
 def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
     """For `build --gate`. An audit by a user that may not write there is as good, and does not try."""
+    if evidence.plan.alone:
+        return  # nothing of ours is there, and nothing is put there
     build_user = ctx.site.build_user
     if build_user is not None and os.geteuid() != 0 and this_account().name != build_user:
         return
@@ -212,7 +213,11 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.replace("_", "-") for name in names)
 
 
-def _with_user(site: Site, user: str | None) -> Site:
+def with_user(site: Site, user: str | None, environ: Mapping[str, str]) -> Site:
+    """The site with this ordinary user; without a site file, root looks as who called sudo. Raises InputError `unknown-user`."""
+    if user is None and site.source is None and os.geteuid() == 0:
+        caller = environ.get("SUDO_USER", "root")
+        user = caller if caller != "root" and find_account(caller) is not None else None
     if user is None:
         return site
     try:

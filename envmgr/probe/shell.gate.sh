@@ -3,10 +3,13 @@
 # for a while; opening a file asks the server. Where nothing is published (`alone`), any answer is a good one.
 : "${prefix?}" "${alone?}"
 
-if ! said=$(ls -d "$prefix/." 2>&1 >/dev/null); then
+# never: nothing was ever published there, by what is seen: no folder, or one without generations; no mount that may be missing here, and no
+# file of node-setup's for it, which comes after a publish.
+never() { grep -s -q -F -e "$prefix" /etc/envmgr/node/settings /etc/fstab /etc/auto.* /etc/auto.master.d/* || put never yes; }
+if ! said=$(LC_ALL=C ls -d "$prefix/." 2>&1 >/dev/null); then
   said=$(printf '%s\n' "$said" | plain)
-  [ -e "$prefix" ] || put never yes
   gate=${said##*: }
+  case $gate in "No such file or directory") never ;; esac
 elif target=$(readlink "$prefix/current"); then
   head -c 1 "$prefix/current/generation.json" >/dev/null 2>&1
   real=$(cd -P "$prefix" && pwd)
@@ -14,7 +17,7 @@ elif target=$(readlink "$prefix/current"); then
   gate=ok
   put current "$target"
 else
-  [ -e "$prefix/generations" ] || put never yes
+  if [ -r "$prefix" ] && [ -x "$prefix" ] && [ ! -e "$prefix/generations" ]; then never; fi
   gate="no link $prefix/current"
 fi
 if [ -n "$alone" ]; then gate=ok; fi

@@ -14,10 +14,9 @@ ${lmod_config?}
   printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" >"$room/cache.tree"
   lmod_lines | sed -n -E 's/^cache\.([0-9]*)\.1=(.*)/\1 \2/p' | grep -v -F -e "$prefix/" -e "${HOME:-//}/" |
     while read -r cache_number cache_folder; do
-      cache_file=
-      for cache_each in "$cache_folder"/spiderT.lua "$cache_folder"/spiderT.luac_*; do
-        if [ -r "$cache_each" ]; then cache_file=$cache_each; fi
-      done
+      cache_file=$cache_folder/spiderT.luac_$(lmod_value configT.luaV | sed 's/^Lua //')
+      [ -r "$cache_file" ] || cache_file=$cache_folder/spiderT.lua
+      [ -r "$cache_file" ] || cache_file=
       cache_stamp=$(lmod_value "cache.$cache_number.2")
       if [ ! -d "$cache_folder" ]; then
         put "cache.state.$cache_folder" missing
@@ -27,7 +26,7 @@ ${lmod_config?}
         put "cache.state.$cache_folder" ignored
       else
         # shellcheck disable=SC2016 # the inner shell's
-        with_limit 5 "$room/cache.newer" /bin/sh -c '
+        with_limit 3 "$room/cache.newer" /bin/sh -c '
           while read -r folder; do
             grep -q -s -F -e "$folder" "$1" || continue # it is not of that folder
             find -L "$folder" -newer "$1" 2>/dev/null | head -n 1

@@ -250,14 +250,21 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         fleet = Fleet(groups, {}, {}, ())
         for key, hint in _COMPARED.items():
             yield from drift(
-                "fitness", f"group {name}" if name else "nodes", fleet.by_value(key), alike, what=key, hint=hint, say=partial(_said, key),
+                "fitness", f"group {name}" if evidence.groups else name, fleet.by_value(key), alike, what=key, hint=hint, say=partial(_said, key),
                 severity="note" if key == "operating system" else "warning",
             )  # fmt: skip
 
 
 def _all_together(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
-    """Where there is no site, which says of what kinds its nodes are, they are of one."""
-    return {"": evidence.nodes} if evidence.alone else {}
+    """Where there is no site, which says of what kinds its nodes are: those with the same GPUs and CPU level are of one."""
+    if not evidence.alone:
+        return {}
+    kinds: dict[str, tuple[str, ...]] = {}
+    for facts, nodes in observed(evidence).items():
+        gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
+        kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
+        kinds[kind] = (*kinds.get(kind, ()), *nodes)
+    return kinds
 
 
 _COMPARED = {

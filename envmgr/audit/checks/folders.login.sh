@@ -6,14 +6,14 @@
 
 printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | sort -u >"$room/folders.modules"
 # shellcheck disable=SC2016 # the inner shell's
-with_limit 8 "$room/folders.named" /bin/sh -c '
+with_limit 3 "$room/folders.named" /bin/sh -c '
   while read -r folder; do
     find -L "$folder" -type f 2>/dev/null | head -n 500 | tr "\n" "\000" |
       xargs -0 -r grep -o -h -s -E "[\"{[:space:]]/[A-Za-z0-9_.+-]+/[A-Za-z0-9_.+-]+" | cut -c2-
   done <"$1" | sort -u | grep -v -E "^/(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)/" | head -n 60
 ' sh "$room/folders.modules"
 # shellcheck disable=SC2016 # the inner shell's
-with_limit 8 "$room/folders.real" /bin/sh -c '
+with_limit 3 "$room/folders.real" /bin/sh -c '
   LC_ALL=C sort -u "$1" "$2" | while read -r folder; do
     if real=$(readlink -e "$folder"); then printf "%s\t%s\n" "$folder" "$real"; else printf "%s\t-\n" "$folder"; fi
   done
@@ -36,7 +36,7 @@ awk -v prefix="$prefix/" '
   {
     for (i = 7; $i != "-"; i++);
     type = $(i + 1)
-    if (type !~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?|squashfs)$/) next
+    if (type !~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?)$/) next
     if (index($5 "/", prefix) == 1) next
     number = split($6, option, ",")
     options = ""

@@ -2,15 +2,14 @@
 
 In the ordinary user's login shell: each folder of MODULEPATH that is not the prefix's, and the first two parts of each path that its
 modulefiles name (`/apps/gcc`, `/opt/intel`). The mounts that any node has them on must be on all of its like, of the same type and source and
-with the same options; what is on local disks is looked at by the checks of modulefiles and site-modules. Where nothing of ours is
-published, a mount that is not there is told alone: what shells lack for want of it is not told besides.
+with the same options; what is on local disks is looked at by the checks of modulefiles and site-modules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import Values, compare, drift
+from envmgr.audit.comparing import Values, drift
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -22,18 +21,6 @@ _GONE = "not mounted"
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
     return {"login": script_text(__file__, "login.sh")}
-
-
-def explained(evidence: Evidence) -> frozenset[str]:
-    """Nodes that lack a mount which their like have."""
-    if not evidence.alone:
-        return frozenset()
-    lacking = (
-        outlier.nodes
-        for point in _points(evidence) for outlier in compare(_values(point, evidence), evidence).outliers
-        if outlier.value == _GONE
-    )  # fmt: skip
-    return frozenset(node for nodes in lacking for node in nodes)
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

@@ -95,7 +95,8 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def explained(evidence: Evidence) -> frozenset[str]:
     """Nodes on which Lmod itself does not run, as root or anybody: whatever else shells there lack follows from it."""
-    runs = {node for group in evidence.shells.groups if "lmod.version" in group.facts for node in group.nodes}
+    able = {"lmod.version", "environment_modules.version"}
+    runs = {node for group in evidence.shells.groups if able & group.facts.keys() for node in group.nodes}
     dead = evidence.fleet.only(lambda facts: bool({"lmod.gone", "lmod.fails"} & facts.keys()))
     return frozenset(dead.nodes) - runs
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
 from envmgr.audit.lmod_config import lmod_config
@@ -57,6 +58,23 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _published(fleet, evidence)
     yield from _hidden_elsewhere(fleet, evidence)
     yield from _elsewhere(fleet, evidence)
+    if evidence.alone:
+        yield from _unasked(evidence)
+
+
+def _unasked(evidence: Evidence) -> Iterator[Finding]:
+    """Nodes whose login bash has a `module` that cannot be asked."""
+    blind = evidence.shells.only(
+        lambda facts: facts.get(_HAS, "no") != "no" and not {"resolution.avail", "resolution.broken"} & facts.keys()
+    )
+    if blind.nodes:
+        yield Finding(
+            "resolution", "warning", "module avail", "not looked at: its `module` is neither Lmod's nor that of Environment Modules 4 or newer, "
+            "or MODULEPATH is empty", "modules that can be listed", "`type module` in a login shell there; `echo $MODULEPATH`", fold(blind.nodes),
+        )  # fmt: skip
+
+
+_HAS = "ctx.bash-login.user.module"
 
 
 def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -140,17 +158,22 @@ def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     own = set(evidence.published.specs) if evidence.published is not None else set()
     lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
     common = set.intersection(*lists) if lists else set()
-    hidden = fleet.by(
-        lambda facts: " ".join(
-            sorted(({name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()} & common) - own)
-        )
-    )
+    hidden = fleet.by(lambda facts: " ".join(sorted((_hidden_names(facts) & common) - own)))
+    if evidence.baseline is not None:
+        hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
+    else:
+        everything = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
+        evidence.notebook.note(Compared("resolution", "hidden modules", ""), everything)
     yield from drift(
-        "resolution", "hidden modules", hidden, evidence,
+        "resolution", "hidden modules", hidden, evidence, kept=evidence.baseline is not None,
         hint="`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
         say=lambda names: short(", ".join(names.split()) or "none"),
         told=lambda of: _also_hidden(set(of.value.split()), set(of.right.split())),
     )  # fmt: skip
+
+
+def _hidden_names(facts: Facts) -> set[str]:
+    return {name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()}
 
 
 def _also_hidden(found: set[str], right: set[str]) -> str:
@@ -172,6 +195,7 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
+            evidence.notebook.note(Compared("resolution", folder, "defaults"), values)
             continue  # other modules, other defaults
         yield from drift(
             "resolution", folder, values, evidence, what="defaults",

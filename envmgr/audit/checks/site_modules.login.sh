@@ -5,7 +5,7 @@
 if [ -n "${module_cmd?}" ]; then
   # shellcheck disable=SC2034 # effect.sh writes there
   scratch=$room/scratch
-  site_modules_end=$(($(date +%s) + 20)) # for starting programs: some need seconds to tell their version
+  site_modules_end=$(($(date +%s) + 10)) # for starting programs: some need seconds to tell their version
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   yes "$site_modules_draw" | head -c 65536 >"$room/draw"
   # Without those that come with Lmod and Environment Modules, which users do not load.
@@ -36,7 +36,7 @@ if [ -n "${module_cmd?}" ]; then
         done <"$room/folders"
         if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
           # shellcheck disable=SC2016 # the inner shells'
-          with_limit 8 "$room/start" /bin/sh -c '
+          with_limit 5 "$room/start" /bin/sh -c '
             cd "$1" && tr "\n" "\000" <"$2" |
               xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
           ' sh "$room" "$room/after" "$site_modules_program"

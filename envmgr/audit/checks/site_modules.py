@@ -55,9 +55,15 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 told |= set(nodes)
                 yield finding
         loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
+        if name in evidence.plan.modules and all(_is_unknown(name, _loads(name, g.facts)) for g in loads.groups):
+            yield Finding(
+                "site-modules", "error", name, "there is no module of this name", "one that `module avail` lists",
+                "it was named by `--modules`", fold(loads.nodes),
+            )  # fmt: skip
+            continue
         if not told:
             yield from drift(
-                "site-modules", name, loads.by(lambda facts, name=name: _loads(name, facts)), evidence, what="loads",  # type: ignore[misc]
+                "site-modules", name, loads.by(lambda facts, name=name: _loads(name, facts)), evidence, what="loads", sampled=True,  # type: ignore[misc]
                 say=lambda said: "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}",
                 hint=f"on the node: `module load {name}`",
             )  # fmt: skip
@@ -72,7 +78,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _starts(name, loads, evidence)
         loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
         yield from drift(
-            "site-modules", name, loaded.by_value(f"{_KEY}lacks.{name}", default=""), evidence, what="libraries", say=_lacks,
+            "site-modules", name, loaded.by_value(f"{_KEY}lacks.{name}", default=""), evidence, what="libraries", sampled=True, say=_lacks,
             expect=lambda _right, _value: "the libraries that its programs need",
             hint="install the package of that library on the node, as on the others",
         )  # fmt: skip
@@ -88,7 +94,7 @@ def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         shared = without_host(text, nodes, fleet)
         values[shared] = (*values.get(shared, ()), *nodes)
     yield from drift(
-        "site-modules", name, values, evidence, what="environment", hint=f"on the node: `module show {name}`; the same modulefile, and the same Lmod?",
+        "site-modules", name, values, evidence, what="environment", sampled=True, hint=f"on the node: `module show {name}`; the same modulefile, and the same Lmod?",
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
         told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
         expect=lambda _right, _value: "the same environment",
@@ -105,7 +111,7 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         faults[shown] = (*faults.get(shown, ()), *nodes)
     if "" in faults:
         yield from drift(
-            "site-modules", name, faults, evidence, what="first program", say=lambda fault: fault or "its first program starts",
+            "site-modules", name, faults, evidence, what="first program", sampled=True, say=lambda fault: fault or "its first program starts",
             hint=f"on the node: `module load {name}`, then that program; is its package, or its mount, there as on the others?",
         )  # fmt: skip
         return
@@ -123,6 +129,11 @@ def _names(facts: Facts) -> set[str]:
 
 def _loads(name: str, facts: Facts) -> str | None:
     return facts.get(f"{_KEY}loads.{name}", facts.get(f"{_KEY}failed.{name}"))
+
+
+def _is_unknown(name: str, said: str | None) -> bool:
+    match = _UNKNOWN.search(" ".join((said or "").split()))
+    return match is not None and (match[1] or match[2]).replace('"', "").strip() == name
 
 
 def _lacks(lines: str) -> str:

@@ -17,7 +17,7 @@ from envmgr.audit.judge import judge
 from envmgr.errors import InputError
 from tests.helpers.evidence import evidence
 
-ASKED = Asked(nodes="c[1-3]", user="alice", contexts=("bash-login",), checks=("x",))
+ASKED = Asked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
 
 
 def noted(pages: Mapping[Compared, Mapping[str, tuple[str, ...]]]) -> Notebook:
@@ -90,7 +90,7 @@ def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
         Compared("nodes", "zsh (alice)", "PATH"): {"c1": "a"},
         Compared("other", "/apps", ""): {"c1": "a"},
     }
-    asked = Asked(nodes="c[1-2]", user="alice", contexts=("bash-login", "zsh"), checks=("nodes", "other"))
+    asked = Asked(nodes="c[1-2]", user="alice", shells=("bash-login (alice)", "zsh (root)"), checks=("nodes", "other"))
     given_to = evidence({"c1": {"gate": "ok"}, "c2": {"gate": "ok"}}, baseline=Baseline(Path("b"), asked, had))
     from envmgr.audit.checks import nodes
 
@@ -102,7 +102,7 @@ def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
     "text",
     [
         "schema: envmgr.baseline/2\n", "- a list\n", "schema: envmgr.baseline/1\nvalues: 3\n",
-        "schema: envmgr.baseline/1\nasked: {nodes: c1, user: a, contexts: [], checks: []}\nvalues: {a: {b: {c: {'c[1-': d}}}}\n",
+        "schema: envmgr.baseline/1\nasked: {nodes: c1, user: a, shells: [], checks: []}\nvalues: {a: {b: {c: {'c[1-': d}}}}\n",
     ],
 )  # fmt: skip
 def test_file_that_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def error_text(error: EnvmgrError, *, now: float) -> str | None:
 
 
 def _why_not(result: AuditResult) -> str:
-    return "no-published-generation" if result.generation is None else "no-node-answered"
+    return "no-published-generation" if result.generation is None and not result.alone else "no-node-answered"
 
 
 def _nodes(result: AuditResult) -> Samples:

@@ -44,6 +44,9 @@ if [ -n "${module_cmd?}" ]; then
           put "site_modules.starts.$site_modules_name" \
             "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
         fi
+        if [ -z "$site_modules_program" ] && [ -s "$room/folders" ]; then
+          put "site_modules.starts.$site_modules_name" "- $(head -n 1 "$room/folders")"
+        fi
         site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
         head -n 4 "$room/folders" |
           while read -r site_modules_folder; do

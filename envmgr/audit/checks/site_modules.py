@@ -1,6 +1,7 @@
 """Modules of others load: a sample of what lies beside the prefix in the users' MODULEPATH, loaded one by one on every node.
 
-In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules, others each day, and all
+In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules (24 where nothing is published), others
+each day, and all
 (500 at most) with `--deep`; those that `--modules` names besides, where nothing is published. What loading sets is compared between
 nodes, and the first program that a module brings is started (`--version`). A module that names another one which is not there, and a modulefile that ends in an error of Lua or
 Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads on some
@@ -27,7 +28,7 @@ from envmgr.system.shelltext import assign, script_text
 
 NEEDS_MODULES = True
 READS_INSTALLS = True
-_FEW, _MANY = 8, 500
+_FEW, _ALONE, _MANY = 8, 24, 500
 _KEY = "site_modules."
 # How Lmod, and Environment Modules, say that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and
 # 9.x; Environment Modules 5.2, by trying.
@@ -40,7 +41,11 @@ _BROKEN = re.compile(
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     named = "" if plan.modules == ("all",) else " ".join(plan.modules)
     many = plan.deep or plan.modules == ("all",)
-    given = assign(site_modules_most=_MANY if many else _FEW, site_modules_draw=plan.day, site_modules_named=named)
+    given = assign(
+        site_modules_most=_MANY if many else _ALONE if plan.alone else _FEW,
+        site_modules_draw=plan.day,
+        site_modules_named=named,
+    )
     return {"login": module_tool() + effect() + given + script_text(__file__, "login.sh")}
 
 
@@ -106,7 +111,7 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     faults: dict[str, tuple[str, ...]] = {}
     for text, nodes in fleet.by_value(f"{_KEY}starts.{name}").items():
         status, program, said = [*text.split(" ", 2), ""][:3]
-        fault = start_fault(status, short(said))
+        fault = "has no program" if status == "-" else start_fault(status, short(said))
         shown = f"{program} {fault}" if fault and status != "124" else ""
         faults[shown] = (*faults.get(shown, ()), *nodes)
     if "" in faults:
@@ -116,6 +121,8 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
         return
     for fault, nodes in faults.items():
+        if fault.endswith("has no program"):
+            continue  # on no node: it brings a folder that is for something else
         yield Finding(
             "site-modules", "warning", name, fault, "a program that starts",
             f"on a node: `module load {name}`, then that program; build it for this system, or take the module away", fold(nodes),

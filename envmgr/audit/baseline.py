@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from envmgr.errors import InputError
 from envmgr.nodes import expand, fold, read_folded
-from envmgr.system.reading import BASELINE, read_file_text
+from envmgr.system.reading import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 SCHEMA = "envmgr.baseline/1"
@@ -122,7 +122,7 @@ def baseline_text(notebook: Notebook, asked: Asked) -> str:
 
 def read_baseline(path: Path) -> Baseline:
     """Raises InputError `baseline-unreadable`, or as other YAML files."""
-    content: Any = parse_yaml(read_file_text(path, BASELINE), path, most=_MOST)
+    content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else None
         raise InputError(

@@ -61,8 +61,8 @@ class AuditRequest:
     """What to audit. `nodes` is a node set, None for all groups of the site.
 
     `reference` is one of them that is right where nodes differ, empty for none. Empty `contexts` are all of `via`; empty
-    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `published` for an audit of what is published alone. With a
-    `baseline`, what it has is right; not `drawn`: samples are the same each day. Times are wall-clock seconds.
+    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `published`: for what is published alone.
+    With a `baseline`, what it has is right; not `drawn`: samples are the same each day. Times are wall-clock seconds.
     """
 
     nodes: str | None
@@ -201,6 +201,8 @@ class _Asking:
             groups=self._groups(),
             login=self._login(),
             reference=self.reference,
+            alone=plan.alone
+            and not any("current" in group.facts for fleet in found.values() for group in fleet.groups),
             baseline=self.baseline,
             logs=logs,
         )

@@ -70,8 +70,8 @@ class Evidence:
     check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
     nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
     `logs` is node -> slurmd's first error, where a job ended without an answer. `gpu_jobs` are the answers of jobs that asked for a
-    GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does. With a `baseline`, nodes are right that have
-    what it has; what is compared goes into `notebook`.
+    GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does. `alone`: nothing is published, here or on any node, and users
+    load modules of others alone. With a `baseline`, nodes are right that have what it has; what is compared goes into `notebook`.
     """
 
     site: Site
@@ -90,6 +90,7 @@ class Evidence:
     traces: Traces = field(default_factory=lambda: Traces({}))
     logs: Mapping[str, str] = field(default_factory=dict)
     gpu_jobs: Fleet | None = None
+    alone: bool = False
     baseline: Baseline | None = None
     notebook: Notebook = field(default_factory=Notebook)
 
@@ -97,11 +98,6 @@ class Evidence:
     def fleet(self) -> Fleet:
         """The answers that hold everything but the contexts of jobs: over ssh, or of the first kind of job without ssh."""
         return next(iter(self.ways.values()))
-
-    @property
-    def alone(self) -> bool:
-        """Whether nothing is published: nodes are compared with each other, and users load modules of others alone."""
-        return self.plan.alone and not self.fleet.by_value("current")
 
     @property
     def mounts(self) -> Fleet:

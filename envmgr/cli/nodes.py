@@ -158,9 +158,9 @@ def audit(
     from envmgr.cli.text.audit import show_audit, show_explain
     from envmgr.commands.audit import audit_nodes, explain_check
 
-    for file in (report, save_baseline):
+    for option, file in (("--output", report), ("--save-baseline", save_baseline)):
         if file is not None:
-            refuse_missing_folder(file)  # before an audit of minutes, and not after it
+            refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
         return shown(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False)

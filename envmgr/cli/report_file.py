@@ -41,13 +41,13 @@ def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) ->
         atomic_write(report, text.encode("utf-8", "backslashreplace"), mode=0o644)
 
 
-def refuse_missing_folder(report: Path) -> None:
+def refuse_missing_folder(report: Path, option: str = "--output") -> None:
     """A folder made for a typo is one that no collector looks into. Raises EnvmgrError `output-failed`."""
     try:
         report.parent.stat()
     except FileNotFoundError:
         raise EnvmgrError(
-            "output-failed", f"there is no folder {report.parent}", context=f"--output {report}", hint="make it first"
+            "output-failed", f"there is no folder {report.parent}", context=f"{option} {report}", hint="make it first"
         ) from None
     except OSError:
         return  # writing says what is wrong there

@@ -122,8 +122,8 @@ def audit_nodes(
     if request.via != "ssh":
         _can_send_jobs(site)
     evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
-    if evidence.alone:
-        chosen = standing_alone(chosen)
+    if evidence.plan.alone:
+        chosen = standing_alone(chosen)  # the others were not asked
     findings = judge(evidence, chosen)
     if BY in chosen:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
@@ -173,9 +173,9 @@ def _can_send_jobs(site: Site) -> None:
 
 
 def _save(ctx: Context, path: Path, evidence: Evidence, checks: Mapping[str, Check]) -> None:
-    """What was seen; an audit that no node answered leaves an earlier file as it is."""
-    if not evidence.fleet.nodes:
-        ctx.reporter.say(f"warning: no node answered: {path} is not written")
+    """What was seen; an audit that could not compare leaves an earlier file as it is."""
+    if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
+        ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
     atomic_write(path, baseline_text(evidence.notebook, asked(evidence, checks)))
     if missing := [reply.node for reply in evidence.fleet.missing]:

@@ -7,6 +7,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from configparser import Error as ConfigParserError
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -162,24 +163,39 @@ class ClusterShellGroups(Groups):
     name = "clustershell"
     what = "group of ClusterShell's groups.conf"
 
-    def __init__(self) -> None:
-        self._found: dict[str, str] | None = None
+    def resolv_map(self, group: str) -> str:
+        """Of the group itself: a source that maps groups need not list them."""
+        with _readable_groups() as resolver:
+            nodes = ",".join(resolver.group_nodes(group))
+        if not nodes:
+            return super().resolv_map(group)
+        refuse_huge(nodes)
+        return nodes
 
     def groups(self) -> Mapping[str, str]:
-        if self._found is None:
-            from ClusterShell.Defaults import config_paths
-            from ClusterShell.NodeUtils import GroupResolverConfig, GroupResolverError, GroupSourceError
+        from ClusterShell.NodeUtils import GroupSourceNoUpcall
 
+        with _readable_groups() as resolver:
             try:
-                resolver = GroupResolverConfig(config_paths("groups.conf"))
-                self._found = {name: ",".join(resolver.group_nodes(name)) for name in resolver.grouplist()}
-            except (GroupResolverError, GroupSourceError) as error:
-                raise EnvmgrError(
-                    "groups-unreadable",
-                    "ClusterShell's groups.conf does not say which nodes there are",
-                    context=str(error),
-                ) from None
-        return self._found
+                names = resolver.grouplist()
+            except GroupSourceNoUpcall:
+                return {}
+            return {name: ",".join(resolver.group_nodes(name)) for name in names}
+
+
+@contextmanager
+def _readable_groups() -> Iterator[Any]:
+    """ClusterShell's own resolver. Raises EnvmgrError `groups-unreadable`."""
+    from ClusterShell.Defaults import config_paths
+    from ClusterShell.NodeUtils import GroupResolverConfig, GroupResolverError, GroupSourceError
+
+    try:
+        yield GroupResolverConfig(config_paths("groups.conf"))
+    except (GroupResolverError, GroupSourceError, ConfigParserError, OSError, ValueError) as error:
+        raise EnvmgrError(
+            "groups-unreadable", "ClusterShell's groups.conf does not say which nodes there are",
+            context=str(error).splitlines(), hint="`nodeset -LL` shows what ClusterShell makes of it",
+        ) from None  # fmt: skip
 
 
 def _hosts_by_group(listing: Any) -> dict[str, str]:

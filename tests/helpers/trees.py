@@ -15,18 +15,16 @@ PROGRAM = "#!/bin/sh\necho {}\n"
 
 @dataclass(frozen=True)
 class Tree:
-    """Modules in `folder` and software in `root`, as nodes see them; `files` are texts by path, `programs` those that can be started."""
+    """Modules in `folder`, and all texts of it by path; those that begin with `#!` can be started."""
 
     folder: str
     files: dict[str, str] = field(default_factory=dict)
-    programs: tuple[str, ...] = ()
 
 
 def hand_written(top: str) -> Tree:
     """As on a small cluster: Lua modulefiles, one folder for each package, a default, a hidden module, a dependency."""
     modules, packages = f"{top}/modulefiles", f"{top}/pkgs"
     files = {}
-    programs = []
     for name, version in (("gcc", "12.2"), ("gcc", "13.1"), ("fftw", "3.3.10"), ("hdf5", "1.14"), ("old", "1.0")):
         root = f"{packages}/{name}/{version}"
         needs = 'depends_on("gcc")\n' if name in ("fftw", "hdf5") else ""
@@ -36,31 +34,27 @@ def hand_written(top: str) -> Tree:
         )
         files[f"{root}/bin/{name}-run"] = PROGRAM.format(f"{name} {version}")
         files[f"{root}/lib/lib{name}.txt"] = f"{name} {version}\n"
-        programs.append(f"{root}/bin/{name}-run")
     files[f"{modules}/.modulerc.lua"] = 'hide_version("old/1.0")\nmodule_version("gcc/12.2", "default")\n'
-    return Tree(modules, files, tuple(programs))
+    return Tree(modules, files)
 
 
 def tcl_written(top: str) -> Tree:
     """Tcl modulefiles, which Lmod and Environment Modules read alike; a default by .version."""
     modules, packages = f"{top}/modulefiles", f"{top}/pkgs"
     files = {f"{modules}/intel/.version": '#%Module\nset ModulesVersion "2023.1"\n'}
-    programs = []
     for name, version in (("intel", "2023.1"), ("intel", "2024.0"), ("blast", "2.14")):
         root = f"{packages}/{name}/{version}"
         files[f"{modules}/{name}/{version}"] = (
             f'#%Module\nset root {root}\nprepend-path PATH $root/bin\nsetenv {name.upper()}_HOME $root\nmodule-whatis "{name}"\n'
         )
         files[f"{root}/bin/{name}-run"] = PROGRAM.format(f"{name} {version}")
-        programs.append(f"{root}/bin/{name}-run")
-    return Tree(modules, files, tuple(programs))
+    return Tree(modules, files)
 
 
 def spack_shaped(top: str) -> Tree:
     """A core folder of Lua modulefiles with Spack's header, and prefixes with its metadata."""
     modules = f"{top}/share/spack/lmod/linux-debian12-x86_64/Core"
     files = {}
-    programs = []
     for name, version, letters in (("zlib", "1.3", "k3x5"), ("cmake", "3.27.7", "q2ab")):
         root = f"{top}/opt/spack/linux-debian12-x86_64/gcc-12.2.0/{name}-{version}-{letters}"
         files[f"{modules}/{name}/{version}.lua"] = (
@@ -69,15 +63,13 @@ def spack_shaped(top: str) -> Tree:
         )
         files[f"{root}/.spack/spec.json"] = "{}\n"
         files[f"{root}/bin/{name}-run"] = PROGRAM.format(name)
-        programs.append(f"{root}/bin/{name}-run")
-    return Tree(modules, files, tuple(programs))
+    return Tree(modules, files)
 
 
 def eessi_shaped(top: str) -> Tree:
     """Below a folder as /cvmfs/software.eessi.io has it: modules/all, and software with EasyBuild's folder."""
     base = f"{top}/versions/2023.06/software/linux/x86_64/generic"
     files = {}
-    programs = []
     for name, version in (("GCCcore", "12.3.0"), ("OpenMPI", "4.1.5-GCC-12.3.0")):
         root = f"{base}/software/{name}/{version}"
         files[f"{base}/modules/all/{name}/{version}.lua"] = (
@@ -86,14 +78,13 @@ def eessi_shaped(top: str) -> Tree:
         )
         files[f"{root}/easybuild/{name}-{version}.eb"] = f"name = '{name}'\n"
         files[f"{root}/bin/{name.lower()}-run"] = PROGRAM.format(name)
-        programs.append(f"{root}/bin/{name.lower()}-run")
-    return Tree(f"{base}/modules/all", files, tuple(programs))
+    return Tree(f"{base}/modules/all", files)
 
 
 def plant(tree: Tree, cluster: Cluster, node: str) -> None:
     """Write it on one node: into a folder that the nodes share, or one of its own."""
     for path, text in tree.files.items():
-        cluster.write(node, Path(path), text, 0o755 if path in tree.programs else 0o644)
+        cluster.write(node, Path(path), text, 0o755 if text.startswith("#!") else 0o644)
     cluster.sh(
         node, f"chmod -R a+rX {' '.join(sorted({'/'.join(path.split('/')[:3]) for path in tree.files}))}", check=True
     )

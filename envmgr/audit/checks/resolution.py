@@ -154,18 +154,17 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    """Modules of others that are hidden on some nodes, among those that all of these nodes list."""
+    """Modules of others that are hidden on some nodes; without a baseline, among those that all of these nodes list."""
     own = set(evidence.published.specs) if evidence.published is not None else set()
-    lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
-    common = set.intersection(*lists) if lists else set()
-    hidden = fleet.by(lambda facts: " ".join(sorted((_hidden_names(facts) & common) - own)))
-    if evidence.baseline is not None:
-        hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
-    else:
-        everything = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
-        evidence.notebook.note(Compared("resolution", "hidden modules", ""), everything)
+    hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
+    with_baseline = evidence.baseline is not None
+    if not with_baseline:  # a node that lacks a module is told of that alone
+        evidence.notebook.note(Compared("resolution", "hidden modules", ""), hidden)
+        lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
+        common = set.intersection(*lists) if lists else set()
+        hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
     yield from drift(
-        "resolution", "hidden modules", hidden, evidence, kept=evidence.baseline is not None,
+        "resolution", "hidden modules", hidden, evidence, kept=with_baseline,
         hint="`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
         say=lambda names: short(", ".join(names.split()) or "none"),
         told=lambda of: _also_hidden(set(of.value.split()), set(of.right.split())),

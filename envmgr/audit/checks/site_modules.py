@@ -1,13 +1,12 @@
 """Modules of others load: a sample of what lies beside the prefix in the users' MODULEPATH, loaded one by one on every node.
 
-In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules (24 where nothing is published), others
-each day, and all
-(500 at most) with `--deep`; those that `--modules` names besides, where nothing is published. What loading sets is compared between
-nodes, and the first program that a module brings is started (`--version`). A module that names another one which is not there, and a modulefile that ends in an error of Lua or
-Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads on some
-nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a Python
-or mpirun of its own, as an entry does, is a note. What a module refuses by words of its own (a licence, a group, another module that
-has to be loaded first) is its site's will, where all nodes say the same.
+In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules (24 where nothing is published),
+others each day, and all (500 at most) with `--deep`; where nothing is published, those that `--modules` names instead. What loading sets
+is compared between nodes, and the first program that a module brings is started (`--version`). A module that names another one which is
+not there, and a modulefile that ends in an error of Lua or Tcl (one that takes a variable for granted which only login shells have), are
+told wherever they are. A module that loads on some nodes alone, and a program of it that lacks shared libraries on one node, are told by
+comparing nodes. A module that brings a Python or mpirun of its own, as an entry does, is a note. What a module refuses by words of its
+own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say the same.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -109,6 +110,18 @@ def test_file_that_is_no_baseline_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read(text, tmp_path)
     assert caught.value.reference == "baseline-unreadable"
+
+
+def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Path) -> None:
+    text = baseline_text(noted({Compared("x", "here", ""): {"a": ("c1",)}}), ASKED)
+    (tmp_path / "kept.yaml").write_text(text)
+    (tmp_path / "link.yaml").symlink_to("kept.yaml")
+    assert read_baseline(tmp_path / "link.yaml").values == {Compared("x", "here", ""): {"c1": "a"}}
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for name, reference in (("pipe.yaml", "file-irregular"), ("gone.yaml", "file-missing")):
+        with pytest.raises(InputError) as caught:
+            read_baseline(tmp_path / name)
+        assert caught.value.reference == reference
 
 
 def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:

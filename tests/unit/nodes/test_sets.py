@@ -143,6 +143,40 @@ print(fold(["r1c1", "r1c2", "r2c1", "r2c2"]))
     assert done.stdout == "c1 c2 c3 c4\nr[1-2]c[1-2]\n"
 
 
+def clustershell(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> NodeSets:
+    """Node sets of the embedded site, where ClusterShell's groups.conf is `text`."""
+    (folder / "groups.conf").write_text(text)
+    monkeypatch.setenv("CLUSTERSHELL_CFGDIR", str(folder))
+    return NodeSets(load_site(None, {"XDG_DATA_HOME": "/nowhere"}), Runner())
+
+
+ONE_GROUP = "[Main]\ndefault: own\n[own]\nmap: [ $GROUP != gpu ] || echo c[1-3]\n"
+
+
+def test_groups_without_a_site_are_those_of_clustershell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Also of a source that cannot list them."""
+    for text in (ONE_GROUP, f"{ONE_GROUP}list: echo gpu\n"):
+        sets = clustershell(monkeypatch, tmp_path, text)
+        assert sets.resolve("@gpu!c2") == sets.resolve("@clustershell:gpu!c2") == ("c1", "c3")
+        with pytest.raises(InputError) as caught:
+            sets.resolve("@cpu")
+        assert caught.value.reference == "unknown-node-group"
+    assert caught.value.hint == "there is `@clustershell:gpu`"
+
+
+@pytest.mark.parametrize(
+    "text", ["garbage\n", "[Main]\ndefault: gone\n", "[Main]\ndefault: x\n[x]\nmap: exit 3\n", "[Main]\n\udcff\n"]
+)
+def test_groups_of_clustershell_that_cannot_be_read_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    sets = clustershell(monkeypatch, tmp_path, "")
+    (tmp_path / "groups.conf").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(EnvmgrError) as caught:
+        sets.resolve("@gpu")
+    assert caught.value.reference == "groups-unreadable"
+
+
 def test_importing_nodes_does_not_import_clustershell() -> None:
     code = "import sys, envmgr.nodes; print([m for m in sys.modules if 'ClusterShell' in m])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -27,7 +27,7 @@ def hand_written(top: str) -> Tree:
     files = {}
     for name, version in (("gcc", "12.2"), ("gcc", "13.1"), ("fftw", "3.3.10"), ("hdf5", "1.14"), ("old", "1.0")):
         root = f"{packages}/{name}/{version}"
-        needs = 'depends_on("gcc")\n' if name in ("fftw", "hdf5") else ""
+        needs = 'depends_on("gcc/12.2")\n' if name in ("fftw", "hdf5") else ""
         files[f"{modules}/{name}/{version}.lua"] = (
             f'help("{name} {version}")\n{needs}local root = "{root}"\nprepend_path("PATH", pathJoin(root, "bin"))\n'
             f'prepend_path("LD_LIBRARY_PATH", pathJoin(root, "lib"))\nsetenv("{name.upper()}_HOME", root)\n'
@@ -52,28 +52,44 @@ def tcl_written(top: str) -> Tree:
 
 
 def spack_shaped(top: str) -> Tree:
-    """A core folder of Lua modulefiles with Spack's header, and prefixes with its metadata."""
-    modules = f"{top}/share/spack/lmod/linux-debian12-x86_64/Core"
+    """A core folder of Lua modulefiles with Spack's header, a compiler that opens a folder of its own, and prefixes with Spack's metadata."""
+    modules = f"{top}/share/spack/lmod/linux-debian12-x86_64"
+    prefixes = f"{top}/opt/spack/linux-debian12-x86_64/gcc-12.2.0"
+    core, opened = "Core", "gcc/13.2.0"
     files = {}
-    for name, version, letters in (("zlib", "1.3", "k3x5"), ("cmake", "3.27.7", "q2ab")):
-        root = f"{top}/opt/spack/linux-debian12-x86_64/gcc-12.2.0/{name}-{version}-{letters}"
-        files[f"{modules}/{name}/{version}.lua"] = (
+    for folder, name, version, letters in (
+        (core, "zlib", "1.3", "k3x5"),
+        (core, "cmake", "3.27.7", "q2ab"),
+        (core, "gcc", "13.2.0", "w7rt"),
+        (opened, "hdf5", "1.14.3", "b4md"),
+        (opened, "fftw", "3.3.10", "e6zn"),
+    ):
+        root = f"{prefixes}/{name}-{version}-{letters}"
+        opens = f'family("compiler")\nprepend_path("MODULEPATH", "{modules}/{opened}")\n' if name == "gcc" else ""
+        files[f"{modules}/{folder}/{name}/{version}.lua"] = (
             f"-- -*- lua -*-\n-- Module file created by spack (https://github.com/spack/spack) on 2026-11-01\n--\n-- {name}@{version}\n--\n"
-            f'whatis("Name : {name}")\nprepend_path("PATH", "{root}/bin", ":")\nprepend_path("CMAKE_PREFIX_PATH", "{root}/.", ":")\n'
+            f'whatis("Name : {name}")\n{opens}prepend_path("PATH", "{root}/bin", ":")\nprepend_path("CMAKE_PREFIX_PATH", "{root}/.", ":")\n'
         )
         files[f"{root}/.spack/spec.json"] = "{}\n"
         files[f"{root}/bin/{name}-run"] = PROGRAM.format(name)
-    return Tree(modules, files)
+    return Tree(f"{modules}/{core}", files)
 
 
 def eessi_shaped(top: str) -> Tree:
-    """Below a folder as /cvmfs/software.eessi.io has it: modules/all, and software with EasyBuild's folder."""
+    """Below a folder as /cvmfs/software.eessi.io has it: modules/all, software with EasyBuild's folder, and the module that opens them."""
     base = f"{top}/versions/2023.06/software/linux/x86_64/generic"
-    files = {}
-    for name, version in (("GCCcore", "12.3.0"), ("OpenMPI", "4.1.5-GCC-12.3.0")):
+    files = {
+        f"{top}/init/modules/EESSI/2023.06.lua": f'help([[EESSI]])\nsetenv("EESSI_VERSION", "2023.06")\nprepend_path("MODULEPATH", "{base}/modules/all")\n'
+    }
+    for name, version, needs in (
+        ("GCCcore", "12.3.0", ""),
+        ("OpenMPI", "4.1.5-GCC-12.3.0", "GCCcore/12.3.0"),
+        ("HDF5", "1.14.0-gompi-2023a", "OpenMPI/4.1.5-GCC-12.3.0"),
+    ):
         root = f"{base}/software/{name}/{version}"
+        depends = f'depends_on("{needs}")\n' if needs else ""
         files[f"{base}/modules/all/{name}/{version}.lua"] = (
-            f'help([[{name}]])\nlocal root = "{root}"\nconflict("{name}")\nprepend_path("PATH", pathJoin(root, "bin"))\n'
+            f'help([[{name}]])\nlocal root = "{root}"\nconflict("{name}")\n{depends}prepend_path("PATH", pathJoin(root, "bin"))\n'
             f'setenv("EBROOT{name.upper()}", root)\nsetenv("EBVERSION{name.upper()}", "{version}")\n'
         )
         files[f"{root}/easybuild/{name}-{version}.eb"] = f"name = '{name}'\n"
@@ -90,7 +106,7 @@ def plant(tree: Tree, cluster: Cluster, node: str) -> None:
     )
 
 
-def use(tree: Tree, cluster: Cluster, nodes: tuple[str, ...]) -> None:
+def use(folder: str, cluster: Cluster, nodes: tuple[str, ...]) -> None:
     """In the MODULEPATH of every shell that reads Lmod's start-up files."""
     for node in nodes:
-        cluster.sh(node, f"echo {tree.folder} >>/etc/lmod/modulespath", check=True)
+        cluster.sh(node, f"echo {folder} >>/etc/lmod/modulespath", check=True)

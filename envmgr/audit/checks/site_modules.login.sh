@@ -1,71 +1,87 @@
 # shellcheck shell=sh
-# Modules of others, a sample: each loaded by itself in a clean environment, and what programs that it brings lack. Behind effect.sh and module_tool.sh.
-: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_draw?}" "${site_modules_named?}"
+# Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment, and what programs that it brings lack. Behind opened.sh.
+: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_named?}"
 
 if [ -n "${module_cmd?}" ]; then
   # shellcheck disable=SC2034 # effect.sh writes there
   scratch=$room/scratch
   site_modules_end=$(($(date +%s) + 10)) # for starting programs: some need seconds to tell their version
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
-  yes "$site_modules_draw" | head -c 65536 >"$room/draw"
   # Without those that come with Lmod and Environment Modules, which users do not load.
   # shellcheck disable=SC2016 # the inner shell's
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" /bin/sh -c '
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
     grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
+  opened_folders
+  while IFS='|' read -r site_modules_folder site_modules_chain; do
+    opened_names "$site_modules_folder" | head -n 2000 | grep -v -x -F -f "$room/names" | sed "s|^|$site_modules_chain |"
+  done <"$room/opened" >"$room/opened.modules"
   {
-    if [ -z "$site_modules_named" ]; then shuf -n "$site_modules_most" --random-source="$room/draw" "$room/names"; fi
-    printf '%s\n' "$site_modules_named" | tr ' ' '\n' | grep .
-  } | LC_ALL=C sort -u |
-    while read -r site_modules_name; do
-      if with_limit 10 "$room/after" effect "$module_cmd" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
-        put "site_modules.loads.$site_modules_name" yes
-        cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
-        sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
-        # Its own of what entries bring, too: whichever is loaded last comes first.
-        for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
-          while read -r site_modules_folder; do
-            [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
-          done <"$room/folders"
-        done | head -n 3 | lines "site_modules.brings.$site_modules_name"
-        # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
-        site_modules_program=
-        while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
-          site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 1)
-        done <"$room/folders"
-        if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
-          # shellcheck disable=SC2016 # the inner shells'
-          with_limit 5 "$room/start" /bin/sh -c '
-            cd "$1" && tr "\n" "\000" <"$2" |
-              xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
-          ' sh "$room" "$room/after" "$site_modules_program"
-          site_modules_status=$(tail -n 1 "$room/start")
-          put "site_modules.starts.$site_modules_name" \
-            "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
-        fi
-        if [ -z "$site_modules_program" ] && [ -s "$room/folders" ]; then
-          put "site_modules.starts.$site_modules_name" "- $(head -n 1 "$room/folders")"
-        fi
-        site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
-        head -n 4 "$room/folders" |
-          while read -r site_modules_folder; do
-            find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
-          done | while read -r site_modules_program; do
-            with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
-            sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
-          done | lines "site_modules.lacks.$site_modules_name"
-      else
-        if [ "$?" = 124 ]; then
-          put "site_modules.failed.$site_modules_name" "no end in 10 s"
-          break
-        fi
-        # In this very shell, with what its start-up files have set.
-        if with_limit 10 "$room/again" env MODULEPATH="${site_modules_path%:}" LMOD_RC="${LMOD_RC-}" "$module_cmd" sh load "$site_modules_name" &&
-          ! grep -q -x 'false' "$room/again"; then
-          put "site_modules.here.$site_modules_name" loads
-        fi
-        { grep -h . "$room/after.err" || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
+    if [ -z "$site_modules_named" ]; then
+      cat "$room/names" "$room/opened.modules" | choose "$site_modules_most"
+    fi
+    for site_modules_name in $site_modules_named; do
+      if grep -q -x -F -e "$site_modules_name" "$room/names" || ! awk -v name="$site_modules_name" '$NF == name' "$room/opened.modules" | grep .; then
+        printf '%s\n' "$site_modules_name"
       fi
     done
+  } | LC_ALL=C sort -u >"$room/chosen"
+  site_modules_hung=
+  while read -r site_modules_name; do
+    if with_limit 10 "$room/after" effect "$module_cmd" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
+      put "site_modules.loads.$site_modules_name" yes
+      cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
+      sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
+      # Its own of what entries bring, too: whichever is loaded last comes first.
+      for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
+        while read -r site_modules_folder; do
+          [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
+        done <"$room/folders"
+      done | head -n 3 | lines "site_modules.brings.$site_modules_name"
+      # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
+      site_modules_program=
+      while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
+        site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 1)
+      done <"$room/folders"
+      if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
+        # shellcheck disable=SC2016 # the inner shells'
+        with_limit 5 "$room/start" /bin/sh -c '
+          cd "$1" && tr "\n" "\000" <"$2" |
+            xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
+        ' sh "$room" "$room/after" "$site_modules_program"
+        site_modules_status=$(tail -n 1 "$room/start")
+        put "site_modules.starts.$site_modules_name" \
+          "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
+      fi
+      if [ -z "$site_modules_program" ] && [ -s "$room/folders" ]; then
+        put "site_modules.starts.$site_modules_name" "- $(head -n 1 "$room/folders")"
+      fi
+      site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
+      head -n 4 "$room/folders" |
+        while read -r site_modules_folder; do
+          find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
+        done | while read -r site_modules_program; do
+          with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
+          sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
+        done | lines "site_modules.lacks.$site_modules_name"
+    else
+      if [ "$?" = 124 ]; then
+        put "site_modules.failed.$site_modules_name" "no end in 10 s"
+        if [ -n "$site_modules_hung" ]; then # what hangs now may hang for each
+          put site_modules.cut yes
+          break
+        fi
+        site_modules_hung=$site_modules_name
+        continue
+      fi
+      # In this very shell, with what its start-up files have set.
+      # shellcheck disable=SC2086 # names
+      if with_limit 10 "$room/again" env MODULEPATH="${site_modules_path%:}" LMOD_RC="${LMOD_RC-}" "$module_cmd" sh load $site_modules_name &&
+        ! grep -q -x 'false' "$room/again"; then
+        put "site_modules.here.$site_modules_name" loads
+      fi
+      { grep -h . "$room/after.err" || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
+    fi
+  done <"$room/chosen"
 fi

@@ -1,12 +1,13 @@
 """Modules of others load: a sample of what lies beside the prefix in the users' MODULEPATH, loaded one by one on every node.
 
 In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules (24 where nothing is published),
-others each day, and all (500 at most) with `--deep`; where nothing is published, those that `--modules` names instead. What loading sets
-is compared between nodes, and the first program that a module brings is started (`--version`). A module that names another one which is
-not there, and a modulefile that ends in an error of Lua or Tcl (one that takes a variable for granted which only login shells have), are
-told wherever they are. A module that loads on some nodes alone, and a program of it that lacks shared libraries on one node, are told by
-comparing nodes. A module that brings a Python or mpirun of its own, as an entry does, is a note. What a module refuses by words of its
-own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say the same.
+others each day, and all (500 at most) with `--deep`; where nothing is published, those that `--modules` names instead. A module of a
+folder that another one opens is drawn like the others, and loaded behind that. What loading sets is compared between nodes, and the first
+program that a module brings is started (`--version`). A module that names another one which is not there, and a modulefile that ends in an
+error of Lua or Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads
+on some nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a
+Python or mpirun of its own, as an entry does, is a note. What a module refuses by words of its own (a licence, a group, another module
+that has to be loaded first) is its site's will, where all nodes say the same.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.effect import changed_lines, effect, without_host
+from envmgr.audit.effect import changed_lines, without_host
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.module_tool import module_tool
+from envmgr.audit.opened import opened
 from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -42,14 +43,18 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     many = plan.deep or plan.modules == ("all",)
     given = assign(
         site_modules_most=_MANY if many else _ALONE if plan.alone else _FEW,
-        site_modules_draw=plan.day,
         site_modules_named=named,
     )
-    return {"login": module_tool() + effect() + given + script_text(__file__, "login.sh")}
+    return {"login": opened(plan.day) + given + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.shells
+    if cut := fleet.by_value(f"{_KEY}cut").get(_YES):
+        yield Finding(
+            "site-modules", "note", "the sample", "not all of the sample was loaded: two did not come to an end", "modules that load",
+            "`--modules NAME` looks at one", fold(cut),
+        )  # fmt: skip
     names = sorted({name for group in fleet.groups for name in _names(group.facts)})
     for name in names:
         told: set[str] = set()
@@ -89,6 +94,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 _YES = "yes"
+_ENDLESS = "no end in 10 s"
 
 
 def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -163,6 +169,12 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
 
     One that loads in login shells takes for granted what their start-up files set: a note, as other shells may have that, too.
     """
+    if said == _ENDLESS:
+        return Finding(
+            "site-modules", "warning", name, said, "a module that loads",
+            f"on the node: `timeout 20 bash -lc 'module load {name}'`; a server that does not answer, or modules that load each other again and again?",
+            fold(nodes),
+        )  # fmt: skip
     if match := _UNKNOWN.search(said):
         wanted = (match[1] or match[2]).replace('"', "").strip()
         if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ

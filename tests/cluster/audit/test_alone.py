@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from tests.helpers.cluster import Cluster
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
-from tests.helpers.trees import eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
-
-NODES = ("login", "c1", "c2", "c3")
-SHARED = "/cluster/sw"
-LOCAL = "/opt/local-apps"
-NO_SITE = {"ENVMGR_SITE": ""}
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A cluster with a tree on NFS, and one that each node has on its own disk."""
-
-    cluster: Cluster
-
-    def audit(self, *argv: str, code: int | None = None, user: str = "root") -> dict[str, Any]:
-        who = ["--user", "alice"] if user == "root" else []
-        done = self.cluster.envmgr(
-            ["audit", "--nodes", "c[1-3]", "--format", "json", *who, *argv], user=user, env=NO_SITE
-        )
-        assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}{done.stderr}"
-        return done.data
-
-    def told(self, *argv: str, code: int | None = None) -> list[tuple[str, str, str, str, str]]:
-        """(severity, check, nodes, where, found) of errors and warnings."""
-        findings = self.audit(*argv, code=code)["findings"]
-        keys = ("severity", "check", "nodes", "where", "found")
-        return [tuple(f[k] for k in keys) for f in findings if f["severity"] != "note"]  # type: ignore[misc]
+from tests.helpers.foreign_scene import EESSI, LOCAL, NO_SITE, NODES, SHARED, SPACK, Foreign, make
+from tests.helpers.trees import eessi_shaped, spack_shaped
 
 
 @pytest.fixture(scope="module")
 def foreign(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
-    cluster = Cluster(tmp_path_factory.mktemp("foreign") / "lab", share="nfs")
-    cluster.up()
-    cluster.sh("login", "rm -rf /etc/envmgr", check=True)
-    cluster.sh("fs1", "chmod 755 /export/sw", check=True)
-    tree = hand_written(SHARED)
-    plant(tree, cluster, "login")
-    use(tree, cluster, NODES)
-    for node in NODES:
-        plant(tcl_written(LOCAL), cluster, node)
-    use(tcl_written(LOCAL), cluster, NODES)
-    yield Foreign(cluster)
-    cluster.down()
+    scene = make(tmp_path_factory.mktemp("foreign") / "lab")
+    yield scene
+    scene.cluster.down()
 
 
 def test_healthy_cluster_is_green_without_a_site(foreign: Foreign) -> None:
@@ -171,15 +134,11 @@ def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Fo
 
 
 def test_what_spack_and_eessi_shaped_trees_are_is_told(foreign: Foreign) -> None:
-    trees = (spack_shaped("/opt/spacked"), eessi_shaped("/cvmfs/software.eessi.io"))
     modulespath = "/etc/lmod/modulespath"
     try:
         for node in NODES:
             foreign.cluster.sh(node, f"cp {modulespath} /root/modulespath", check=True)
-            for tree in trees:
-                plant(tree, foreign.cluster, node)
-        for tree in trees:
-            use(tree, foreign.cluster, NODES)
+        foreign.plant(spack_shaped(SPACK), eessi_shaped(EESSI))
         result = foreign.cluster.envmgr(
             ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--format", "json"], env=NO_SITE
         ).data
@@ -191,7 +150,7 @@ def test_what_spack_and_eessi_shaped_trees_are_is_told(foreign: Foreign) -> None
         assert foreign.told() == []
     finally:
         for node in NODES:
-            foreign.cluster.sh(node, f"cp /root/modulespath {modulespath}; rm -rf /opt/spacked /cvmfs", check=True)
+            foreign.cluster.sh(node, f"cp /root/modulespath {modulespath}; rm -rf {SPACK} /cvmfs", check=True)
 
 
 def test_environment_modules_are_compared_as_lmod_is(foreign: Foreign) -> None:

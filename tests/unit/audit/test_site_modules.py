@@ -49,3 +49,12 @@ def test_program_that_lacks_a_library_on_one_node() -> None:
 
 def test_module_that_was_not_drawn_or_is_not_listed_is_not_compared() -> None:
     assert lines(LOADS, {}, LOADS) == []
+
+
+def test_module_whose_loading_does_not_end_is_told_wherever_it_is() -> None:
+    endless = failed("no end in 10 s")
+    assert lines(endless, endless, endless) == ["warning c[1-3]: solver/3.1: no end in 10 s"]
+    assert lines(LOADS, endless, LOADS) == ["warning c2: solver/3.1: no end in 10 s"]
+    assert lines(*(endless | {"site_modules.cut": "yes"} for _ in range(3)))[0].startswith(
+        "note c[1-3]: the sample: not all of the sample"
+    )

@@ -1,0 +1,73 @@
+"""Folders of modules that modules open, as those of a compiler or an MPI: the same ones with the same content on every node.
+
+In the ordinary user's login shell: modules of others whose file names MODULEPATH are loaded, each in a clean environment, and those of
+the folders that they open behind them; three levels, 24 modules and ten seconds at most, others each day where there are more. Which
+folders a module opens, that these are there, and which files they have with which content, is compared between nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from envmgr.audit.comparing import drift
+from envmgr.audit.folder_content import by_folder, changed, contents, folder_content, names, not_read
+from envmgr.audit.folding import short
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.opened import opened
+from envmgr.finding import Finding
+from envmgr.probe.model import Facts, ProbeStage
+from envmgr.system.shelltext import script_text
+
+NEEDS_MODULES = True
+_OPENS = "hierarchy.opens."
+_FAILS = "!"
+
+
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    return {"login": opened(plan.day) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
+
+
+def judge(evidence: Evidence) -> Iterator[Finding]:
+    fleet = evidence.shells
+    yield from not_read("hierarchy", fleet, deep=evidence.plan.deep)
+    chains = sorted(
+        {key.removeprefix(_OPENS) for group in fleet.groups for key in group.facts if key.startswith(_OPENS)}
+    )
+    for chain in chains:
+        asked = fleet.only(lambda facts, chain=chain: _OPENS + chain in facts)  # type: ignore[misc]
+        yield from drift(
+            "hierarchy", chain, asked.by(lambda facts, chain=chain: _opens(chain, facts)), evidence, what="opens", sampled=True,  # type: ignore[misc]
+            say=_in_words, hint=f"on the node: `module show {chain.rpartition(' ')[2]}`; was that folder not copied, or not mounted?",
+        )  # fmt: skip
+    for folder, groups in sorted(by_folder("hierarchy", fleet).items()):
+        chain = next(group.facts.get(f"hierarchy.by.{number}", "") for group, _, number in groups)
+        yield from drift(
+            "hierarchy", folder, contents("hierarchy", groups), evidence, what="content", sampled=True,
+            say=lambda _value: "other files", expect=lambda _right, _value: "the same files with the same content",
+            told=lambda of: "; ".join(filter(None, (names(of.value, of.right), _other(of.value, of.right)))),
+            hint=f"`module load {chain}` opens that folder: a copy that was edited, or that is not shared? put the right files there",
+        )  # fmt: skip
+
+
+def _opens(chain: str, facts: Facts) -> str:
+    absent = facts.get("hierarchy.absent", "").splitlines()
+    return "\n".join(
+        f"{folder} {'-' if folder in absent else ''}".rstrip() for folder in facts[_OPENS + chain].splitlines()
+    )
+
+
+def _in_words(value: str) -> str:
+    if value == _FAILS:
+        return "it cannot be loaded"
+    folders = (line.partition(" ") for line in value.splitlines())
+    return short("; ".join(f"it opens {f}{', which is not there' if gone else ''}" for f, _, gone in folders)) or (
+        "it opens no folder"
+    )
+
+
+def _other(value: str, right: str) -> str:
+    found = changed(value, right)
+    return f"other content: {found}" if found else ""
+
+
+__all__ = ["judge", "probe"]

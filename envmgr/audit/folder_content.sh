@@ -1,0 +1,38 @@
+# shellcheck shell=sh
+# folder_content CHECK NUMBER FOLDER: what lies in a folder of modulefiles, by content: `CHECK.sum.NUMBER`, the sum over all names, sizes and
+# contents, with the folder; `CHECK.files.NUMBER`, a line for each file, or, of more than 300, for each of its folders. What a server does not
+# tell in time: `CHECK.unread`, the folders that do not list their files, and `CHECK.names_only`, those whose files take too long to read.
+
+: "${room?}"
+folder_content() {
+  # shellcheck disable=SC2016 # the inner shell's
+  with_limit "${content_seconds?}" "$room/content.all" /bin/sh -c '
+    cd "$1" && find -L . -type f -printf "%p %s\n" 2>/dev/null | LC_ALL=C sort' sh "$3"
+  if [ $? = 124 ]; then
+    printf '%s\n' "$3" | lines "$1.unread"
+    return 124
+  fi
+  # shellcheck disable=SC2016
+  with_limit "$((2 * content_seconds))" "$room/content" /bin/sh -c '
+    cd "$1" && sed "s/ [0-9]*$//" "$3" | head -n "$2" | tr "\n" "\0" | xargs -0 -r -n 100 sha256sum
+  ' sh "$3" "${content_most?}" "$room/content.all"
+  if [ $? = 124 ]; then
+    printf '%s\n' "$3" | lines "$1.names_only"
+    return 0
+  fi
+  put "$1.sum.$2" "$(cat "$room/content" "$room/content.all" | sum) $3"
+  if [ "$(wc -l <"$room/content")" -gt 300 ]; then
+    rm -rf "$room/content.of"
+    mkdir "$room/content.of"
+    # The lines of a folder follow each other.
+    awk -v there="$room/content.of/" '
+      { path = substr($0, 69); slash = index(path, "/"); of = slash ? substr(path, 1, slash - 1) : path }
+      of != last { if (last != "") close(there last); last = of }
+      { print >(there of) }
+    ' "$room/content"
+    (cd "$room/content.of" && find . -type f -printf '%P\0' | LC_ALL=C sort -z | head -z -n 1000 | xargs -0 -r -n 100 sha256sum -- | sed 's|$|/…|') >"$room/content.sums"
+    sed 's|^\([0-9a-f]*  \)|\1./|' "$room/content.sums" | cut -c1-16,65- | lines "$1.files.$2"
+  else
+    cut -c1-16,65- "$room/content" | lines "$1.files.$2"
+  fi
+}

@@ -1,0 +1,78 @@
+"""Drifts of clusters without envmgr (tests/cluster/audit/foreign_drifts.yaml): put on one, told by an audit in whatever words, undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from tests.helpers.cluster import Cluster
+from tests.helpers.places import ROOT
+
+_FILE = ROOT / "tests/cluster/audit/foreign_drifts.yaml"
+_SEVERITIES = ("note", "warning", "error")
+_WORDS = ("where", "found", "expected", "hint")
+
+
+@dataclass(frozen=True)
+class ForeignDrift:
+    """`told` are findings by key words, the first of which decides; `missed` says why it is not told, and is empty for all others."""
+
+    name: str
+    tree: str
+    story: str
+    nodes: tuple[str, ...]
+    do: str
+    undo: str
+    ask: tuple[str, ...]
+    told: tuple[dict[str, str], ...]
+    hint: str
+    missed: str
+
+    @contextmanager
+    def put(self, cluster: Cluster) -> Iterator[None]:
+        done = []
+        try:
+            for node in self.nodes:
+                done.append(node)
+                cluster.sh(node, f"set -e\n{self.do}", check=True)
+            yield
+        finally:
+            for node in done:
+                cluster.sh(node, f"set -e\n{self.undo}", check=True)
+
+    def is_told(self, findings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+        """The finding of its first expectation, with the hint that it wants."""
+        return next((f for f in findings if _fits(f, self.told[0]) and _has(self.hint, f["hint"])), None)
+
+    def strangers(self, findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Errors and warnings that accuse a node on which it is not."""
+        from envmgr.nodes import expand
+
+        expected = {node for want in self.told for node in expand(want["nodes"])}
+        return [f for f in findings if f["severity"] != "note" and not set(expand(f["nodes"])) <= expected]
+
+
+def _fits(finding: dict[str, Any], want: dict[str, str]) -> bool:
+    severe = _SEVERITIES.index(finding["severity"]) >= _SEVERITIES.index(want["severity"])
+    return severe and finding["nodes"] == want["nodes"] and _has(want["found"], *(finding[key] for key in _WORDS))
+
+
+def _has(words: str, *texts: str) -> bool:
+    """Whether all words are there, or one of those with `|` between."""
+    text = " ".join(texts).lower()
+    return all(any(word.lower() in text for word in words.split("|")) for words in words.split())
+
+
+def foreign_drifts() -> list[ForeignDrift]:
+    rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    return [
+        ForeignDrift(
+            row["name"], row["tree"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
+            tuple(row["told"]), row["hint"], row.get("missed", ""),
+        )
+        for row in rows
+    ]  # fmt: skip

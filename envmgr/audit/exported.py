@@ -17,8 +17,10 @@ from envmgr.probe.shell import context_key
 _OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
 # Variables that programs of modules and Slurm's commands read: another value on one node is another result there.
 _MEANS = re.compile(
-    r"proxy$|^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|PMIX|MPICH|"
-    r"I_MPI|FI_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|NUMBA|JAX_)",
+    r"proxy$|LICEN[CS]E|^(?!XDG_|SSH_)[A-Z0-9_]+_(HOME|ROOT|DIR|PATH)$|"
+    r"^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|OPAL_|PRTE_|PSM|PMIX|MPICH|MV2_|"
+    r"I_MPI|FI_|HWLOC_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|EESSI_|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|"
+    r"APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|GOMP_|NUMBA|JAX_|HDF5_|R_LIBS|PERL|JULIA_|JAVA_|CLASSPATH$|TCLLIBPATH$|CPATH$|SETVARS_)",
     re.IGNORECASE,
 )
 # Of these, what Slurm, its prologs and logins set for each job.
@@ -44,6 +46,24 @@ def who_sets(
     """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
     places = [(evidence.traces.place(nodes, context, account, name), nodes) for nodes in values.values()]
     return "; ".join(f"{place} sets it on {fold(nodes)}" for place, nodes in places if place and not is_ours(place))
+
+
+def settings_questions(
+    values: Mapping[str, Mapping[str, tuple[str, ...]]], evidence: Evidence
+) -> Iterator[TraceQuestion]:
+    """Who sets variables (name -> value -> nodes) in the ordinary user's login shell, where nodes differ."""
+    context = evidence.login_shell()
+    if context is None:
+        return
+    for name, of in values.items():
+        for nodes in of.values() if len(of) > 1 else ():
+            yield TraceQuestion(nodes[0], context, "user", (name,))
+
+
+def who_set(name: str, values: Mapping[str, tuple[str, ...]], evidence: Evidence) -> str:
+    """As `who_sets`, in the ordinary user's login shell."""
+    context = evidence.login_shell()
+    return who_sets(name, values, context, "user", evidence) if context is not None else ""
 
 
 def options_of_slurm(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from envmgr.audit.comparing import Values, compare, drift
 from envmgr.audit.folding import short
+from envmgr.audit.model import Evidence
+from envmgr.audit.named_paths import named_paths
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group
@@ -13,6 +16,7 @@ from envmgr.system.shelltext import assign, script_text
 _MOST, _DEEP = 10_000, 100_000  # files of a folder whose content is read
 _SECONDS, _DEEP_SECONDS = 5, 30  # for a list; twice that for contents
 _ALL = "all files:"
+_CLOSED = " closed"
 
 Having = Sequence[tuple[Group, str, str]]
 """Groups of nodes that have a folder: the sum over its files, and its number in their answer."""
@@ -21,7 +25,7 @@ Having = Sequence[tuple[Group, str, str]]
 def folder_content(*, deep: bool) -> str:
     """The shell function `folder_content`, with its bounds."""
     bounds = assign(content_most=_DEEP if deep else _MOST, content_seconds=_DEEP_SECONDS if deep else _SECONDS)
-    return bounds + script_text(__file__, "sh")
+    return bounds + named_paths() + script_text(__file__, "sh")
 
 
 def by_folder(check: str, fleet: Fleet) -> dict[str, list[tuple[Group, str, str]]]:
@@ -61,6 +65,66 @@ def names(value: str, other: str) -> str:
     return short("; ".join(f"{word} {', '.join(paths)}" for word, paths in (("lacks", lacks), ("has", more)) if paths))
 
 
+def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Finding]:
+    """Files and folders in it that the user cannot read on some nodes; what nobody may is its site's will."""
+    values: dict[str, tuple[str, ...]] = {}
+    for group, _, number in groups:
+        value = group.facts.get(f"{check}.closed.{number}", "")
+        values[value] = (*values.get(value, ()), *group.nodes)
+    user = evidence.plan.user
+    yield from drift(
+        check, folder, values, evidence, what="closed", sampled=check == "hierarchy",
+        say=lambda lines: f"{user} cannot read {short(', '.join(lines.splitlines()))}" if lines else f"{user} can read all of it",
+        told=lambda of: f"{user} cannot read {short(', '.join(line for line in of.value.splitlines() if line not in of.right.splitlines()) or 'less than others')}",
+        hint=f"on the node: `chmod -R a+rX {folder}`, or as restricted as on the others",
+    )  # fmt: skip
+
+
+def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Finding]:
+    """What modulefiles name by its path and one node has not, or its user cannot enter; what no node has may be made when it is needed."""
+    there: dict[str, tuple[str, ...]] = {}
+    entered: dict[str, tuple[str, ...]] = {}
+    for group, _, number in groups:
+        if f"{check}.named.{number}" in group.facts:  # else it was not looked at, or not to the end
+            lines = group.facts.get(f"{check}.absent.{number}", "").splitlines()
+            for values, part in (
+                (there, [line for line in lines if not line.endswith(_CLOSED)]),
+                (entered, [line.removesuffix(_CLOSED) for line in lines if line.endswith(_CLOSED)]),
+            ):
+                text = "\n".join(part)
+                values[text] = (*values.get(text, ()), *group.nodes)
+    yield from _lacking(
+        check, folder, there, evidence, "paths that are not there", "is not there",
+        lambda _: "install, or mount, on that node what the modulefile names; or take the modulefile away there",
+    )  # fmt: skip
+    yield from _lacking(
+        check, folder, entered, evidence, "paths that are closed", f"{evidence.plan.user} cannot enter",
+        lambda paths: f"on the node: `chmod a+rx {' '.join(paths)}`, or as restricted as on the others",
+    )  # fmt: skip
+
+
+def _lacking(
+    check: str, folder: str, values: Values, evidence: Evidence, what: str, fault: str, hint: Callable[[list[str]], str]
+) -> Iterator[Finding]:
+    more = {
+        of.value: of.right
+        for of in compare(values, evidence).outliers
+        if set(of.value.splitlines()) <= set(of.right.splitlines())
+    }  # these have what others have not: no fault of theirs
+    wanted: dict[str, tuple[str, ...]] = {}
+    for value, nodes in values.items():
+        wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
+    paths = sorted({line.partition(" ")[2] for value in wanted for line in value.splitlines()})
+    yield from drift(
+        check, folder, wanted, evidence, what=what, sampled=check == "hierarchy", hint=hint(paths[:8]),
+        say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
+        expect=lambda _right, _value: "what modulefiles name is there, and can be read",
+        told=lambda of: short("; ".join(
+            f"{' names '.join(line.split(' ', 1))}, which {fault}" for line in of.value.splitlines() if line not in of.right.splitlines()
+        )),
+    )  # fmt: skip
+
+
 def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Finding]:
     """Folders that were not looked at, and those of whose files the names alone were."""
     seconds = _DEEP_SECONDS if deep else _SECONDS
@@ -87,4 +151,4 @@ def _files(text: str) -> Mapping[str, str]:
     return {path: sha256 for path, _, sha256 in rows}
 
 
-__all__ = ["Having", "by_folder", "changed", "contents", "folder_content", "names", "not_read"]
+__all__ = ["Having", "absent", "by_folder", "changed", "closed", "contents", "folder_content", "names", "not_read"]

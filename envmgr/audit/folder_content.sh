@@ -1,24 +1,33 @@
 # shellcheck shell=sh
-# folder_content CHECK NUMBER FOLDER: what lies in a folder of modulefiles, by content: `CHECK.sum.NUMBER`, the sum over all names, sizes and
-# contents, with the folder; `CHECK.files.NUMBER`, a line for each file, or, of more than 300, for each of its folders. What a server does not
-# tell in time: `CHECK.unread`, the folders that do not list their files, and `CHECK.names_only`, those whose files take too long to read.
-
+# folder_content CHECK NUMBER FOLDER: what lies in a folder of modulefiles, by content. Facts, each with `.NUMBER`: `CHECK.sum`, the sum over
+# all names, sizes and contents, with the folder; `CHECK.files`, a line for each file, or, of more than 300, for each of its folders;
+# `CHECK.closed`, what the user cannot read; `CHECK.absent`, `FILE PATH` of what modulefiles name, as named_paths.sh tells it, and
+# `CHECK.named` where that was looked at to the end. What a server does not tell in time: `CHECK.unread`, the folders that do not list their
+# files, and `CHECK.names_only`, those whose files take too long to read.
 : "${room?}"
+folder_names() { # FOLDER: which paths its files name
+  (cd "$1" && find -L . -type f -printf '%P\n' 2>/dev/null | LC_ALL=C sort | head -n 2000 | tr '\n' '\0' |
+    xargs -0 -r grep -o -s -H -E '["{[:space:]]/[A-Za-z0-9_./+-]+' | sed 's/:["{[:space:]]/ /' | LC_ALL=C sort -u | head -n 4000) | named_paths
+}
+
 folder_content() {
   # shellcheck disable=SC2016 # the inner shell's
   with_limit "${content_seconds?}" "$room/content.all" /bin/sh -c '
-    cd "$1" && find -L . -type f -printf "%p %s\n" 2>/dev/null | LC_ALL=C sort' sh "$3"
+    cd "$1" && find -L . -type f -printf "%p %s\n" 2>/dev/null | LC_ALL=C sort
+    find -L . \( -type d ! \( -readable -executable \) -o -type f ! -readable \) -printf "%P\n" 2>/dev/null | LC_ALL=C sort | head -n 50 >"$2"
+  ' sh "$3" "$room/content.closed"
   if [ $? = 124 ]; then
     printf '%s\n' "$3" | lines "$1.unread"
     return 124
   fi
+  lines "$1.closed.$2" <"$room/content.closed"
   # shellcheck disable=SC2016
   with_limit "$((2 * content_seconds))" "$room/content" /bin/sh -c '
     cd "$1" && sed "s/ [0-9]*$//" "$3" | head -n "$2" | tr "\n" "\0" | xargs -0 -r -n 100 sha256sum
   ' sh "$3" "${content_most?}" "$room/content.all"
   if [ $? = 124 ]; then
     printf '%s\n' "$3" | lines "$1.names_only"
-    return 0
+    return
   fi
   put "$1.sum.$2" "$(cat "$room/content" "$room/content.all" | sum) $3"
   if [ "$(wc -l <"$room/content")" -gt 300 ]; then
@@ -34,5 +43,9 @@ folder_content() {
     sed 's|^\([0-9a-f]*  \)|\1./|' "$room/content.sums" | cut -c1-16,65- | lines "$1.files.$2"
   else
     cut -c1-16,65- "$room/content" | lines "$1.files.$2"
+  fi
+  if with_limit "$((2 * content_seconds))" "$room/content.absent" folder_names "$3"; then
+    put "$1.named.$2" yes
+    head -n 100 "$room/content.absent" | lines "$1.absent.$2"
   fi
 }

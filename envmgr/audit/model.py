@@ -113,6 +113,17 @@ class Evidence:
         """The answers of nodes on which what a check looks at outside of shells was looked at, to its end."""
         return self.fleet.only(lambda facts: looked_key(part, "node") in facts)
 
+    def login_shell(self) -> ShellContext | None:
+        """The ordinary user's login bash over ssh, where that was asked for."""
+        return next(
+            (
+                context
+                for context, account, way in self.asked
+                if (context.name, account, way) == ("bash-login", "user", "ssh")
+            ),
+            None,
+        )
+
     def account(self, account: ShellAccount) -> str:
         return self.plan.user if account == "user" else "root"
 

@@ -69,6 +69,8 @@ def _beside(
     """What else is in MODULEPATH -> the nodes; where ours is missing that has one cause, which is told."""
     key = context_key(context, account)
     ours = fleet.only(lambda facts: has_modules(facts, key, evidence))
+    if evidence.alone and not ours.groups:  # no shell of this kind has `module`; those that are started from it may
+        ours = fleet.only(lambda facts: f"{key}modulepath" in facts)
     return ours.by(lambda facts: ":".join(_rest(facts, key, evidence)))
 
 
@@ -84,7 +86,13 @@ def beside_generation(
         for value, nodes in values.items()
     ]  # fmt: skip
     besides = "" if evidence.alone else " besides the generation"
+    known = {place for place, _ in traced if place}
+    traced += [
+        (place, nodes) for place, nodes in _as_a_whole([n for at, n in traced if not at], context, account, evidence) if place not in known
+    ]  # fmt: skip
     places = [f"{place} sets it on {fold(nodes)}" for place, nodes in traced if place and not is_ours(place)]
+    if source := evidence.traces.list_file((n for nodes in values.values() for n in nodes), context, account):
+        places.append(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
     yield from drift(
         "contexts", where, values, evidence, what="MODULEPATH",
         hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
@@ -92,6 +100,16 @@ def beside_generation(
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
     )  # fmt: skip
+
+
+def _as_a_whole(
+    silent: Sequence[tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What sets the variable on nodes that only lack parts, where nothing of ours does: another line than on the others, or the session."""
+    if evidence.alone:
+        for nodes in silent:
+            if place := evidence.traces.place(nodes, context, account, "MODULEPATH"):
+                yield place, nodes
 
 
 def _not_everywhere(values: Mapping[str, tuple[str, ...]]) -> list[str]:

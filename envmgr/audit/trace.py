@@ -16,9 +16,16 @@ from envmgr.system.shelltext import assign, quote, script_text
 MOST = 12  # nodes that are asked: each stands for all with the same answers
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
-_PINNED, _THERE = ":pinned", ":there"
+_PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
 # A context of ssh -> how its shell is traced.
-_HOW = {"bash-login": "login", "bash-ssh": "ssh", "csh": "csh", "zsh": "zsh", "bash-interactive": "interactive"}
+_HOW = {
+    "bash-login": "login",
+    "bash-ssh": "ssh",
+    "csh": "csh",
+    "zsh": "zsh",
+    "bash-interactive": "interactive",
+    "bash-job": "job",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class Traces:
     def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> str:
         """Where it is set on the first of `nodes` that was asked; empty where no trace shows it.
 
-        Of a job it is where a login shell of that node sets it, whose environment jobs inherit.
+        Of a job it is where a login shell of that node sets it that takes itself for a job's; or else one whose environment jobs inherit.
         """
         shells = [_traced(context)] if context.way == "ssh" else [_traced(context), "bash-login"]
         found = (self.places.get((node, shell, account, name), "") for shell in shells for node in nodes)
@@ -61,6 +68,10 @@ class Traces:
         place = self.place(nodes, context, account, name)
         pinned = self.place(nodes, context, account, _PINNED)
         return place if pinned and not is_ours(place) else ""
+
+    def list_file(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount) -> str:
+        """The file of which Lmod's own start-up file made MODULEPATH in that shell; empty where no trace shows it."""
+        return self.place(nodes, context, account, _LIST)
 
     def before_ours(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> str:
         """In words, what ends before node-setup's files, which are there, are read in that shell; empty where they are read."""
@@ -78,7 +89,7 @@ def _traced(context: ShellContext) -> str:
     """The context whose shell is traced for this one."""
     if context.way == "ssh":
         return context.name
-    return "bash-interactive" if context.shell == "bash-interactive" else "bash-login"
+    return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
 
 
 def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Which line of which start-up file set a variable last, or an alias: traced shells, each once, as the account whose shell it is.
 # `trace_names` are the names, or NAME~PART, for what brought PART into a list, or :COMMAND, for who calls it; trace KEY ACCOUNT HOW, HOW `login`,
-# `interactive`, `ssh`, `csh` or `zsh`. Behind trace.csh.sh.
+# `job` (a login shell, which finds SLURM_JOB_ID), `interactive`, `ssh`, `csh` or `zsh`. Behind trace.csh.sh.
 #
 # A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
 # environment for root: there a bash that sets it reads the start-up files itself, in bash's order. Lmod silences traces of itself,
@@ -12,7 +12,7 @@
 trace_ps4='+${BASH_SOURCE[0]-}:${LINENO}<${BASH_SOURCE[1]-}:${BASH_LINENO[0]-}<${BASH_SOURCE[2]-}:${BASH_LINENO[1]-}: '
 # shellcheck disable=SC2016 # the inner shell's
 trace_root='PS4=$0; BASH_XTRACEFD=9; set -x
-if [ "$1" = login ]; then
+if [ "$1" = login ] || [ "$1" = job ]; then
   . /etc/profile
   for file in ~/.bash_profile ~/.bash_login ~/.profile; do if [ -r "$file" ]; then . "$file"; break; fi; done
 else
@@ -20,7 +20,12 @@ else
 fi'
 trace_run() { # ACCOUNT HOW
   trace_options=-x
-  case $2 in login) trace_options=-xl ;; interactive) trace_options=-xi ;; esac
+  trace_job=
+  case $2 in login) trace_options=-xl ;; interactive) trace_options=-xi ;; job)
+    trace_options=-xl
+    trace_job='SLURM_JOB_ID=1 SLURM_JOBID=1'
+    ;;
+  esac
   if [ "$2" = csh ]; then
     # shellcheck disable=SC2016 # the inner shell's
     as "$1" /bin/sh -c 'exec csh -X -c true 2>&1'
@@ -31,11 +36,11 @@ trace_run() { # ACCOUNT HOW
     trace_inside=
     [ "$2" != interactive ] || trace_inside=-i
     # shellcheck disable=SC2016,SC2086 # the inner shell's; one word or none
-    as "$1" env LMOD_SH_DBG_ON=1 /bin/sh -c 'exec 9>&1 >/dev/null 2>&1; exec /bin/bash --norc --noprofile "$@"' sh \
+    as "$1" env LMOD_SH_DBG_ON=1 $trace_job /bin/sh -c 'exec 9>&1 >/dev/null 2>&1; exec /bin/bash --norc --noprofile "$@"' sh \
       $trace_inside -c "$trace_root" "$trace_ps4" "$2"
   else
-    # shellcheck disable=SC2016 # the inner shell's
-    as "$1" env LMOD_SH_DBG_ON=1 PS4="$trace_ps4" BASH_XTRACEFD=9 /bin/sh -c \
+    # shellcheck disable=SC2016,SC2086 # the inner shell's; two words or none
+    as "$1" env LMOD_SH_DBG_ON=1 $trace_job PS4="$trace_ps4" BASH_XTRACEFD=9 /bin/sh -c \
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c true' "$trace_options"
   fi
 }
@@ -83,13 +88,16 @@ trace() { # KEY ACCOUNT HOW
   # Whether node-setup's file is there, which such a shell would come to.
   case $3 in
     csh) trace_files=/etc/csh.cshrc trace_found=${trace_profile%.sh}.csh ;;
-    login) trace_files='' trace_found=$trace_profile ;;
+    login | job) trace_files='' trace_found=$trace_profile ;;
     *) trace_files='/etc/bash.bashrc /etc/bashrc' trace_found=$trace_profile ;;
   esac
   # shellcheck disable=SC2086 # two files
   if [ -r "$trace_found" ] && { [ -z "$trace_files" ] || grep -q -s -F -e "$trace_found" $trace_files; }; then
     put "trace.$1.:there" yes
   fi
+  # The file of which Lmod's start-up file makes MODULEPATH.
+  trace_found=$(sed -n -E 's/^\+[^ ]*: (export )?MODULEPATH_INIT=["'\'']?(\/[^ "'\'']*).*/\2/p' "$0.trace" | tail -n 1)
+  if [ -n "$trace_found" ]; then put "trace.$1.:list" "$trace_found"; fi
   if grep -q -F -e "$trace_pin" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do
     trace_part=
@@ -101,7 +109,7 @@ trace() { # KEY ACCOUNT HOW
       trace_found=$(trace_place "$4" "$0.trace" "$trace_part")
     fi
     [ -n "$trace_found" ] || trace_found=$(
-      grep -n -s -E "^(export +)?$4=" /etc/environment /dev/null | grep -F -e "$trace_part" | tail -n 1 | cut -d: -f1,2
+      grep -n -s -E "^(export +)?$4=|^$4[[:space:]]+(DEFAULT|OVERRIDE)=" /etc/environment /etc/security/pam_env.conf | grep -F -e "$trace_part" | tail -n 1 | cut -d: -f1,2
     )
     [ -z "$trace_found" ] || put "trace.$1.$trace_name" "$trace_found"
   done

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
+from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
 NEEDS_MODULES = True
@@ -32,11 +34,30 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for version in fleet.by_value("environment_modules.version"):
         alike = fleet.only(lambda facts, version=version: facts["environment_modules.version"] == version)  # type: ignore[misc]
         for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
-            values = alike.by(lambda facts, name=name: _settings(facts).get(name, ""))  # type: ignore[misc]
+            values = _values(name, alike)
             yield from drift(
-                "environment-modules", "settings", values, evidence, what=name, hint=f"compare {_SITE_FILES}",
+                "environment-modules", "settings", values, evidence, what=name,
+                hint=who_set(_variable(name), values, evidence) or f"compare {_SITE_FILES}",
                 say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
             )  # fmt: skip
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who sets the variables of settings that differ."""
+    fleet = evidence.shells.only(lambda facts: "environment_modules.version" in facts)
+    for version in fleet.by_value("environment_modules.version"):
+        alike = fleet.only(lambda facts, version=version: facts["environment_modules.version"] == version)  # type: ignore[misc]
+        names = sorted({name for group in alike.groups for name in _settings(group.facts)})
+        yield from settings_questions({_variable(name): _values(name, alike) for name in names}, evidence)
+
+
+def _values(name: str, fleet: Fleet) -> dict[str, tuple[str, ...]]:
+    return fleet.by(lambda facts: _settings(facts).get(name, ""))
+
+
+def _variable(name: str) -> str:
+    """The one that sets it. Source: Environment Modules' module(1), `config`."""
+    return f"MODULES_{name.upper()}"
 
 
 def _settings(facts: Facts) -> dict[str, str]:
@@ -44,4 +65,4 @@ def _settings(facts: Facts) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
-__all__ = ["judge", "probe"]
+__all__ = ["judge", "probe", "trace_questions"]

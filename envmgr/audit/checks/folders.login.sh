@@ -31,16 +31,24 @@ awk -F '\t' '
       if (index($2 "/", point[i] "/") == 1 && length(point[i]) > length(best)) best = point[i]
     print best " " $1
   }
-' /proc/self/mountinfo "$room/folders.real" | lines folders.at
+' /proc/self/mountinfo "$room/folders.real" >"$room/folders.at"
+lines folders.at <"$room/folders.at"
+# Of several on one point the last is seen; the others are of interest where they are network mounts.
 awk -v prefix="$prefix/" '
   {
     for (i = 7; $i != "-"; i++);
     type = $(i + 1)
-    if (type !~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?)$/) next
     if (index($5 "/", prefix) == 1) next
+    if (type ~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?)$/) shared[$5] = 1
     number = split($6, option, ",")
     options = ""
     for (n = 1; n <= number; n++) if (option[n] ~ /^(ro|rw|noexec|nosuid)$/) options = options (options == "" ? "" : ",") option[n]
-    print $5 " " type " " $(i + 2) " " options
+    seen[$5] = type " " $(i + 2) " " options
   }
+  END { for (point in shared) print point " " seen[point] }
 ' /proc/self/mountinfo | LC_ALL=C sort -u | lines folders.mounts
+# Folders from whose mount no program starts, whatever kind that is.
+awk '
+  NR == FNR { if ($6 ~ /(^|,)noexec(,|$)/) noexec[$5] = 1; else delete noexec[$5]; next }
+  $1 in noexec { print $2 }
+' /proc/self/mountinfo "$room/folders.at" | LC_ALL=C sort -u | lines folders.noexec

@@ -2,7 +2,8 @@
 
 In the ordinary user's login shell: each folder of MODULEPATH that is not the prefix's, and the first two parts of each path that its
 modulefiles name (`/apps/gcc`, `/opt/intel`). The mounts that any node has them on must be on all of its like, of the same type and source and
-with the same options; what is on local disks is looked at by the checks of modulefiles and site-modules.
+with the same options, and with nothing else mounted over them; none may be mounted noexec on one node alone, which local disks may be,
+too. What is in folders of local disks is looked at by the checks of modulefiles and site-modules.
 """
 
 from __future__ import annotations
@@ -33,6 +34,20 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             hint=f"on the node: `grep -s -e '{source}' -e '{point}' /etc/fstab /etc/auto.*` says how it is mounted: `mount {point}`; or compare its options",
             say=short,
         )  # fmt: skip
+    told = evidence.shells.only(lambda facts: "folders.at" in facts)
+    yield from drift(
+        "folders", "mount options", told.by_value("folders.noexec", default=""), evidence, what="noexec",
+        say=lambda lines: f"mounted noexec: {short(', '.join(lines.splitlines()))}" if lines else "no noexec for modules and what they name",
+        told=lambda of: _noexec(of.value, of.right),
+        hint="no program of these folders starts there: take `noexec` out of the options in /etc/fstab, then `mount -o remount,exec POINT`",
+    )  # fmt: skip
+
+
+def _noexec(value: str, right: str) -> str:
+    also = [line for line in value.splitlines() if line not in right.splitlines()]
+    less = [line for line in right.splitlines() if line not in value.splitlines()]
+    words = [f"mounted noexec: {', '.join(also)}"] if also else []
+    return short("; ".join(words + ([f"not mounted noexec: {', '.join(less)}"] if less else [])))
 
 
 def _points(evidence: Evidence) -> list[str]:

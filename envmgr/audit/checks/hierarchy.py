@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.folder_content import by_folder, changed, contents, folder_content, names, not_read
+from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, names, not_read
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.opened import opened
@@ -40,6 +40,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             say=_in_words, hint=f"on the node: `module show {chain.rpartition(' ')[2]}`; was that folder not copied, or not mounted?",
         )  # fmt: skip
     for folder, groups in sorted(by_folder("hierarchy", fleet).items()):
+        yield from closed("hierarchy", folder, groups, evidence)
+        yield from absent("hierarchy", folder, groups, evidence)
         chain = next(group.facts.get(f"hierarchy.by.{number}", "") for group, _, number in groups)
         yield from drift(
             "hierarchy", folder, contents("hierarchy", groups), evidence, what="content", sampled=True,

@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from envmgr.audit.comparing import drift
+from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.folding import short
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
@@ -163,13 +165,30 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What differs between nodes of one version, by name."""
-    for name in sorted({name for group in fleet.groups for name in _settings_of(group.facts)}):
-        values = fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
+    for name, values in _values(fleet).items():
         yield from drift(
             "lmod", "settings", values, evidence, what=name, say=partial(_setting, name),
             expect=lambda right, _: short(right),
-            hint="which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
+            hint=who_set(name, values, evidence)
+            or "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
         )  # fmt: skip
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who sets what Lmod takes for its settings, where nodes differ."""
+    fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
+    for version in fleet.by(_full_version):
+        alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
+        yield from settings_questions({n: of for n, of in _values(alike).items() if " " not in n}, evidence)
+
+
+def _values(fleet: Fleet) -> dict[str, dict[str, tuple[str, ...]]]:
+    """setting -> value -> nodes."""
+    names = sorted({name for group in fleet.groups for name in _settings_of(group.facts)})
+    return {
+        name: fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
+        for name in names
+    }
 
 
 def _setting(name: str, value: str) -> str:

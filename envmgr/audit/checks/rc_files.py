@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from envmgr.audit.comparing import drift
+from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
@@ -22,6 +24,7 @@ from envmgr.system.shelltext import script_text
 
 NEEDS_MODULES = True
 _OWN = "init/lmodrc.lua"
+_VARIABLE = "LMOD_MODULERCFILE"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -45,8 +48,18 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     modulerc = _paths(fleet, "rc_files.modulerc", bool)
     yield from _compared(
         modulerc, "rc_files.modulerc", fleet, evidence, "it sets defaults, or hides modules, on this node only",
-        f"{hint}; LMOD_MODULERCFILE may name it",
+        f"{hint}; {who_set(_VARIABLE, _lists(fleet), evidence) or _VARIABLE + ' may name it'}",
     )  # fmt: skip
+
+
+def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
+    """Who names modulerc files that only some nodes read."""
+    fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
+    return settings_questions({_VARIABLE: _lists(fleet)}, evidence)
+
+
+def _lists(fleet: Fleet) -> dict[str, tuple[str, ...]]:
+    return fleet.by_value("rc_files.modulerc", default="")
 
 
 def _of_prefix(path: str, evidence: Evidence) -> bool:

@@ -10,7 +10,7 @@ if [ -n "${module_cmd?}" ] && [ -n "$listed" ]; then
   module_all >"$here/avail"
 fi
 if [ -n "$here" ] && ! grep -q '^/[^ ]*:$' "$here/avail"; then
-  put resolution.broken "$(grep . "$here/avail" | head -n 1 | cut -c1-200)"
+  put resolution.broken "$(grep . "$here/avail" | head -n 3 | cut -c1-200)"
 elif [ -n "$here" ]; then
   if [ -n "${LMOD_CMD-}" ]; then module_ask -t --show_hidden --ignore_cache avail >"$here/plain"; else cp "$here/avail" "$here/plain"; fi
   put resolution.modulepath "$MODULEPATH"

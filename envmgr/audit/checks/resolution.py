@@ -39,7 +39,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
     for said, nodes in evidence.shells.by_value("resolution.broken").items():
         yield Finding(
-            "resolution", "error", "module avail", f"`module avail` lists nothing: {short(said) or 'no word'}", "the published entries" if published else "modules",
+            "resolution", "error", "module avail", f"`module avail` lists nothing: {short(said, 400) or 'no word'}", "the published entries" if published else "modules",
             "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause", fold(nodes),
         )  # fmt: skip
     current = f"generations/{published.record.number:04d}" if published is not None else None

@@ -1,6 +1,16 @@
 # shellcheck shell=sh
-# Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment, and what programs that it brings lack. Behind opened.sh.
+# Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment, and what programs that it brings lack. Behind opened.sh and named_paths.sh.
 : "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_named?}"
+
+# site_modules_has AFTER FOLDERS: `- PATH` for what the variables name and is not there, `! PATH` for folders that the user cannot enter;
+# and the programs of the first four folders of PATH, a line each.
+site_modules_has() {
+  cut -d= -f2- "$1" | tr ':' '\n' | grep -x -E '/[A-Za-z0-9_.+-]+/[A-Za-z0-9_./+-]+' | LC_ALL=C sort -u | head -n 200 | sed 's/^/- /' |
+    named_paths | sed 's/^- \(.*\) closed$/! \1/'
+  head -n 4 "$2" | while read -r site_modules_at; do
+    find -L "$site_modules_at" -maxdepth 1 -type f -perm -100 2>/dev/null
+  done | LC_ALL=C sort | head -n 2000
+}
 
 if [ -n "${module_cmd?}" ]; then
   # shellcheck disable=SC2034 # effect.sh writes there
@@ -54,8 +64,13 @@ if [ -n "${module_cmd?}" ]; then
         put "site_modules.starts.$site_modules_name" \
           "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
       fi
-      if [ -z "$site_modules_program" ] && [ -s "$room/folders" ]; then
-        put "site_modules.starts.$site_modules_name" "- $(head -n 1 "$room/folders")"
+      if with_limit 5 "$room/has" site_modules_has "$room/after" "$room/folders"; then
+        if [ "$(wc -l <"$room/has")" -gt 60 ]; then
+          { grep '^[-!]' "$room/has" | head -n 20; printf '= %s %s\n' "$(wc -l <"$room/has")" "$(sum <"$room/has")"; } >"$room/has.short"
+          mv "$room/has.short" "$room/has"
+        fi
+        lines "site_modules.has.$site_modules_name" <"$room/has"
+        put "site_modules.looked.$site_modules_name" yes
       fi
       site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
       head -n 4 "$room/folders" |

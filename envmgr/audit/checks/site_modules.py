@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from envmgr.audit.comparing import drift
 from envmgr.audit.effect import changed_lines, without_host
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.named_paths import named_paths
 from envmgr.audit.opened import opened
 from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
@@ -45,7 +47,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
         site_modules_most=_MANY if many else _ALONE if plan.alone else _FEW,
         site_modules_named=named,
     )
-    return {"login": opened(plan.day) + given + script_text(__file__, "login.sh")}
+    return {"login": opened(plan.day) + named_paths() + given + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -62,7 +64,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items():
             if finding := _fault(name, " ".join(said.split()), nodes, in_login=here.issuperset(nodes)):
                 told |= set(nodes)
-                yield finding
+                yield replace(finding, severity="error") if name in evidence.plan.modules else finding
         loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
         if name in evidence.plan.modules and all(_is_unknown(name, _loads(name, g.facts)) for g in loads.groups):
             yield Finding(
@@ -84,6 +86,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                     "programs that no entry has", f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other", fold(nodes),
                 )  # fmt: skip
         yield from _effects(name, loads, evidence)
+        yield from _brought(name, loads, evidence)
         yield from _starts(name, loads, evidence)
         loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
         yield from drift(
@@ -111,12 +114,40 @@ def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+    """What it names and brings, where nodes differ: folders that are not there, or closed, and programs."""
+    looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
+    yield from drift(
+        "site-modules", name, looked.by_value(f"{_KEY}has.{name}", default=""), evidence, what="brings", sampled=True,
+        say=lambda text: _missing(text, "") or "what it names is there", told=lambda of: _missing(of.value, of.right),
+        expect=lambda _right, _value: "what it names is there, with the same programs",
+        hint="install, copy or mount its software on that node as on the others; `chmod` what is closed",
+    )  # fmt: skip
+
+
+def _missing(value: str, right: str) -> str:
+    """What one has not that is right; folders that are gone explain their programs."""
+    lines, others = value.splitlines(), set(right.splitlines())
+    gone = [line.partition(" ")[2] for line in lines if line.startswith("- ") and line not in others]
+    closed = [line.partition(" ")[2] for line in lines if line.startswith("! ") and line not in others]
+    words = [f"it names {', '.join(gone)}, not there"] if gone else []
+    words += [f"it names {', '.join(closed)}, which the user cannot enter"] if closed else []
+    if not words and right:
+        lacks, more = (
+            [each for each in two if each.startswith("/")]
+            for two in (sorted(others - {*lines}), sorted({*lines} - others))
+        )
+        words = [f"it lacks {', '.join(lacks)}"] if lacks else []
+        words += [f"it also has {', '.join(more)}"] if more else []
+    return short("; ".join(words) or ("it has other programs" if right else ""))
+
+
 def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """Whether the first program that it brings starts; where it starts nowhere, that is told without comparing."""
     faults: dict[str, tuple[str, ...]] = {}
     for text, nodes in fleet.by_value(f"{_KEY}starts.{name}").items():
         status, program, said = [*text.split(" ", 2), ""][:3]
-        fault = "has no program" if status == "-" else start_fault(status, short(said))
+        fault = start_fault(status, short(said))
         shown = f"{program} {fault}" if fault and status != "124" else ""
         faults[shown] = (*faults.get(shown, ()), *nodes)
     if "" in faults:
@@ -126,8 +157,6 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
         return
     for fault, nodes in faults.items():
-        if fault.endswith("has no program"):
-            continue  # on no node: it brings a folder that is for something else
         yield Finding(
             "site-modules", "warning", name, fault, "a program that starts",
             f"on a node: `module load {name}`, then that program; build it for this system, or take the module away", fold(nodes),

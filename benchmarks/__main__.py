@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import audit, easybuild, gpus, install, modules, signing, startup, verify
+from benchmarks import alone, audit, easybuild, gpus, install, modules, signing, startup, verify
 from benchmarks.measure import Claim
 from tests.helpers.standin.channel import cached_channel
 from tests.helpers.standin.server import serve
@@ -29,6 +29,7 @@ def main() -> int:
             "signing": signing.claims,
             "verify": lambda: verify.claims(server.url, runs),
             "audit": lambda: audit.claims(runs),
+            "alone": lambda: alone.claims(runs),
             "easybuild": lambda: easybuild.claims(runs),
         }
         for measure in (measures[name] for name in named or measures):

@@ -59,7 +59,7 @@ def show(nodes, script, **_):
     os._exit(0)
 envmgr.nodes.ask_nodes = show
 from envmgr.cli.app import main
-sys.argv[1:] = ["audit"]
+sys.argv[1:] = ["audit", *sys.argv[1:]]
 main()
 """
 
@@ -113,16 +113,16 @@ def _write_site(cluster: Cluster, nodes: str, **transport: Any) -> None:
 
 
 def _three(cluster: Cluster, runs: int) -> list[Claim]:
-    audit, clush = _sides(cluster, THREE)
+    audit, clush = sides(cluster, THREE)
     pairs = alternate(lambda: Took(audit().seconds), lambda: Took(clush().seconds), runs)
     return [Ratio("audit of 3 nodes / clush", pairs, 1.3)]
 
 
 def _thousand(cluster: Cluster, runs: int) -> list[Claim]:
     _write_site(cluster, THREE)
-    _simulate(cluster)
+    simulate(cluster, probe(cluster))
     _write_site(cluster, THOUSAND)
-    audit, clush = _sides(cluster, THOUSAND)
+    audit, clush = sides(cluster, THOUSAND)
     done: list[Done] = []
 
     def ours() -> Took:
@@ -162,13 +162,15 @@ class Done:
     megabytes: float
 
 
-def _sides(cluster: Cluster, nodes: str) -> tuple[Callable[..., Done], Callable[[], Done]]:
-    """The audit of the site's nodes, and clush with the same script and the same ssh."""
-    cluster.write("login", "/root/probe.sh", _probe(cluster))
+def sides(
+    cluster: Cluster, nodes: str, *options: str, site: str = str(SITE)
+) -> tuple[Callable[..., Done], Callable[[], Done]]:
+    """The audit of the site's nodes, or with options, and clush with the same script and the same ssh."""
+    cluster.write("login", "/root/probe.sh", probe(cluster, *options, site=site))
     ours = ssh.command(Transport(connect_timeout=10), "NODE", user=None, socket=None)
-    options, script = shlex.join(ours[1 : ours.index("--")]), ours[-1]
+    flags, script = shlex.join(ours[1 : ours.index("--")]), ours[-1]
     program = Path(sys.executable).with_name("clush")
-    argv = [program, "-q", "-f", str(FANOUT), "-o", options, "-w", nodes, script]
+    argv = [program, "-q", "-f", str(FANOUT), "-o", flags, "-w", nodes, script]
 
     def clush() -> Done:
         done = _run(cluster, argv, status=0, stdin="/root/probe.sh")
@@ -177,17 +179,18 @@ def _sides(cluster: Cluster, nodes: str) -> tuple[Callable[..., Done], Callable[
             sys.exit(f"clush got {answers} answers of {nodes}")
         return done
 
-    return lambda status=0: _run(cluster, _AUDIT, status=status), clush
+    return lambda status=0: _run(cluster, [*_AUDIT, *options], status=status, site=site), clush
 
 
-def _probe(cluster: Cluster) -> str:
-    done = cluster.exec("login", [sys.executable, "-c", _PROBE], env={"ENVMGR_SITE": str(SITE)}, check=True)
+def probe(cluster: Cluster, *options: str, site: str = str(SITE)) -> str:
+    """What `envmgr audit OPTIONS` would send to a node."""
+    done = cluster.exec("login", [sys.executable, "-c", _PROBE, *options], env={"ENVMGR_SITE": site}, check=True)
     return done.stdout
 
 
-def _simulate(cluster: Cluster) -> None:
-    """1,000 nodes of the login node's sshd, which answer as c1 does."""
-    told = cluster.exec("c1", ["/bin/sh", "-s"], stdin=_probe(cluster), check=True).stdout.splitlines(keepends=True)
+def simulate(cluster: Cluster, script: str) -> None:
+    """1,000 nodes of the login node's sshd, which answer to `script` as c1 does."""
+    told = cluster.exec("c1", ["/bin/sh", "-s"], stdin=script, check=True).stdout.splitlines(keepends=True)
     answer = "".join(line for line in told if not line.startswith(("@~began=", "@~clock.later=", "@~host=")))
     answer += "".join(f"@filled.{number}={'x' * 80}\n" for number in range((ANSWER - len(answer)) // 90))
     cluster.write("login", "/etc/simulated/answer", answer)
@@ -200,9 +203,9 @@ def _simulate(cluster: Cluster) -> None:
     cluster.sh("login", script, check=True)
 
 
-def _run(cluster: Cluster, argv: list[Any], *, status: int, stdin: str = "/dev/null") -> Done:
+def _run(cluster: Cluster, argv: list[Any], *, status: int, stdin: str = "/dev/null", site: str = str(SITE)) -> Done:
     measured = [sys.executable, "-c", _MEASURE, stdin, *argv]
-    done = cluster.exec("login", measured, env={"ENVMGR_SITE": str(SITE)}, timeout=600, check=True)
+    done = cluster.exec("login", measured, env={"ENVMGR_SITE": site}, timeout=600, check=True)
     took, code, megabytes = json.loads(done.stdout)
     if code != status:
         said = cluster.sh("login", "head -c 4000 /tmp/said").stdout

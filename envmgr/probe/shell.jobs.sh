@@ -113,6 +113,6 @@ tell() {
 # noise PREFIX NAME: what a user's start-up files print.
 noise() {
   grep -q -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null || return 0 # nothing, as nearly always
-  noise=$(grep -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null | head -n 1 | sed "s/$(uname -n)/NODE/g" | cut -c1-100)
+  noise=$(grep -v -e "^@${secret?}" -e "^$" "$tmp/$2.out" 2>/dev/null | head -n 1 | nameless | cut -c1-100)
   [ -z "$noise" ] || put "$1noise" "$noise"
 }

@@ -17,6 +17,15 @@ sum() { sha256sum | cut -d' ' -f1; }
 # Without what the dynamic linker says of /etc/ld.so.preload, before each program: the check of it tells that.
 plain() { sed '/^ERROR: ld\.so: /d'; }
 
+# nameless: the node's own name, where it is a word, is NODE: such a text is the same on every node. `c1` in `lic1` is no name.
+nameless() {
+  nameless_host=$(uname -n | sed 's/\./\\./g')
+  nameless_edge='[^A-Za-z0-9_-]'
+  nameless_long="s/(^|$nameless_edge)$nameless_host(\$|$nameless_edge)/\\1NODE\\2/g"
+  nameless_short="s/(^|$nameless_edge)${nameless_host%%\\.*}(\$|$nameless_edge)/\\1NODE\\2/g"
+  sed -E -e "$nameless_long" -e "$nameless_long" -e "$nameless_short" -e "$nameless_short" # two names share an edge
+}
+
 # whole_path KEY: a PATH without the system's programs is told, and mended for what the probe calls itself.
 whole_path() {
   if command -v sed >/dev/null 2>&1; then return; fi

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,44 +11,19 @@ from pathlib import Path
 import pytest
 
 import envmgr
+from tests.helpers.own_wheel import DATA, build_wheel, copy_source, pip
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
-
-DATA = ("modulefiles", "recipes", "easyconfigs", "nodesetup")
-
-
-def pip(*argv: str | Path) -> None:
-    environ = {
-        **os.environ,
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_NO_INDEX": "1",
-        "PIP_ROOT_USER_ACTION": "ignore",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "pip", *argv], env=environ, capture_output=True, text=True, check=False, timeout=DEADLINE
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the wheel is made of: nothing is written into the checkout, nor changes under the build."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in ("envmgr", *DATA):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
-        shutil.copy(ROOT / name, copy / name)
-    (copy / "tests").mkdir()
-    (copy / "tests" / "test_x.py").write_text("")
-    return copy
+    return copy_source(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
-    (wheel,) = folder.iterdir()
-    return wheel
+    return build_wheel(source, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")

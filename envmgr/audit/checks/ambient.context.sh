@@ -36,9 +36,8 @@ elif [ "${SLURM_JOB_ID-}" != "$job" ]; then
 fi
 # The rest of what is exported, node against node: without what sessions, jobs and Lmod make anew, without functions and long values.
 # The host's own name and the job's number are the same words everywhere.
-ambient_host=$(uname -n)
 env | LC_ALL=C grep -E '^[A-Za-z][A-Za-z0-9_]*=.{1,300}$' | grep -v -E -e "$ambient_passed" |
-  sed -e "s|${ambient_host}|NODE|g" -e "s|${ambient_host%%.*}|NODE|g" ${job:+-e "s|\\([^0-9=]\\)$job\\([^0-9]\\)|\\1JOB\\2|g" -e "s|\\([^0-9=]\\)$job\$|\\1JOB|"} | LC_ALL=C sort | lines ambient.exported
+  nameless | sed -e '' ${job:+-e "s|\\([^0-9=]\\)$job\\([^0-9]\\)|\\1JOB\\2|g" -e "s|\\([^0-9=]\\)$job\$|\\1JOB|"} | LC_ALL=C sort | lines ambient.exported
 # What the C library says of LANG and LC_*, in the words of locale(1).
 # The plain ones are everywhere, and most shells' own.
 ambient_said=

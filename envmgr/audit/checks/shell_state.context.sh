@@ -3,7 +3,7 @@
 : "${shell_flags?}" "${shell_ifs?}"
 
 if [ -n "${shell_said-}" ]; then
-  put shell_state.said "$(printf '%s\n' "$shell_said" | sed -e "s/$(uname -n)/NODE/g" -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')"
+  put shell_state.said "$(printf '%s\n' "$shell_said" | nameless | sed -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')"
 fi
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi

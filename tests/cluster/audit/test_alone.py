@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
 from tests.helpers.foreign_scene import EESSI, LOCAL, NO_SITE, NODES, SHARED, SPACK, Foreign, make
+from tests.helpers.own_wheel import build_wheel, copy_source, pip
 from tests.helpers.trees import eessi_shaped, spack_shaped
+from tests.helpers.waiting import DEADLINE
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +38,35 @@ def test_ordinary_user_may_run_it(foreign: Foreign) -> None:
     result = foreign.audit("--via", "ssh", code=0, user="alice")
     assert (result["alone"], result["accounts"]) == (True, ["alice"])
     assert {f["severity"] for f in result["findings"]} <= {"note"}
+
+
+@pytest.mark.parametrize("user", ["root", "alice"])
+def test_wheel_on_the_head_is_enough(foreign: Foreign, tmp_path: Path, user: str) -> None:
+    """Without the checkout: what pip puts into a folder of the login node, with what it needs."""
+    home = Path(f"/proc/{foreign.cluster.pid('login')}/root/opt/envmgr-of-{user}")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "wheel").mkdir()
+    wheel = build_wheel(copy_source(tmp_path / "source"), tmp_path / "wheel")
+    pip("install", "--no-deps", "--target", home, wheel)
+    there = f"/opt/envmgr-of-{user}"
+    env = {"ENVMGR_SITE": "", "PYTHONPATH": there}
+    program = [sys.executable, "-P", "-c", "import envmgr; print(envmgr.__file__)"]
+    assert foreign.cluster.exec("login", program, user=user, env=env).stdout == f"{there}/envmgr/__init__.py\n"
+    argv = [
+        sys.executable,
+        "-P",
+        f"{there}/bin/envmgr",
+        "audit",
+        "--nodes",
+        "c[1-3]",
+        "--via",
+        "ssh",
+        "--format",
+        "json",
+    ]
+    done = foreign.cluster.exec("login", argv, user=user, env=env, timeout=DEADLINE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["alone"]
 
 
 DRIFTS = {

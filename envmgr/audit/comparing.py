@@ -78,6 +78,16 @@ def chosen(compared: Compared, values: Values, evidence: Evidence, *, sampled: b
     asked for then, or not drawn (`sampled`), is compared between nodes.
     """
     evidence.notebook.note(compared, values)
+    return _compare_with(compared, values, evidence, sampled=sampled)
+
+
+def is_other(compared: Compared, values: Values, evidence: Evidence) -> bool:
+    """Whether `drift` will tell something of it: for who asks which line did it."""
+    found = _compare_with(compared, values, evidence, sampled=False)
+    return bool(found.outliers or found.differ)
+
+
+def _compare_with(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool) -> Comparison:
     if evidence.baseline is None or not evidence.baseline.asked.has(compared):
         return compare(values, evidence)
     known = evidence.baseline.right(compared)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.baseline import Compared
+from envmgr.audit.comparing import drift, is_other
 from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence
-from envmgr.audit.trace import TraceQuestion, is_ours
+from envmgr.audit.trace import TraceQuestion, places_in_words
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ShellAccount, ShellContext
@@ -29,34 +30,44 @@ _OF_SLURM = re.compile(
 )
 
 
-def exported_questions(context: ShellContext, account: ShellAccount, fleet: Fleet) -> Iterator[TraceQuestion]:
+def exported_questions(
+    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
+) -> Iterator[TraceQuestion]:
     """Who sets what is not alike, and options of Slurm's commands."""
     if context.name == "bash-login":
         for variables, nodes in _variables(context_key(context, account), fleet):
             if names := tuple(name for name in variables if name.startswith(_OPTIONS)):
                 yield TraceQuestion(nodes[0], context, account, names)
+    where = evidence.shell(context, account)
     for name, of in _exported_values(context, account, fleet).items():
-        for nodes in of.values():
-            yield TraceQuestion(nodes[0], context, account, (name,))
+        if len(of) > 1 or (_is_kept(name) and is_other(Compared("ambient", where, name), of, evidence)):
+            for nodes in of.values():
+                yield TraceQuestion(nodes[0], context, account, (name,))
+
+
+def _is_kept(name: str) -> bool:
+    """Whether it goes into a baseline: what programs read. Slurm and logins make others anew each time."""
+    return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
 
 
 def who_sets(
     name: str, values: Mapping[str, tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
 ) -> str:
     """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
-    places = [(evidence.traces.place(nodes, context, account, name), nodes) for nodes in values.values()]
-    return "; ".join(f"{place} sets it on {fold(nodes)}" for place, nodes in places if place and not is_ours(place))
+    return "; ".join(
+        places_in_words((evidence.traces.place(nodes, context, account, name), nodes) for nodes in values.values())
+    )
 
 
 def settings_questions(
-    values: Mapping[str, Mapping[str, tuple[str, ...]]], evidence: Evidence
+    values: Mapping[str, tuple[Compared, Mapping[str, tuple[str, ...]]]], evidence: Evidence
 ) -> Iterator[TraceQuestion]:
-    """Who sets variables (name -> value -> nodes) in the ordinary user's login shell, where nodes differ."""
+    """Who sets variables (name -> what is compared, and its values) in the ordinary user's login shell, where nodes differ."""
     context = evidence.login_shell()
     if context is None:
         return
-    for name, of in values.items():
-        for nodes in of.values() if len(of) > 1 else ():
+    for name, (compared, of) in values.items():
+        for nodes in of.values() if len(of) > 1 or is_other(compared, of, evidence) else ():
             yield TraceQuestion(nodes[0], context, "user", (name,))
 
 
@@ -88,17 +99,15 @@ def options_of_slurm(
 def _exported_values(
     context: ShellContext, account: ShellAccount, fleet: Fleet
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """variable -> value -> nodes, of exported variables that are not alike, and not another on each node either."""
+    """variable -> value -> nodes, of exported variables that are not another on each node."""
     groups = _variables(context_key(context, account), fleet)
-    if len(groups) < 2:
-        return {}
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for name in sorted({name for variables, _ in groups for name in variables}):
         values: dict[str, tuple[str, ...]] = {}
         for variables, nodes in groups:
             value = variables.get(name, "")
             values[value] = (*values.get(value, ()), *nodes)
-        if len(values) > 1 and (len(values) < len(fleet.nodes) or len(fleet.nodes) == len(groups) == 2):
+        if len(values) == 1 or len(values) < len(fleet.nodes) or len(fleet.nodes) == len(groups) == 2:
             found[name] = values
     return found
 
@@ -106,9 +115,11 @@ def _exported_values(
 def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     where = evidence.shell(context, account)
     for name, values in _exported_values(context, account, fleet).items():
+        if len(values) == 1 and not _is_kept(name):
+            continue
         said = who_sets(name, values, context, account, evidence)
         yield from drift(
-            "ambient", where, values, evidence, kept=False, severity="warning" if _MEANS.search(name) else "note",
+            "ambient", where, values, evidence, what=name, kept=_is_kept(name), severity="warning" if _MEANS.search(name) else "note",
             hint=said or f"compare start-up files: which one sets {name}?",
             say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
         )  # fmt: skip

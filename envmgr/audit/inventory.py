@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.module_tool import module_tool
+from envmgr.audit.opened import opened
 from envmgr.finding import Finding
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -29,9 +29,9 @@ class FoundModule:
     root: str
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     given = assign(inventory_most=MOST, inventory_seconds=_SECONDS)
-    return {"login": module_tool() + given + script_text(__file__, "sh")}
+    return {"login": opened(plan.day) + given + script_text(__file__, "sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:  # noqa: ARG001 - nothing is wrong with having modules

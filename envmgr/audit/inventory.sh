@@ -1,12 +1,18 @@
 # shellcheck shell=sh
-# Modules, a line each: `NAME|FOLDER|what made it|ROOT`. Behind module_tool.sh.
+# Modules, a line each: `NAME|FOLDER|what made it|ROOT`. Behind opened.sh.
 : "${prefix?}" "${room?}" "${inventory_most?}" "${inventory_seconds?}"
 
 if [ -n "${module_cmd?}" ]; then
   module_visible | sed 's/([A-Z:a-z]*)$//' | grep -v -E '(^|/)(lmod|settarg)$|^(dot|module-git|module-info|modules|null|use\.own)$' | awk -v prefix="$prefix/" '
     /^\/.*:$/ { folder = substr($0, 1, length($0) - 1); sub(/\/+$/, "", folder); next }
     folder != "" && index(folder "/", prefix) != 1 && !/\/$/ && NF { print folder "\t" $0 }
-  ' | head -n "$inventory_most" >"$room/inventory"
+  ' >"$room/inventory.listed"
+  # And those of folders that modules open, which are listed once these are loaded.
+  opened_folders
+  while IFS='|' read -r inventory_folder _; do
+    opened_names "$inventory_folder" | sed "s|^|$inventory_folder$(printf '\t')|"
+  done <"$room/opened" >>"$room/inventory.listed"
+  head -n "$inventory_most" "$room/inventory.listed" >"$room/inventory"
   # shellcheck disable=SC2016 # the inner shell's
   with_limit "$inventory_seconds" "$room/inventory.told" /bin/sh -c '
     tab=$(printf "\t")
@@ -14,7 +20,7 @@ if [ -n "${module_cmd?}" ]; then
       file=$folder/$name
       [ -f "$file" ] || file=$file.lua
       [ -f "$file" ] || continue
-      root=$(grep -o -s -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" "$file" | grep -v -E "^./(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)(/|\$)" | head -n 1 | cut -c2-)
+      root=$(grep -v -s MODULEPATH "$file" | grep -o -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" | grep -v -E "^./(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)(/|\$)" | head -n 1 | cut -c2-)
       root=${root%/}
       case ${root##*/} in bin | sbin | lib | lib64 | include | share) root=${root%/*} ;; esac
       if grep -q -s -i -E "built with EasyBuild|Module built by EasyBuild|EBROOT" "$file" || [ -d "$root/easybuild" ]; then

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.across import Across, across
-from envmgr.audit.comparing import drift
+from envmgr.audit.baseline import Compared
+from envmgr.audit.comparing import drift, is_other
 from envmgr.audit.folding import elements, other_parts, short
 from envmgr.audit.model import Evidence
-from envmgr.audit.trace import TraceQuestion, is_ours, part_of
+from envmgr.audit.trace import TraceQuestion, part_of, places_in_words
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
@@ -49,8 +50,9 @@ def modulepath_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
                 yield TraceQuestion(each.nodes[0], context, each.account, names)
     for context, account, fleet in evidence.contexts():
         values = _beside(context, account, fleet, evidence)
-        if len(values) > 1:
-            names = ("MODULEPATH", *_names(_not_everywhere(values)))
+        compared = Compared("contexts", evidence.shell(context, account), "MODULEPATH")
+        if len(values) > 1 or is_other(compared, values, evidence):
+            names = ("MODULEPATH", *_names(_not_everywhere(values, compared, evidence)))
             for nodes in values.values():
                 yield TraceQuestion(nodes[0], context, account, names)
 
@@ -79,7 +81,7 @@ def beside_generation(
 ) -> Iterator[Finding]:
     """What else is in MODULEPATH, node against node."""
     values = _beside(context, account, fleet, evidence)
-    parts = _not_everywhere(values)
+    parts = _not_everywhere(values, Compared("contexts", where, "MODULEPATH"), evidence)
     traced = [
         (_brings(elements(value), parts, nodes, context, account, evidence)
         or evidence.traces.culprit(nodes, context, account, "MODULEPATH"), nodes)
@@ -90,7 +92,7 @@ def beside_generation(
     traced += [
         (place, nodes) for place, nodes in _as_a_whole([n for at, n in traced if not at], context, account, evidence) if place not in known
     ]  # fmt: skip
-    places = [f"{place} sets it on {fold(nodes)}" for place, nodes in traced if place and not is_ours(place)]
+    places = places_in_words(traced)
     if source := evidence.traces.list_file((n for nodes in values.values() for n in nodes), context, account):
         places.append(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
     yield from drift(
@@ -112,10 +114,12 @@ def _as_a_whole(
                 yield place, nodes
 
 
-def _not_everywhere(values: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Parts of MODULEPATH that some nodes have, and others have not."""
-    having = Counter(part for value in values for part in elements(value))
-    return [part for part, count in having.items() if count < len(values)]
+def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, evidence: Evidence) -> list[str]:
+    """Parts of MODULEPATH that some nodes have, or a baseline has, and others have not."""
+    known = (evidence.baseline.right(compared) or {}) if evidence.baseline is not None else {}
+    lists = {*values, *known.values()}
+    having = Counter(part for value in lists for part in elements(value))
+    return [part for part, count in having.items() if count < len(lists)]
 
 
 def _brings(

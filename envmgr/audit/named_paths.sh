@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # named_paths: of lines `WHAT PATH` on stdin, those of which the path is not there, and `WHAT FOLDER closed` of those that lie in a folder,
-# or are one, that the caller cannot enter or read.
+# or are one, that the caller cannot enter or read. What lies below another one that is told is not told.
 
 named_paths() {
   while read -r named_by named_path; do
@@ -11,5 +11,6 @@ named_paths() {
     elif [ -d "$named_path" ] && ! { [ -r "$named_path" ] && [ -x "$named_path" ]; }; then
       printf '%s %s closed\n' "$named_by" "$named_path"
     fi
-  done | LC_ALL=C sort -u
+  done | sed 's|/\.\{0,1\}\( closed\)\{0,1\}$|\1|' | LC_ALL=C sort -u |
+    awk '$1 == by && $3 == closed && index($2 "/", path "/") == 1 { next } { by = $1; path = $2; closed = $3; print }'
 }

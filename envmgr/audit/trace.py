@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
+from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
 from envmgr.system.shelltext import assign, quote, script_text
 
@@ -41,6 +42,15 @@ class TraceQuestion:
 def is_ours(place: str) -> bool:
     """Whether a place is a file of node-setup's."""
     return place.startswith(_OURS)
+
+
+def places_in_words(places: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+    """`FILE:LINE sets it on NODES`, each place once; without those of node-setup's files."""
+    found: dict[str, list[str]] = {}
+    for place, nodes in places:
+        if place and not is_ours(place):
+            found.setdefault(place, []).extend(nodes)
+    return [f"{place} sets it on {fold(nodes)}" for place, nodes in found.items()]
 
 
 def part_of(name: str, part: str) -> str:

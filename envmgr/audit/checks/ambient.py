@@ -95,7 +95,7 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
         for name, asked in (("locale", _LOCALE), ("zone", ("TZ",))):
             for nodes in fleet.by_value(f"{key}{name}").values():
                 yield TraceQuestion(nodes[0], context, account, asked)
-        yield from exported_questions(context, account, fleet)
+        yield from exported_questions(context, account, fleet, evidence)
         for name in fleet.names(f"{key}alias."):
             for nodes in fleet.by_value(f"{key}alias.{name}").values():
                 yield TraceQuestion(nodes[0], context, account, (name,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.folding import short
@@ -48,7 +49,8 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     for version in fleet.by_value("environment_modules.version"):
         alike = fleet.only(lambda facts, version=version: facts["environment_modules.version"] == version)  # type: ignore[misc]
         names = sorted({name for group in alike.groups for name in _settings(group.facts)})
-        yield from settings_questions({_variable(name): _values(name, alike) for name in names}, evidence)
+        values = {_variable(n): (Compared("environment-modules", "settings", n), _values(n, alike)) for n in names}
+        yield from settings_questions(values, evidence)
 
 
 def _values(name: str, fleet: Fleet) -> dict[str, tuple[str, ...]]:

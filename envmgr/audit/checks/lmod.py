@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.folding import short
@@ -179,7 +180,8 @@ def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
     for version in fleet.by(_full_version):
         alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
-        yield from settings_questions({n: of for n, of in _values(alike).items() if " " not in n}, evidence)
+        named = {n: (Compared("lmod", "settings", n), of) for n, of in _values(alike).items() if " " not in n}
+        yield from settings_questions(named, evidence)
 
 
 def _values(fleet: Fleet) -> dict[str, dict[str, tuple[str, ...]]]:

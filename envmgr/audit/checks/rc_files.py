@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.lmod_config import lmod_config
@@ -47,7 +48,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
     modulerc = _paths(fleet, "rc_files.modulerc", bool)
     yield from _compared(
-        modulerc, "rc_files.modulerc", fleet, evidence, "it sets defaults, or hides modules, on this node only",
+        modulerc, "rc_files.modulerc", fleet, evidence,
+        f"it sets defaults, or hides modules, for {evidence.plan.user}'s login shell on this node only",
         f"{hint}; {who_set(_VARIABLE, _lists(fleet), evidence) or _VARIABLE + ' may name it'}",
     )  # fmt: skip
 
@@ -55,7 +57,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """Who names modulerc files that only some nodes read."""
     fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
-    return settings_questions({_VARIABLE: _lists(fleet)}, evidence)
+    return settings_questions({_VARIABLE: (Compared("rc-files", _VARIABLE, ""), _lists(fleet))}, evidence)
 
 
 def _lists(fleet: Fleet) -> dict[str, tuple[str, ...]]:

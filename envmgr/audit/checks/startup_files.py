@@ -49,8 +49,6 @@ def _others(evidence: Evidence) -> Iterator[Finding]:
         ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
         for lines, nodes in evidence.looked("startup_files").by_value("startup_files.sums", default="").items()
     ]
-    if len(groups) < 2:
-        return
     for path in sorted({path for sums, _ in groups for path in sums}):
         values: dict[str, tuple[str, ...]] = {}
         for sums, nodes in groups:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
-from tests.helpers.foreign_scene import EESSI, LOCAL, NO_SITE, NODES, SHARED, SPACK, Foreign, make
+from tests.helpers.foreign_scene import LOCAL, NO_SITE, NODES, SHARED, Foreign, make
 from tests.helpers.own_wheel import build_wheel, copy_source, pip
-from tests.helpers.trees import eessi_shaped, spack_shaped
 from tests.helpers.waiting import DEADLINE
 
 
@@ -165,26 +164,6 @@ def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Fo
     site = {"ENVMGR_SITE": file}
     assert foreign.cluster.envmgr(["audit", "--format", "json"], env=site).data["alone"]
     foreign.cluster.sh("login", f"rm {file}", check=True)
-
-
-def test_what_spack_and_eessi_shaped_trees_are_is_told(foreign: Foreign) -> None:
-    modulespath = "/etc/lmod/modulespath"
-    try:
-        for node in NODES:
-            foreign.cluster.sh(node, f"cp {modulespath} /root/modulespath", check=True)
-        foreign.plant(spack_shaped(SPACK), eessi_shaped(EESSI))
-        result = foreign.cluster.envmgr(
-            ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--format", "json"], env=NO_SITE
-        ).data
-        made = {f"{m['name']}/{m['version']}": (m["made_by"], m["entry"]) for m in result["modules"]}
-        assert made["cmake/3.27.7"] == ("Spack", "")
-        assert made["zlib/1.3"][0] == "Spack"
-        assert made["zlib/1.3"][1].startswith("zlib/")
-        assert made["OpenMPI/4.1.5-GCC-12.3.0"] == ("EESSI", "openmpi/4.1")
-        assert foreign.told() == []
-    finally:
-        for node in NODES:
-            foreign.cluster.sh(node, f"cp /root/modulespath {modulespath}; rm -rf {SPACK} /cvmfs", check=True)
 
 
 def test_environment_modules_are_compared_as_lmod_is(foreign: Foreign) -> None:

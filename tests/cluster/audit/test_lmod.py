@@ -161,7 +161,7 @@ def test_rc_file_that_names_an_old_cache_and_modulerc_files(scene: Scene) -> Non
         profile_on(scene, "c1", "export LMOD_MODULERCFILE=/opt/rc/modulerc.lua\n"),
         file_on(scene, "c3", "/etc/lmod/modules/.modulerc.lua", 'hide_version("old/1.0")\n'),
     ):
-        sets = "it sets defaults, or hides modules, on this node only"
+        sets = "it sets defaults, or hides modules, for alice's login shell on this node only"
         assert scene.told() == [
             "rc-files warning c2: /etc/lmod/lmodrc.lua: Lmod reads it on this node only | not there, as on c[1,3]",
             f"rc-files warning c3: /etc/lmod/modules/.modulerc.lua: {sets} | not there, as on c[1-2]",

@@ -181,7 +181,7 @@ def test_rc_files_without_the_generations_own() -> None:
 def test_rc_files_modulerc_on_one_node() -> None:
     assert told("rc-files", {"c1": {}, "c2": {"rc_files.modulerc": f"{'4' * 64} /opt/rc.lua"}, "c3": {}}) == [
         (
-            "warning c2: /opt/rc.lua: it sets defaults, or hides modules, on this node only | not there, as on c[1,3] "
+            "warning c2: /opt/rc.lua: it sets defaults, or hides modules, for alice's login shell on this node only | not there, as on c[1,3] "
             "| remove it, or put the same on every node; LMOD_MODULERCFILE may name it"
         )
     ]

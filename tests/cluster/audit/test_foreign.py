@@ -1,0 +1,76 @@
+"""A cluster without envmgr that has four kinds of trees: a real one of EasyBuild, hand-written ones, and ones in the shapes of Spack's and EESSI's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers.foreign_drifts import ForeignDrift, foreign_drifts
+from tests.helpers.foreign_scene import KINDS, LOCAL, NO_SITE, SPACK, Foreign, make
+
+# One of each tree, and of each way in which they were missed when they were first played; `make soak SOAK=foreign_drifts` plays all.
+HERE = {
+    "eb-rebuild-died", "eb-csh-library-path", "hand-local-copy-over-nfs", "hand-old-licence-server", "spack-prefix-closed-to-users",
+    "spack-gc-took-a-prefix", "eessi-not-mounted",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def foreign(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Foreign]:
+    scene = make(tmp_path_factory.mktemp("foreign") / "lab", KINDS)
+    yield scene
+    scene.cluster.down()
+
+
+def drifts() -> list[object]:
+    soak = [pytest.mark.slow, pytest.mark.soak]
+    return [pytest.param(d, id=d.name, marks=[] if d.name in HERE else soak) for d in foreign_drifts()]
+
+
+def test_healthy_cluster_is_silent_and_a_baseline_holds_every_tree(foreign: Foreign) -> None:
+    assert foreign.told("--save-baseline", "/root/trees.yaml", code=0) == []
+    text = foreign.cluster.sh("login", "cat /root/trees.yaml", check=True).stdout
+    for place in (
+        "    Mesh/3.1:\n",
+        "    gcc/13.2.0 hdf5/1.14.3:\n",
+        f"    {SPACK}/share/spack/lmod/linux-debian12-x86_64/gcc/13.2.0:\n",
+    ):
+        assert place in text, place
+
+
+@pytest.mark.parametrize("drift", drifts())
+def test_drift_that_was_written_blind_is_told_of_its_node(foreign: Foreign, drift: ForeignDrift) -> None:
+    with drift.put(foreign.cluster):
+        findings = foreign.findings(*drift.ask)
+    assert bool(drift.is_told(findings)) != bool(drift.missed), findings
+    assert not drift.strangers(findings)
+
+
+ENDLESS = """while true do end
+"""
+
+
+def test_module_that_never_loads_is_told_and_holds_nothing_up(foreign: Foreign) -> None:
+    folder = f"{LOCAL}/modulefiles/endless"
+    for node in ("c1", "c2", "c3"):
+        foreign.cluster.write(node, f"{folder}/1.0.lua", ENDLESS)
+    try:
+        told = foreign.told("--modules", "endless/1.0", "--check", "site-modules", code=1)
+    finally:
+        for node in ("c1", "c2", "c3"):
+            foreign.cluster.sh(node, f"rm -r {folder}", check=True)
+    assert told == [("error", "site-modules", "c[1-3]", "endless/1.0", "no end in 10 s")]
+
+
+def test_adopt_tells_what_made_each_module(foreign: Foreign) -> None:
+    argv = ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--format", "json"]
+    result = foreign.cluster.envmgr(argv, env=NO_SITE).data
+    made = {f"{m['name']}/{m['version']}": (m["made_by"], m["entry"], m["root"]) for m in result["modules"]}
+    assert made["Solver/2.0"] == ("EasyBuild", "", "/opt/eb/software/Solver/2.0")
+    assert made["zlib/1.2.13"][:2] == ("EasyBuild", "zlib/1.3.1")
+    assert made["fftw/3.3.10"][0] in ("by hand", "Spack")  # two trees have it
+    assert made["cmake/3.27.7"][:2] == ("Spack", "")
+    assert made["hdf5/1.14.3"][0] == "Spack"  # in a folder that gcc/13.2.0 opens
+    assert made["OpenMPI/4.1.5-GCC-12.3.0"][:2] == ("EESSI", "openmpi/4.1")
+    assert made["blast/2.14"][0] == "by hand"

@@ -59,6 +59,34 @@ def nhc(scene: Audited, *words: str) -> tuple[int, list[str]]:
     return done.returncode, list(dict.fromkeys(line.removeprefix(FAILED) for line in said))
 
 
+METRICS = "/run/envmgr.prom"
+
+
+def by_audit(scene: Audited, text: str, options: str = "") -> tuple[int, list[str]]:
+    """What NHC says where the host that audits has written `text`."""
+    scene.cluster.write(NODE, METRICS, text)
+    scene.cluster.write(NODE, "/etc/nhc/nhc.conf", f" * || check_envmgr_audit {METRICS} {options}\n")
+    return nhc(scene)
+
+
+def test_a_node_is_drained_for_errors_that_an_audit_from_elsewhere_found(checked: Audited) -> None:
+    success = "envmgr_audit_success 1\n"
+    folders = 'envmgr_audit_node_findings{node="c1",check="folders",severity="error"} 1\n'
+    other = 'envmgr_audit_node_findings{node="c11",check="folders",severity="error"} 1\n'
+    mild = 'envmgr_audit_node_findings{node="c1",check="lmod",severity="warning"} 2\n'
+    assert by_audit(checked, success + other + mild) == (0, [])
+    found = "the audit found: folders: envmgr audit --nodes c1"
+    assert by_audit(checked, success + other + folders + mild) == (1, [found])
+    assert by_audit(checked, success + mild, "-s warning") == (1, ["the audit found: lmod: envmgr audit --nodes c1"])
+    assert by_audit(checked, "envmgr_audit_success 0\n" + folders) == (0, [])  # the audit's fault, not the node's
+    assert by_audit(checked, success, "-s all")[0] == 1
+    checked.cluster.write(NODE, "/etc/nhc/nhc.conf", f" * || check_envmgr_audit {METRICS}.gone\n")
+    assert nhc(checked) == (0, [])
+    checked.cluster.sh(NODE, f"touch -d '4 hours ago' {METRICS}", check=True)
+    checked.cluster.write(NODE, "/etc/nhc/nhc.conf", f" * || check_envmgr_audit {METRICS}\n")
+    assert nhc(checked) == (0, [])
+
+
 @contextmanager
 def hidden(cluster: Cluster, path: str) -> Iterator[None]:
     """A file of the node is not there, and then is again."""

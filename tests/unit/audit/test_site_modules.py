@@ -58,3 +58,22 @@ def test_module_whose_loading_does_not_end_is_told_wherever_it_is() -> None:
     assert lines(*(endless | {"site_modules.cut": "yes"} for _ in range(3)))[0].startswith(
         "note c[1-3]: the sample: not all of the sample"
     )
+
+
+HAS = {"site_modules.looked.solver/3.1": "yes", "site_modules.has.solver/3.1": "/opt/solver/bin/a\n/opt/solver/bin/b"}
+
+
+def has(*lines: str) -> dict[str, str]:
+    return LOADS | HAS | {"site_modules.has.solver/3.1": "\n".join(lines)}
+
+
+def test_what_a_module_names_and_brings_is_compared() -> None:
+    whole = LOADS | HAS
+    assert lines(whole, whole, whole) == []
+    gone = has("- /opt/solver/bin")
+    assert lines(whole, gone, whole) == ["warning c2: solver/3.1: it names /opt/solver/bin, not there"]
+    assert lines(gone, gone, gone) == []  # it may be made when it is needed
+    closed = has("! /opt/solver")
+    assert lines(whole, whole, closed) == ["warning c3: solver/3.1: it names /opt/solver, which the user cannot enter"]
+    assert lines(has("/opt/solver/bin/a"), whole, whole) == ["warning c1: solver/3.1: it lacks /opt/solver/bin/b"]
+    assert lines(LOADS, whole, whole) == []  # not looked at in time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from envmgr.nodes import expand
 from tests.helpers.cluster import Cluster
 from tests.helpers.places import ROOT
 
@@ -19,7 +21,10 @@ _WORDS = ("where", "found", "expected", "hint")
 
 @dataclass(frozen=True)
 class ForeignDrift:
-    """`told` are findings by key words, the first of which decides; `missed` says why it is not told, and is empty for all others."""
+    """`told` are findings by key words, the first of which decides; where its hint `mends`, what that says is done, and it is told no more.
+
+    `missed` says why it is not told, and is empty for all others.
+    """
 
     name: str
     tree: str
@@ -30,6 +35,7 @@ class ForeignDrift:
     ask: tuple[str, ...]
     told: tuple[dict[str, str], ...]
     hint: str
+    mends: bool
     missed: str
 
     @contextmanager
@@ -50,10 +56,24 @@ class ForeignDrift:
 
     def strangers(self, findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Errors and warnings that accuse a node on which it is not."""
-        from envmgr.nodes import expand
-
         expected = {node for want in self.told for node in expand(want["nodes"])}
         return [f for f in findings if f["severity"] != "note" and not set(expand(f["nodes"])) <= expected]
+
+
+def follow(finding: dict[str, Any], cluster: Cluster) -> list[str]:
+    """Do what its hint says that changes something: a command on the node, or the line which did it is taken away. Returns what was done."""
+    commands = [
+        c for c in re.findall(r"`([^`]+)`", finding["hint"]) if c.split()[0] in ("chmod", "mount", "usermod", "rm")
+    ]
+    lines = re.findall(r"(/[^\s:]+):(\d+) (?:sets|adds) it (?:on|in) (\S+?)(?:;|$)", finding["hint"])
+    accused = expand(finding["nodes"])
+    done = []
+    for node in accused:
+        mine = [(path, line) for path, line, of in lines if not of.startswith("c") or node in expand(of)]
+        for script in [*commands, *(f"sed -i {line}d {path}" for path, line in mine)]:
+            cluster.sh(node, script, check=True)
+            done.append(f"{node}: {script}")
+    return done
 
 
 def _fits(finding: dict[str, Any], want: dict[str, str]) -> bool:
@@ -72,7 +92,7 @@ def foreign_drifts() -> list[ForeignDrift]:
     return [
         ForeignDrift(
             row["name"], row["tree"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
-            tuple(row["told"]), row["hint"], row.get("missed", ""),
+            tuple(row["told"]), row["hint"], row["mends"], row.get("missed", ""),
         )
         for row in rows
     ]  # fmt: skip

@@ -95,7 +95,7 @@ DRIFTS = {
     ),
     "closed-folder": (
         "c2", f"chmod 700 {LOCAL}/pkgs/intel/2024.0", f"chmod 755 {LOCAL}/pkgs/intel/2024.0",
-        [("warning", "modulefiles", "c2", f"{LOCAL}/modulefiles", f"intel/2024.0 names {LOCAL}/pkgs/intel/2024.0, which the user cannot enter")],
+        [("warning", "modulefiles", "c2", f"{LOCAL}/modulefiles", f"intel/2024.0 names {LOCAL}/pkgs/intel/2024.0, which alice cannot enter")],
     ),
     "program-does-not-start": (
         "c1", f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run", f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
@@ -146,6 +146,43 @@ def test_baseline_tells_what_has_changed_everywhere(foreign: Foreign) -> None:
         for node in ("c1", "c2", "c3"):
             foreign.cluster.sh(node, f"cp /root/blast.saved {LOCAL}/modulefiles/blast/2.14", check=True)
     assert ("warning", "modulefiles", "c[1-3]", f"{LOCAL}/modulefiles", "other content: blast/2.14") in told
+
+
+def test_baseline_tells_which_line_changed_all_nodes(foreign: Foreign) -> None:
+    saved, site = "/root/lines.yaml", "/etc/profile.d/zz-site.sh"
+    asked = [word for name in ("contexts", "ambient", "lmod", "startup-files") for word in ("--check", name)]
+    foreign.audit(*asked, "--save-baseline", saved, code=0)
+    changes = f"export OMP_NUM_THREADS=7\nmodule use {LOCAL}/more\nexport LMOD_CASE_INDEPENDENT_SORTING=yes\n"
+    for node in ("c1", "c2", "c3"):
+        foreign.cluster.write(node, site, changes)
+        foreign.cluster.sh(node, f"mkdir {LOCAL}/more", check=True)
+    try:
+        assert foreign.told(*asked, code=0) == []
+        findings = foreign.audit(*asked, "--baseline", saved, code=1)["findings"]
+    finally:
+        for node in ("c1", "c2", "c3"):
+            foreign.cluster.sh(node, f"rm {site}; rmdir {LOCAL}/more", check=True)
+    hints = {(f["check"], f["where"], f["found"]): f["hint"] for f in findings if f["nodes"] == "c[1-3]"}
+    login = "bash-login (root, alice)"
+    variable = hints["ambient", login, "OMP_NUM_THREADS is 7"]
+    assert variable == f"{site}:1 sets it on c[1-3]"
+    assert f"{site}:2 sets it on c[1-3]" in hints["contexts", login, f"MODULEPATH also has {LOCAL}/more"]
+    assert f"{site}:3 sets it on c[1-3]" in hints["lmod", "settings", "LMOD_CASE_INDEPENDENT_SORTING is yes"]
+    assert ("startup-files", site, "c[1-3]") in {(f["check"], f["where"], f["nodes"]) for f in findings}
+
+
+def test_metrics_of_an_audit_that_stands_alone(foreign: Foreign) -> None:
+    file = "/root/envmgr.prom"
+    foreign.cluster.sh("c2", f"umount -l {SHARED}; mkdir -p {SHARED}", check=True)
+    try:
+        argv = ["audit", "--nodes", "c[1-3]", "--user", "alice", "--format", "prometheus", "--output", file]
+        assert foreign.cluster.envmgr(argv, env=NO_SITE).code == 1
+    finally:
+        foreign.cluster.sh("c2", "cluster-share mount", check=True)
+    text = foreign.cluster.sh("login", f"cat {file}", check=True).stdout.splitlines()
+    assert "envmgr_audit_success 1" in text
+    assert 'envmgr_audit_node_findings{node="c2",check="folders",severity="error"} 1' in text
+    assert not [line for line in text if line.startswith("envmgr_published")]
 
 
 def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Foreign) -> None:

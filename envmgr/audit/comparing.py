@@ -36,10 +36,14 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Who is accused; and `differ`, the values between which nobody can choose, each with its nodes; empty where none are left."""
+    """Who is accused; and `differ`, the values between which nobody can choose, each with its nodes; empty where none are left.
+
+    `by_kind`: each kind of hardware agrees in itself, and they differ from each other.
+    """
 
     outliers: tuple[Outlier, ...] = ()
     differ: Values | None = None
+    by_kind: bool = False
 
 
 def compare(values: Values, evidence: Evidence) -> Comparison:
@@ -70,7 +74,7 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
         return Comparison(found)
     differ = {value: [*agreed.get(value, ()), *undecided.get(value, ())] for value in {**agreed, **undecided}}
     ordered = sorted(differ.items(), key=lambda item: (-len(item[1]), item[0]))
-    return Comparison(found, {value: tuple(nodes) for value, nodes in ordered})
+    return Comparison(found, {value: tuple(nodes) for value, nodes in ordered}, bool(evidence.kinds) and not undecided)
 
 
 def chosen(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool = False) -> Comparison:
@@ -106,7 +110,7 @@ def _compare_with(compared: Compared, values: Values, evidence: Evidence, *, sam
 def like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
     """The values of each set of like nodes, the commonest first where `values` are so."""
     member: dict[str, set[str]] = {}
-    for name, nodes in evidence.groups.items():
+    for name, nodes in (evidence.groups or evidence.kinds).items():
         for node in nodes:
             member.setdefault(node, set()).add(name)
     found: dict[tuple[bool, frozenset[str]], dict[str, list[str]]] = {}
@@ -149,7 +153,9 @@ def drift(
         if (more := len(compared.differ) - _SHOWN) > 0:
             words += f"; and {more} other values"
         between = fold(node for nodes in compared.differ.values() for node in nodes)
-        yield Finding(check, severity, where, words, _ALIKE, hint, between=between)
+        if compared.by_kind:
+            severity = "warning" if severity == "error" else "note"
+        yield Finding(check, severity, where, words, alike(compared), hint, between=between)
 
 
 def as_on(nodes: Sequence[str]) -> str:
@@ -159,4 +165,10 @@ def as_on(nodes: Sequence[str]) -> str:
     return f"as on {fold(nodes)}" if len(nodes) <= _NAMED else f"as on {len(nodes)} others"
 
 
+def alike(compared: Comparison) -> str:
+    """What is expected of nodes that differ."""
+    return _BY_KIND if compared.by_kind else _ALIKE
+
+
 _ALIKE = "the same everywhere; `--reference NODE` says which node is right"
+_BY_KIND = "the same everywhere, unless these kinds of hardware are meant to differ: each of them agrees in itself"

@@ -20,6 +20,7 @@ from envmgr.audit.effect import expected_effects
 from envmgr.audit.expect import choose_samples, read_published
 from envmgr.audit.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.installs import ExpectedInstall, expected_installs
+from envmgr.audit.kinds import groups_by_kind
 from envmgr.audit.model import (
     AsksController,
     AsksWho,
@@ -206,7 +207,8 @@ class _Asking:
             baseline=self.baseline,
             logs=logs,
         )
-        return replace(evidence, answers=self._answers(evidence))
+        kinds = {} if evidence.groups else groups_by_kind(evidence)
+        return replace(evidence, answers=self._answers(evidence), kinds=kinds)
 
     def _logs(self, ways: Mapping[str, Fleet], plan: AuditPlan, seconds: float) -> Mapping[str, str]:
         nodes = nodes_to_ask(ways)

@@ -68,7 +68,7 @@ class Evidence:
 
     `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
     check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
-    nodes; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
+    nodes; `kinds` are groups by hardware, where there is no site that has groups; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
     `logs` is node -> slurmd's first error, where a job ended without an answer. `gpu_jobs` are the answers of jobs that asked for a
     GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does. `alone`: nothing is published, here or on any node, and users
     load modules of others alone. With a `baseline`, nodes are right that have what it has; what is compared goes into `notebook`.
@@ -85,6 +85,7 @@ class Evidence:
     controller: Facts = field(default_factory=dict)
     answers: Mapping[str, Facts] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     login: frozenset[str] = frozenset()
     reference: str = ""
     traces: Traces = field(default_factory=lambda: Traces({}))

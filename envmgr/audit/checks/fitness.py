@@ -29,6 +29,7 @@ from functools import partial
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import joined, short
 from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
+from envmgr.audit.kinds import kinds_of
 from envmgr.audit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.outside import outside
@@ -239,8 +240,8 @@ def _site_level(evidence: Evidence) -> Iterator[Finding]:
 def _drift(evidence: Evidence) -> Iterator[Finding]:
     """Node against node, inside each group of the site."""
     told = observed(evidence)
-    alike = replace(evidence, groups={}, login=frozenset())  # all that are in one group
-    for name, listed in (evidence.groups or _all_together(evidence)).items():
+    alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # all that are in one group
+    for name, listed in (evidence.groups or kinds_of(evidence)).items():
         members = frozenset(listed)
         groups = tuple(
             Group(_comparable(facts), kept)
@@ -253,18 +254,6 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
                 "fitness", f"group {name}" if evidence.groups else name, fleet.by_value(key), alike, what=key, hint=hint, say=partial(_said, key),
                 severity="note" if key == "operating system" else "warning",
             )  # fmt: skip
-
-
-def _all_together(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
-    """Where there is no site, which says of what kinds its nodes are: those with the same GPUs and CPU level are of one."""
-    if not evidence.alone:
-        return {}
-    kinds: dict[str, tuple[str, ...]] = {}
-    for facts, nodes in observed(evidence).items():
-        gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
-        kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
-        kinds[kind] = (*kinds.get(kind, ()), *nodes)
-    return kinds
 
 
 _COMPARED = {

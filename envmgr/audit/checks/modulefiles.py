@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import as_on, chosen
+from envmgr.audit.comparing import alike, as_on, chosen
 from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -44,8 +44,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             first, second, *_ = compared.differ
             if found := changed(first, second):
                 yield Finding(
-                    "modulefiles", "warning", folder, f"different content: {found}",
-                    "the same everywhere; `--reference NODE` says which node is right", _HINT,
+                    "modulefiles", "note" if compared.by_kind else "warning", folder, f"different content: {found}",
+                    alike(compared), _HINT,
                     between=fold(node for nodes in compared.differ.values() for node in nodes),
                 )  # fmt: skip
 

@@ -1,0 +1,57 @@
+"""Kinds of hardware on a cluster without a site file: what each kind has is no fault of the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envmgr.audit.comparing import drift
+from envmgr.audit.kinds import groups_by_kind, kinds_of
+from envmgr.audit.model import Evidence
+from tests.helpers.evidence import evidence
+from tests.unit.audit.test_fitness import NODE, driven
+
+PLAIN, GPU = NODE, driven("535.54.03", "nvidia 8.0 {} NVIDIA A100")
+
+
+def of(plain: int, gpus: int) -> Evidence:
+    nodes = {f"c{n}": PLAIN for n in range(1, plain + 1)} | {f"g{n}": GPU for n in range(1, gpus + 1)}
+    given = evidence(nodes, alone=True)
+    return replace(given, kinds=groups_by_kind(given))
+
+
+def told(values: dict[str, tuple[str, ...]], given: Evidence) -> list[tuple[str, str, str]]:
+    return [(f.severity, f.nodes, f.between) for f in drift("x", "here", values, given)]
+
+
+def test_nodes_of_like_hardware_are_a_kind() -> None:
+    kinds = kinds_of(of(3, 2))
+    assert sorted(map(len, kinds.values())) == [2, 3]
+    assert any("A100" in name for name in kinds)
+    assert kinds_of(evidence({"c1": PLAIN, "g1": GPU})) == {}  # of a site, which says what its groups are
+
+
+def test_kinds_that_differ_and_agree_in_themselves_are_a_note() -> None:
+    given = of(4, 3)
+    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1", "g2", "g3")}, given) == [("note", "", "c[1-4],g[1-3]")]
+    values = {"a": ("c1", "c2", "c3", "c4"), "b": ("g1", "g2"), "": ("g3",)}
+    assert told(values, given) == [("warning", "g3", ""), ("note", "", "c[1-4],g[1-2]")]
+
+
+def test_a_kind_without_agreement_is_a_warning() -> None:
+    assert told({"a": ("c1", "c2", "c3"), "b": ("g1",), "c": ("g2",), "d": ("g3",)}, of(3, 3))[0][0] == "warning"
+
+
+def test_few_nodes_of_a_kind_are_compared_with_the_most() -> None:
+    assert told({"a": ("c1", "c2", "c3", "c4"), "b": ("g1",)}, of(4, 1)) == [("warning", "g1", "")]
+    given = of(4, 3)
+    three = evidence(
+        {"x1": NODE | {"fitness.flags": ""}}
+        | dict.fromkeys(("c1", "c2", "c3"), PLAIN)
+        | dict.fromkeys(("g1", "g2", "g3"), GPU),
+        alone=True,
+    )
+    assert {frozenset(nodes) for nodes in groups_by_kind(three).values()} == {
+        frozenset({"c1", "c2", "c3", "x1"}),
+        frozenset({"g1", "g2", "g3"}),
+    }
+    assert groups_by_kind(given)

@@ -117,11 +117,18 @@ def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What it names and brings, where nodes differ: folders that are not there, or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
+    values = looked.by_value(f"{_KEY}has.{name}", default="")
+    closed = sorted(
+        {line.removeprefix("! ") for value in values for line in value.splitlines() if line.startswith("! ")}
+    )
+    hint = "install, copy or mount its software on that node as on the others"
+    if closed:
+        hint = f"on the node: `chmod a+rx {' '.join(closed[:8])}`, or as restricted as on the others"
     yield from drift(
-        "site-modules", name, looked.by_value(f"{_KEY}has.{name}", default=""), evidence, what="brings", sampled=True,
+        "site-modules", name, values, evidence, what="brings", sampled=True,
         say=lambda text: _missing(text, "") or "what it names is there", told=lambda of: _missing(of.value, of.right),
         expect=lambda _right, _value: "what it names is there, with the same programs",
-        hint="install, copy or mount its software on that node as on the others; `chmod` what is closed",
+        hint=hint,
     )  # fmt: skip
 
 

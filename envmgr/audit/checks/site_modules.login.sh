@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment, and what programs that it brings lack. Behind opened.sh and named_paths.sh.
+# Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment,
+# and what it brings. Behind opened.sh and named_paths.sh.
 : "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_named?}"
 
 # site_modules_has AFTER FOLDERS: `- PATH` for what the variables name and is not there, `! PATH` for folders that the user cannot enter;
@@ -10,6 +11,48 @@ site_modules_has() {
   head -n 4 "$2" | while read -r site_modules_at; do
     find -L "$site_modules_at" -maxdepth 1 -type f -perm -100 2>/dev/null
   done | LC_ALL=C sort | head -n 2000
+}
+
+# site_modules_look: what the module brings that is loaded in "$room/after", and whether it works. It touches the software, whose server may hang.
+site_modules_look() {
+  sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
+  # Its own of what entries bring, too: whichever is loaded last comes first.
+  for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
+    while read -r site_modules_folder; do
+      [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
+    done <"$room/folders"
+  done | head -n 3 | lines "site_modules.brings.$site_modules_name"
+  # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
+  site_modules_program=
+  while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
+    site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 1)
+  done <"$room/folders"
+  if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
+    # shellcheck disable=SC2016 # the inner shells'
+    with_limit 5 "$room/start" /bin/sh -c '
+      cd "$1" && tr "\n" "\000" <"$2" |
+        xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
+    ' sh "$room" "$room/after" "$site_modules_program"
+    site_modules_status=$(tail -n 1 "$room/start")
+    put "site_modules.starts.$site_modules_name" \
+      "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
+  fi
+  if with_limit 5 "$room/has" site_modules_has "$room/after" "$room/folders"; then
+    if [ "$(wc -l <"$room/has")" -gt 60 ]; then
+      { grep '^[-!]' "$room/has" | head -n 20; printf '= %s %s\n' "$(wc -l <"$room/has")" "$(sum <"$room/has")"; } >"$room/has.short"
+      mv "$room/has.short" "$room/has"
+    fi
+    lines "site_modules.has.$site_modules_name" <"$room/has"
+    put "site_modules.looked.$site_modules_name" yes
+  fi
+  site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
+  head -n 4 "$room/folders" |
+    while read -r site_modules_folder; do
+      find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
+    done | while read -r site_modules_program; do
+      with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
+      sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
+    done | lines "site_modules.lacks.$site_modules_name"
 }
 
 if [ -n "${module_cmd?}" ]; then
@@ -25,7 +68,7 @@ if [ -n "${module_cmd?}" ]; then
     grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
   opened_folders
   while IFS='|' read -r site_modules_folder site_modules_chain; do
-    opened_names "$site_modules_folder" | head -n 2000 | grep -v -x -F -f "$room/names" | sed "s|^|$site_modules_chain |"
+    opened_names "$site_modules_folder" | head -n 2000 | sed "s|^|$site_modules_chain |"
   done <"$room/opened" >"$room/opened.modules"
   {
     if [ -z "$site_modules_named" ]; then
@@ -42,44 +85,17 @@ if [ -n "${module_cmd?}" ]; then
     if with_limit 10 "$room/after" effect "$module_cmd" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
       put "site_modules.loads.$site_modules_name" yes
       cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
-      sed -n 's/^PATH=//p' "$room/after" | tr : '\n' | grep '^/' | grep -v -x -E '(/usr(/local)?)?/s?bin' >"$room/folders"
-      # Its own of what entries bring, too: whichever is loaded last comes first.
-      for site_modules_program in python python3 pip conda mpirun mpiexec nvcc; do
-        while read -r site_modules_folder; do
-          [ ! -x "$site_modules_folder/$site_modules_program" ] || printf '%s/%s\n' "$site_modules_folder" "$site_modules_program"
-        done <"$room/folders"
-      done | head -n 3 | lines "site_modules.brings.$site_modules_name"
-      # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
-      site_modules_program=
-      while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
-        site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 1)
-      done <"$room/folders"
-      if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
-        # shellcheck disable=SC2016 # the inner shells'
-        with_limit 5 "$room/start" /bin/sh -c '
-          cd "$1" && tr "\n" "\000" <"$2" |
-            xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
-        ' sh "$room" "$room/after" "$site_modules_program"
-        site_modules_status=$(tail -n 1 "$room/start")
-        put "site_modules.starts.$site_modules_name" \
-          "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
-      fi
-      if with_limit 5 "$room/has" site_modules_has "$room/after" "$room/folders"; then
-        if [ "$(wc -l <"$room/has")" -gt 60 ]; then
-          { grep '^[-!]' "$room/has" | head -n 20; printf '= %s %s\n' "$(wc -l <"$room/has")" "$(sum <"$room/has")"; } >"$room/has.short"
-          mv "$room/has.short" "$room/has"
+      with_limit 20 "$room/look" site_modules_look
+      site_modules_status=$?
+      cat "$room/look"
+      if [ "$site_modules_status" = 124 ]; then
+        put "site_modules.hung.$site_modules_name" yes
+        if [ -n "$site_modules_hung" ]; then
+          put site_modules.cut yes
+          break
         fi
-        lines "site_modules.has.$site_modules_name" <"$room/has"
-        put "site_modules.looked.$site_modules_name" yes
+        site_modules_hung=$site_modules_name
       fi
-      site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
-      head -n 4 "$room/folders" |
-        while read -r site_modules_folder; do
-          find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
-        done | while read -r site_modules_program; do
-          with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
-          sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
-        done | lines "site_modules.lacks.$site_modules_name"
     else
       if [ "$?" = 124 ]; then
         put "site_modules.failed.$site_modules_name" "no end in 10 s"

@@ -85,6 +85,11 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                     "site-modules", "note", name, f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
                     "programs that no entry has", f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other", fold(nodes),
                 )  # fmt: skip
+        if hung := loads.by_value(f"{_KEY}hung.{name}").get(_YES):
+            yield Finding(
+                "site-modules", "warning", name, "what it brings was not looked at: no end in 20 s", "software that can be read",
+                "does the file server of its software answer? each program of it waits, too", fold(hung),
+            )  # fmt: skip
         yield from _effects(name, loads, evidence)
         yield from _brought(name, loads, evidence)
         yield from _starts(name, loads, evidence)

@@ -62,14 +62,12 @@ class ForeignDrift:
 
 def follow(finding: dict[str, Any], cluster: Cluster) -> list[str]:
     """Do what its hint says that changes something: a command on the node, or the line which did it is taken away. Returns what was done."""
-    commands = [
-        c for c in re.findall(r"`([^`]+)`", finding["hint"]) if c.split()[0] in ("chmod", "mount", "usermod", "rm")
-    ]
-    lines = re.findall(r"(/[^\s:]+):(\d+) (?:sets|adds) it (?:on|in) (\S+?)(?:;|$)", finding["hint"])
+    commands = [c for c in re.findall(r"`([^`]+)`", finding["hint"]) if re.match(r"(chmod|mount|usermod|rm) \S", c)]
+    lines = re.findall(r"(/[^\s:]+):(\d+) (?:sets|adds) it (on|in) (\S+?)(?:;|$)", finding["hint"])
     accused = expand(finding["nodes"])
     done = []
     for node in accused:
-        mine = [(path, line) for path, line, of in lines if not of.startswith("c") or node in expand(of)]
+        mine = [(path, line) for path, line, word, of in lines if word == "in" or node in expand(of)]
         for script in [*commands, *(f"sed -i {line}d {path}" for path, line in mine)]:
             cluster.sh(node, script, check=True)
             done.append(f"{node}: {script}")

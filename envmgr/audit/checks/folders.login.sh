@@ -33,22 +33,23 @@ awk -F '\t' '
   }
 ' /proc/self/mountinfo "$room/folders.real" >"$room/folders.at"
 lines folders.at <"$room/folders.at"
-# Of several on one point the last is seen; the others are of interest where they are network mounts.
+# Of several on one point the last is seen: `over` a network mount, where it is none itself.
 awk -v prefix="$prefix/" '
   {
     for (i = 7; $i != "-"; i++);
     type = $(i + 1)
     if (index($5 "/", prefix) == 1) next
-    if (type ~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?)$/) shared[$5] = 1
+    network = type ~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?)$/
+    if (network) shared[$5] = 1
     number = split($6, option, ",")
     options = ""
     for (n = 1; n <= number; n++) if (option[n] ~ /^(ro|rw|noexec|nosuid)$/) options = options (options == "" ? "" : ",") option[n]
-    seen[$5] = type " " $(i + 2) " " options
+    seen[$5] = (shared[$5] && !network ? "over " : "") type " " $(i + 2) " " options
   }
   END { for (point in shared) print point " " seen[point] }
 ' /proc/self/mountinfo | LC_ALL=C sort -u | lines folders.mounts
-# Folders from whose mount no program starts, whatever kind that is.
+# Folders from whose mount no program starts, whatever kind that is: `MOUNT-POINT FOLDER`.
 awk '
   NR == FNR { if ($6 ~ /(^|,)noexec(,|$)/) noexec[$5] = 1; else delete noexec[$5]; next }
-  $1 in noexec { print $2 }
+  $1 in noexec { print }
 ' /proc/self/mountinfo "$room/folders.at" | LC_ALL=C sort -u | lines folders.noexec

@@ -8,7 +8,7 @@ too. What is in folders of local disks is looked at by the checks of modulefiles
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.comparing import Values, drift
 from envmgr.audit.folding import short
@@ -17,7 +17,7 @@ from envmgr.finding import Finding
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
 
-_GONE = "not mounted"
+_GONE, _OVER = "not mounted", "over "
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -27,27 +27,35 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 def judge(evidence: Evidence) -> Iterator[Finding]:
     for point in _points(evidence):
         values = _values(point, evidence)
-        mounted = next((value for value in values if value != _GONE), "")
-        source = [*mounted.split(" "), ""][1]
+        mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
+        source = [*mounted.removeprefix(_OVER).split(" "), ""][1]
+        hint = f"on the node: `grep -s -e '{source}' -e '{point}' /etc/fstab /etc/auto.*` says how it is mounted: `mount {point}`; or compare its options"
+        if any(value.startswith(_OVER) for value in values):
+            hint = f"on the node: `umount {point}` takes what lies over the network mount away, once nobody uses it"
         yield from drift(
-            "folders", point, values, evidence, severity="error" if _GONE in values else "warning",
-            hint=f"on the node: `grep -s -e '{source}' -e '{point}' /etc/fstab /etc/auto.*` says how it is mounted: `mount {point}`; or compare its options",
-            say=short,
+            "folders", point, values, evidence, severity="error" if _GONE in values else "warning", hint=hint,
+            say=lambda value: short(f"{value.removeprefix(_OVER)}, mounted over a network mount" if value.startswith(_OVER) else value),
         )  # fmt: skip
     told = evidence.shells.only(lambda facts: "folders.at" in facts)
+    noexec = told.by_value("folders.noexec", default="")
+    points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     yield from drift(
-        "folders", "mount options", told.by_value("folders.noexec", default=""), evidence, what="noexec",
-        say=lambda lines: f"mounted noexec: {short(', '.join(lines.splitlines()))}" if lines else "no noexec for modules and what they name",
+        "folders", "mount options", noexec, evidence, what="noexec",
+        say=lambda lines: f"mounted noexec: {_folders(lines.splitlines())}" if lines else "no noexec for modules and what they name",
         told=lambda of: _noexec(of.value, of.right),
-        hint="no program of these folders starts there: take `noexec` out of the options in /etc/fstab, then `mount -o remount,exec POINT`",
+        hint=f"no program there starts: {', '.join(f'`mount -o remount,exec {point}`' for point in points[:4])}, and the same in /etc/fstab",
     )  # fmt: skip
 
 
 def _noexec(value: str, right: str) -> str:
     also = [line for line in value.splitlines() if line not in right.splitlines()]
     less = [line for line in right.splitlines() if line not in value.splitlines()]
-    words = [f"mounted noexec: {', '.join(also)}"] if also else []
-    return short("; ".join(words + ([f"not mounted noexec: {', '.join(less)}"] if less else [])))
+    words = [f"mounted noexec: {_folders(also)}"] if also else []
+    return short("; ".join(words + ([f"not mounted noexec: {_folders(less)}"] if less else [])))
+
+
+def _folders(lines: Iterable[str]) -> str:
+    return short(", ".join(line.partition(" ")[2] for line in lines))
 
 
 def _points(evidence: Evidence) -> list[str]:

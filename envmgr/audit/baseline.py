@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.errors import InputError
 from envmgr.nodes import expand, fold, read_folded
@@ -54,7 +54,9 @@ class Notebook:
 
 
 class Asked(BaseModel):
-    """How an audit asked: with other contexts or another user there is something else to compare."""
+    """How an audit asked: with other contexts or another user there is something else to compare. `of_user` are the checks that look at
+    its user's login shell: what they tell of folders and modules depends on who looks.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,10 +64,11 @@ class Asked(BaseModel):
     user: str
     shells: tuple[str, ...]
     checks: tuple[str, ...]
+    of_user: tuple[str, ...] = ()
 
-    def has(self, compared: Compared) -> bool:
+    def has(self, compared: Compared, user: str) -> bool:
         """Whether it was asked for: a place `CONTEXT (USER)` only where that shell was looked at, one of a login shell by its user."""
-        if compared.check not in self.checks:
+        if compared.check not in self.checks or (user != self.user and compared.check in self.of_user):
             return False
         if compared.where.endswith(_LOGIN):
             return compared.where == f"{self.user}{_LOGIN}"
@@ -96,7 +99,7 @@ class Baseline:
         """What nodes had, that were asked for it again, and that is not there to compare any more: with value and nodes."""
         now = frozenset(expand(asked.nodes))
         for compared, had in self.values.items():
-            if compared in notebook.pages or not asked.has(compared):
+            if compared in notebook.pages or not asked.has(compared, self.asked.user):
                 continue
             found: dict[str, list[str]] = {}
             for node, value in had.items():
@@ -138,10 +141,17 @@ def read_baseline(path: Path) -> Baseline:
             for what, page in things.items()
         }
     except ValueError as error:
-        raise InputError("baseline-unreadable", f"{path} is no baseline", context=str(error).splitlines()[:4]) from None
+        raise InputError("baseline-unreadable", f"{path} is no baseline", context=_wrong(error)) from None
     except InputError as error:
         raise InputError("baseline-unreadable", f"{path} is no baseline", context=error.message) from None
     return Baseline(path, file.asked, values)
+
+
+def _wrong(error: ValueError) -> list[str]:
+    """Which fields, and why."""
+    if isinstance(error, ValidationError):
+        return [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:4]]
+    return str(error).splitlines()[:4]
 
 
 def _by_node(page: Mapping[str, str]) -> dict[str, str]:

@@ -91,8 +91,16 @@ def is_other(compared: Compared, values: Values, evidence: Evidence) -> bool:
     return bool(found.outliers or found.differ)
 
 
+def is_new(compared: Compared, evidence: Evidence) -> bool:
+    """Whether there is a baseline that asked for it and has it not."""
+    baseline = evidence.baseline
+    return (
+        baseline is not None and baseline.asked.has(compared, evidence.plan.user) and baseline.right(compared) is None
+    )
+
+
 def _compare_with(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool) -> Comparison:
-    if evidence.baseline is None or not evidence.baseline.asked.has(compared):
+    if evidence.baseline is None or not evidence.baseline.asked.has(compared, evidence.plan.user):
         return compare(values, evidence)
     known = evidence.baseline.right(compared)
     if known is None and sampled:

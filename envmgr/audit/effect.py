@@ -45,7 +45,9 @@ def expected_effects(
     end = time.monotonic() + seconds
     for entry in entries:
         call = f"effect {words(str(lmod), str(modules), str(lmodrc), entry)}"
-        script = f"{effect()}\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && {call}"
+        script = (
+            f"{effect()}\neffect_cached=yes effect_mark=\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && {call}"
+        )
         left = min(_SECONDS, end - time.monotonic())
         done = run_detached(["/bin/sh", "-c", script], seconds=left, check=runner.raise_if_cancelled)
         if done.returncode == 0:

@@ -11,7 +11,7 @@ from envmgr.audit.named_paths import named_paths
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import assign, script_text, words
 
 _MOST, _DEEP = 10_000, 100_000  # files of a folder whose content is read
 _SECONDS, _DEEP_SECONDS = 5, 30  # for a list; twice that for contents
@@ -76,8 +76,13 @@ def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
         check, folder, values, evidence, what="closed", sampled=check == "hierarchy",
         say=lambda lines: f"{user} cannot read {short(', '.join(lines.splitlines()))}" if lines else f"{user} can read all of it",
         told=lambda of: f"{user} cannot read {short(', '.join(line for line in of.value.splitlines() if line not in of.right.splitlines()) or 'less than others')}",
-        hint=f"on the node: `chmod -R a+rX {folder}`, or as restricted as on the others",
+        hint=f"on the node: `chmod a+rX {_shell_paths(folder, values)}`, or as restricted as on the others",
     )  # fmt: skip
+
+
+def _shell_paths(folder: str, values: Values) -> str:
+    lines = sorted({line for value in values for line in value.splitlines()})
+    return words(*(f"{folder}/{line}" for line in lines[:8]))
 
 
 def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Finding]:
@@ -114,13 +119,13 @@ def _lacking(
     wanted: dict[str, tuple[str, ...]] = {}
     for value, nodes in values.items():
         wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
-    paths = sorted({line.partition(" ")[2] for value in wanted for line in value.splitlines()})
+    paths = sorted({line.rpartition(" ")[2] for value in wanted for line in value.splitlines()})
     yield from drift(
         check, folder, wanted, evidence, what=what, sampled=check == "hierarchy", hint=hint(paths[:8]),
         say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
         expect=lambda _right, _value: "what modulefiles name is there, and can be read",
         told=lambda of: short("; ".join(
-            f"{' names '.join(line.split(' ', 1))}, which {fault}" for line in of.value.splitlines() if line not in of.right.splitlines()
+            f"{' names '.join(line.rsplit(' ', 1))}, which {fault}" for line in of.value.splitlines() if line not in of.right.splitlines()
         )),
     )  # fmt: skip
 
@@ -132,6 +137,11 @@ def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Finding]:
         yield Finding(
             check, "warning", ", ".join(folders.splitlines()), f"not looked at: no end in {seconds} s", "an answer",
             "does the file server of that folder answer? a load of any module waits for it, too", fold(nodes),
+        )  # fmt: skip
+    for folders, nodes in fleet.by_value(f"{check}.not_named").items():
+        yield Finding(
+            check, "note", ", ".join(folders.splitlines()), f"paths that modulefiles name were not looked at: no end in {2 * seconds} s", "an answer",
+            "does a file server of software answer? `--deep` takes more time", fold(nodes),
         )  # fmt: skip
     for folders, nodes in fleet.by_value(f"{check}.names_only").items():
         yield Finding(

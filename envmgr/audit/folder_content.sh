@@ -3,7 +3,7 @@
 # all names, sizes and contents, with the folder; `CHECK.files`, a line for each file, or, of more than 300, for each of its folders;
 # `CHECK.closed`, what the user cannot read; `CHECK.absent`, `FILE PATH` of what modulefiles name, as named_paths.sh tells it, and
 # `CHECK.named` where that was looked at to the end. What a server does not tell in time: `CHECK.unread`, the folders that do not list their
-# files, and `CHECK.names_only`, those whose files take too long to read.
+# files, `CHECK.names_only`, those whose files take too long to read, and `CHECK.not_named`, those whose paths do.
 : "${room?}"
 folder_names() { # FOLDER: which paths its files name
   (cd "$1" && find -L . -type f -printf '%P\n' 2>/dev/null | LC_ALL=C sort | head -n 2000 | tr '\n' '\0' |
@@ -47,5 +47,7 @@ folder_content() {
   if with_limit "$((2 * content_seconds))" "$room/content.absent" folder_names "$3"; then
     put "$1.named.$2" yes
     head -n 100 "$room/content.absent" | lines "$1.absent.$2"
+  else
+    printf '%s\n' "$3" | lines "$1.not_named"
   fi
 }

@@ -20,10 +20,10 @@ if [ -n "${module_cmd?}" ]; then
       file=$folder/$name
       [ -f "$file" ] || file=$file.lua
       [ -f "$file" ] || continue
-      root=$(grep -v -s MODULEPATH "$file" | grep -o -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" | grep -v -E "^./(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)(/|\$)" | head -n 1 | cut -c2-)
+      root=$(grep -v -s -E "MODULEPATH|^[[:space:]]*(#|--)" "$file" | grep -o -E "[\"{[:space:]]/[A-Za-z0-9_./+-]+" | grep -v -E "^./(usr|bin|sbin|lib|lib64|etc|dev|proc|sys|run|tmp)(/|\$)" | head -n 1 | cut -c2-)
       root=${root%/}
       case ${root##*/} in bin | sbin | lib | lib64 | include | share) root=${root%/*} ;; esac
-      if grep -q -s -i -E "built with EasyBuild|Module built by EasyBuild|EBROOT" "$file" || [ -d "$root/easybuild" ]; then
+      if grep -q -s -i -E "built with EasyBuild|Module built by EasyBuild|setenv[( \"]+EBROOT" "$file" || [ -d "$root/easybuild" ]; then
         made=EasyBuild
       elif grep -q -s -i -E "module file created by spack" "$file" || [ -d "$root/.spack" ]; then
         made=Spack

@@ -70,12 +70,15 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
     yield Finding("generation", "error", prefix, found, expected, hint)
 
 
+_SAMPLED = ("site-modules", "hierarchy")  # what they look at is drawn, as far as there is time
+
+
 def _gone(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
     """What the baseline has, and nodes have not any more, so that nothing was there to compare."""
     if evidence.baseline is None:
         return
     for compared, value, nodes in evidence.baseline.gone(evidence.notebook, asked(evidence, checks)):
-        if value and compared.check != "site-modules":  # of which a sample is looked at
+        if value and compared.check not in _SAMPLED:
             what = f"{compared.what} is gone" if compared.what else "it is gone"
             yield Finding(
                 compared.check,
@@ -88,11 +91,14 @@ def _gone(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
             )
 
 
-def asked(evidence: Evidence, checks: Iterable[str]) -> Asked:
+def asked(evidence: Evidence, checks: Mapping[str, Check]) -> Asked:
     """How this audit asked, for a baseline."""
     shells = sorted({evidence.shell(context, account) for context, account, _ in evidence.contexts()})
     nodes = fold(evidence.fleet.nodes)
-    return Asked(nodes=nodes, user=evidence.plan.user, shells=tuple(shells), checks=tuple(sorted(checks)))
+    of_user = tuple(sorted(name for name, check in checks.items() if "login" in check.probe(evidence.plan)))
+    return Asked(
+        nodes=nodes, user=evidence.plan.user, shells=tuple(shells), checks=tuple(sorted(checks)), of_user=of_user
+    )
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:

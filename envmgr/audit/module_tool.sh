@@ -6,7 +6,7 @@ module_cmd=${LMOD_CMD:-${MODULES_CMD-}}
 # shellcheck disable=SC2069 # its stdout is for eval
 module_ask() {
   if [ -n "${LMOD_CMD-}" ]; then
-    "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null
+    LMOD_SHORT_TIME=86400 "$LMOD_CMD" bash --no_redirect "$@" 2>&1 >/dev/null # it writes no cache
   else
     "$MODULES_CMD" bash "$@" 2>&1 >/dev/null
   fi | plain

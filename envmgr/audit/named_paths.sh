@@ -3,7 +3,10 @@
 # or are one, that the caller cannot enter or read. What lies below another one that is told is not told.
 
 named_paths() {
-  while read -r named_by named_path; do
+  while IFS= read -r named_line; do
+    named_by=${named_line% *}
+    named_path=${named_line##* }
+    case $named_path in /*) ;; *) continue ;; esac
     named_at=$named_path
     while ! [ -e "$named_at" ] && [ -n "$named_at" ]; do named_at=${named_at%/*}; done
     if [ "$named_at" != "$named_path" ]; then
@@ -12,5 +15,12 @@ named_paths() {
       printf '%s %s closed\n' "$named_by" "$named_path"
     fi
   done | sed 's|/\.\{0,1\}\( closed\)\{0,1\}$|\1|' | LC_ALL=C sort -u |
-    awk '$1 == by && $3 == closed && index($2 "/", path "/") == 1 { next } { by = $1; path = $2; closed = $3; print }'
+    awk '{
+      is = $NF == "closed"
+      at = is ? $(NF - 1) : $NF
+      of = substr($0, 1, index($0, " " at) - 1)
+      if (of == by && is == closed && index(at "/", path "/") == 1) next
+      by = of; path = at; closed = is
+      print
+    }'
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # opened_folders: "$room/opened", lines `FOLDER|NAME NAME…` for each folder that modules put into MODULEPATH when they are loaded in this
 # order (a hierarchy: a compiler opens the folder of its MPIs), and "$room/openers", lines `NAME NAME…|FOLDER:FOLDER…` for each that
-# was asked. Behind module_tool.sh and effect.sh. Three levels, and 24 modules in ten seconds: those whose file names MODULEPATH.
+# was asked; "$room/opened.cut" is there where not all were. Behind module_tool.sh and effect.sh. Three levels, and 24 modules in 15 seconds: those whose file names MODULEPATH.
 # choose MOST: of the lines of stdin, those that `draw` gives, the same on every node that has them.
 : "${prefix?}" "${room?}" "${opened_draw?}"
 
@@ -20,14 +20,14 @@ choose() {
 opened_names() {
   # shellcheck disable=SC2016 # the inner shell's
   with_limit 5 "$room/opened.files" /bin/sh -c 'cd "$1" && find -L . -type f ! -name ".*" ! -path "*/.*/*" -printf "%P\n" 2>/dev/null' sh "$1"
-  sed 's/\.lua$//' "$room/opened.files" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*' | LC_ALL=C sort -u
+  sed 's/\.lua$//' "$room/opened.files" | grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' | LC_ALL=C sort -u
 }
 
 opened_folders() {
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
   : >"$room/openers"
-  opened_end=$(($(date +%s) + 10))
+  opened_end=$(($(date +%s) + 15))
   opened_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   printf '%s' "$opened_path" | tr : '\n' | sed 's/$/|/' >"$room/opened.look"
   for _ in 1 2 3; do
@@ -37,14 +37,19 @@ opened_folders() {
       with_limit 5 "$room/opened.found" /bin/sh -c '
         cd "$1" && find -L . -type f ! -name ".*" -printf "%P\0" 2>/dev/null |
           xargs -0 -r grep -l -s -E "MODULEPATH|^[[:space:]]*module[[:space:]]+use[[:space:]]"' sh "$opened_folder"
-      sed 's/\.lua$//' "$room/opened.found" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*' | sed "s|^|${opened_chain:+$opened_chain }|" >>"$room/opened.asked"
+      sed 's/\.lua$//' "$room/opened.found" | grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' | sed "s|^|${opened_chain:+$opened_chain }|" >>"$room/opened.asked"
     done <"$room/opened.look"
-    grep -v -x -E '(null|use\.own)' "$room/opened.asked" | LC_ALL=C sort -u | choose "$((24 - $(wc -l <"$room/openers")))" >"$room/opened.chosen"
+    grep -v -x -E '(null|use\.own)' "$room/opened.asked" | LC_ALL=C sort -u >"$room/opened.all"
+    choose "$((24 - $(wc -l <"$room/openers")))" <"$room/opened.all" >"$room/opened.chosen"
+    cmp -s "$room/opened.all" "$room/opened.chosen" || : >"$room/opened.cut"
     : >"$room/opened.look"
     while read -r opened_chain; do
-      [ "$(date +%s)" -lt "$opened_end" ] || break
-      # shellcheck disable=SC2034 # effect.sh writes there
-      scratch=$room/opened.scratch
+      [ "$(date +%s)" -lt "$opened_end" ] || {
+        : >"$room/opened.cut"
+        break
+      }
+      # shellcheck disable=SC2034 # of effect.sh
+      scratch=$room/opened.scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
       with_limit 10 "$room/opened.after" effect "${module_cmd?}" "${opened_path%:}" "${LMOD_RC-}" "$opened_chain" || {
         printf '%s|!\n' "$opened_chain" >>"$room/openers" # it cannot be loaded
         continue
@@ -53,8 +58,9 @@ opened_folders() {
       printf '%s' "$opened_path" | tr : '\n' | grep -v -x -F -f - "$room/opened.now" >"$room/opened.new"
       printf '%s|%s\n' "$opened_chain" "$(tr '\n' ':' <"$room/opened.new")" >>"$room/openers"
       while read -r opened_folder; do
-        grep -q -F "$opened_folder|" "$room/opened" || printf '%s|%s\n' "$opened_folder" "$opened_chain" | tee -a "$room/opened" >>"$room/opened.look"
+        cut -d'|' -f1 "$room/opened" | grep -q -x -F -e "$opened_folder" || printf '%s|%s\n' "$opened_folder" "$opened_chain" | tee -a "$room/opened" >>"$room/opened.look"
       done <"$room/opened.new"
     done <"$room/opened.chosen"
   done
+  end_marked
 }

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.comparing import Values, drift
+from envmgr.audit.baseline import Compared
+from envmgr.audit.comparing import Values, drift, is_new
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
@@ -30,11 +31,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
         source = [*mounted.removeprefix(_OVER).split(" "), ""][1]
         hint = f"on the node: `grep -s -e '{source}' -e '{point}' /etc/fstab /etc/auto.*` says how it is mounted: `mount {point}`; or compare its options"
+        if _GONE not in values and is_new(Compared("folders", point, ""), evidence):
+            hint = f"new since the baseline: is it meant? `findmnt {point}` on the node"
         if any(value.startswith(_OVER) for value in values):
             hint = f"on the node: `umount {point}` takes what lies over the network mount away, once nobody uses it"
         yield from drift(
             "folders", point, values, evidence, severity="error" if _GONE in values else "warning", hint=hint,
-            say=lambda value: short(f"{value.removeprefix(_OVER)}, mounted over a network mount" if value.startswith(_OVER) else value),
+            say=_in_words,
         )  # fmt: skip
     told = evidence.shells.only(lambda facts: "folders.at" in facts)
     noexec = told.by_value("folders.noexec", default="")
@@ -45,6 +48,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         told=lambda of: _noexec(of.value, of.right),
         hint=f"no program there starts: {', '.join(f'`mount -o remount,exec {point}`' for point in points[:4])}, and the same in /etc/fstab",
     )  # fmt: skip
+
+
+def _in_words(value: str) -> str:
+    if value.startswith(_OVER):
+        return short(f"{value.removeprefix(_OVER)}, mounted over a network mount")
+    return short(value) or _GONE  # a baseline without it
 
 
 def _noexec(value: str, right: str) -> str:

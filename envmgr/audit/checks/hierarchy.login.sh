@@ -4,6 +4,7 @@
 
 if [ -n "$module_cmd" ]; then
   opened_folders
+  [ ! -e "$room/opened.cut" ] || put hierarchy.cut yes
   while IFS='|' read -r hierarchy_chain hierarchy_folders; do
     case $hierarchy_folders in
       '!') put "hierarchy.opens.$hierarchy_chain" '!' ;;

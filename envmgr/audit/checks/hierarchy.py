@@ -1,13 +1,13 @@
 """Folders of modules that modules open, as those of a compiler or an MPI: the same ones with the same content on every node.
 
 In the ordinary user's login shell: modules of others whose file names MODULEPATH are loaded, each in a clean environment, and those of
-the folders that they open behind them; three levels, 24 modules and ten seconds at most, others each day where there are more. Which
+the folders that they open behind them; three levels, 24 modules and 15 seconds at most, others each day where there are more. Which
 folders a module opens, that these are there, and which files they have with which content, is compared between nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.comparing import drift
 from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, names, not_read
@@ -15,6 +15,7 @@ from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.opened import opened
 from envmgr.finding import Finding
+from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
 
@@ -33,10 +34,16 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     chains = sorted(
         {key.removeprefix(_OPENS) for group in fleet.groups for key in group.facts if key.startswith(_OPENS)}
     )
+    if cut := fleet.by_value("hierarchy.cut").get("yes"):
+        yield Finding(
+            "hierarchy", "note", "modules that open folders", "not all of them were asked: more than 24, or no time", "each of them asked",
+            "others are asked each day; `--check hierarchy` alone has more time", fold(cut),
+        )  # fmt: skip
     for chain in chains:
         asked = fleet.only(lambda facts, chain=chain: _OPENS + chain in facts)  # type: ignore[misc]
+        values = asked.by(lambda facts, chain=chain: _opens(chain, facts))  # type: ignore[misc]
         yield from drift(
-            "hierarchy", chain, asked.by(lambda facts, chain=chain: _opens(chain, facts)), evidence, what="opens", sampled=True,  # type: ignore[misc]
+            "hierarchy", chain, values, evidence, what="opens", sampled=True, severity="note" if _all_there(values) else "warning",
             say=_in_words, hint=f"on the node: `module show {chain.rpartition(' ')[2]}`; was that folder not copied, or not mounted?",
         )  # fmt: skip
     for folder, groups in sorted(by_folder("hierarchy", fleet).items()):
@@ -55,6 +62,13 @@ def _opens(chain: str, facts: Facts) -> str:
     absent = facts.get("hierarchy.absent", "").splitlines()
     return "\n".join(
         f"{folder} {'-' if folder in absent else ''}".rstrip() for folder in facts[_OPENS + chain].splitlines()
+    )
+
+
+def _all_there(values: Iterable[str]) -> bool:
+    """Whether each opens folders, and all of these are there: one for each kind of CPU, maybe. The modulefile itself is compared elsewhere."""
+    return all(
+        value not in ("", _FAILS) and not any(line.endswith(" -") for line in value.splitlines()) for value in values
     )
 
 

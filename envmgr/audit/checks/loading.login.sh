@@ -7,6 +7,8 @@ case :${MODULEPATH-}: in *":$generation/modules:"*) listed=yes ;; esac
 if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   # shellcheck disable=SC2034 # effect.sh writes there
   scratch=$room/scratch
+  # shellcheck disable=SC2034
+  effect_cached=yes effect_mark=
   said=$room/said env=$room/env
   for entry in $samples; do
     if effect "$LMOD_CMD" "$MODULEPATH" "${LMOD_RC-}" "$entry" >"$env" 2>"$said"; then

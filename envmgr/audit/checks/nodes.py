@@ -149,7 +149,7 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
         for end, nodes in of_stage.by_value(f"{stage}.end").items():
             if stage == "prefix" and end.startswith("no end"):
                 continue  # a mount that does not answer
-            hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`"
+            hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`; `--node-timeout` gives more time"
             if end.startswith(NO_USER):
                 hint = NO_USER_HINT
             elif not end.startswith("no end"):

@@ -65,7 +65,9 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def _unasked(evidence: Evidence) -> Iterator[Finding]:
     """Nodes whose login bash has a `module` that cannot be asked."""
     blind = evidence.shells.only(
-        lambda facts: facts.get(_HAS, "no") != "no" and not {"resolution.avail", "resolution.broken"} & facts.keys()
+        lambda facts: (
+            facts.get(_HAS, "no") != "no" and not {"resolution.avail", "resolution.broken", "login.end"} & facts.keys()
+        )
     )
     if blind.nodes:
         yield Finding(

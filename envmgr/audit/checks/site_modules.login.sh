@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment,
 # and what it brings. Behind opened.sh and named_paths.sh.
-: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_named?}"
+: "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_seconds?}" "${site_modules_named?}"
 
 # site_modules_has AFTER FOLDERS: `- PATH` for what the variables name and is not there, `! PATH` for folders that the user cannot enter;
 # and the programs of the first four folders of PATH, a line each.
@@ -9,7 +9,7 @@ site_modules_has() {
   cut -d= -f2- "$1" | tr ':' '\n' | grep -x -E '/[A-Za-z0-9_.+-]+/[A-Za-z0-9_./+-]+' | LC_ALL=C sort -u | head -n 200 | sed 's/^/- /' |
     named_paths | sed 's/^- \(.*\) closed$/! \1/'
   head -n 4 "$2" | while read -r site_modules_at; do
-    find -L "$site_modules_at" -maxdepth 1 -type f -perm -100 2>/dev/null
+    find -L "$site_modules_at" -maxdepth 1 -type f -executable 2>/dev/null
   done | LC_ALL=C sort | head -n 2000
 }
 
@@ -25,15 +25,16 @@ site_modules_look() {
   # The first program of the folder that it puts first, with what it sets: whether it starts, whatever it says.
   site_modules_program=
   while [ -z "$site_modules_program" ] && read -r site_modules_folder; do
-    site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 1)
+    site_modules_program=$(find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 1)
   done <"$room/folders"
   if [ -n "$site_modules_program" ] && [ "$(date +%s)" -lt "$site_modules_end" ]; then
     # shellcheck disable=SC2016 # the inner shells'
     with_limit 5 "$room/start" /bin/sh -c '
       cd "$1" && tr "\n" "\000" <"$2" |
-        xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
+        xargs -0 /bin/sh -c '\''env -i HOME="$PWD" USER=nobody ENVMGR_AUDIT="$PWD" "$@" "$0" --version >/dev/null; echo $?'\'' "$3"
     ' sh "$room" "$room/after" "$site_modules_program"
     site_modules_status=$(tail -n 1 "$room/start")
+    end_marked # what it has started by itself
     put "site_modules.starts.$site_modules_name" \
       "${site_modules_status:-124} $site_modules_program $(grep . "$room/start.err" | plain | head -n 1 | cut -c1-200)"
   fi
@@ -48,7 +49,7 @@ site_modules_look() {
   site_modules_libraries=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$room/after")
   head -n 4 "$room/folders" |
     while read -r site_modules_folder; do
-      find -L "$site_modules_folder" -maxdepth 1 -type f -perm -100 2>/dev/null | LC_ALL=C sort | head -n 4
+      find -L "$site_modules_folder" -maxdepth 1 -type f -executable 2>/dev/null | LC_ALL=C sort | head -n 4
     done | while read -r site_modules_program; do
       with_limit 5 "$room/ldd" env LD_LIBRARY_PATH="$site_modules_libraries" ldd "$site_modules_program" || continue
       sed -n "s|^[[:space:]]*\([^ ]*\) => not found.*|\1 $site_modules_program|p" "$room/ldd"
@@ -56,15 +57,18 @@ site_modules_look() {
 }
 
 if [ -n "${module_cmd?}" ]; then
-  # shellcheck disable=SC2034 # effect.sh writes there
-  scratch=$room/scratch
+  # shellcheck disable=SC2034 # of effect.sh
+  scratch=$room/scratch effect_cached=${LMOD_CACHED_LOADS-} effect_mark=$room
   site_modules_end=$(($(date +%s) + 10)) # for starting programs: some need seconds to tell their version
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   # Without those that come with Lmod and Environment Modules, which users do not load.
   # shellcheck disable=SC2016 # the inner shell's
-  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" MODULEPATH="${site_modules_path%:}" /bin/sh -c '
+  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" LMOD_SHORT_TIME=86400 MODULEPATH="${site_modules_path%:}" /bin/sh -c '
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
-  sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -x -E '[A-Za-z0-9_+.-][A-Za-z0-9_+./-]*[A-Za-z0-9_+.-]' |
+  [ $? != 124 ] || put site_modules.unlisted yes
+  sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -v -e '^/.*:$' -e '/$' -e '^$' >"$room/listed"
+  grep -v -x -E '[A-Za-z0-9_+./@:,~%-]+' "$room/listed" | head -n 5 | lines site_modules.odd
+  grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' "$room/listed" |
     grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
   opened_folders
   while IFS='|' read -r site_modules_folder site_modules_chain; do
@@ -81,7 +85,12 @@ if [ -n "${module_cmd?}" ]; then
     done
   } | LC_ALL=C sort -u >"$room/chosen"
   site_modules_hung=
+  site_modules_until=$(($(date +%s) + site_modules_seconds))
   while read -r site_modules_name; do
+    [ "$(date +%s)" -lt "$site_modules_until" ] || {
+      put site_modules.cut yes
+      break
+    }
     if with_limit 10 "$room/after" effect "$module_cmd" "${site_modules_path%:}" "${LMOD_RC-}" "$site_modules_name"; then
       put "site_modules.loads.$site_modules_name" yes
       cut -c1-1000 "$room/after" | head -n 60 | lines "site_modules.sets.$site_modules_name"
@@ -98,6 +107,7 @@ if [ -n "${module_cmd?}" ]; then
       fi
     else
       if [ "$?" = 124 ]; then
+        end_marked
         put "site_modules.failed.$site_modules_name" "no end in 10 s"
         if [ -n "$site_modules_hung" ]; then # what hangs now may hang for each
           put site_modules.cut yes
@@ -115,4 +125,5 @@ if [ -n "${module_cmd?}" ]; then
       { grep -h . "$room/after.err" || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
     fi
   done <"$room/chosen"
+  end_marked
 fi

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.effect import changed_lines, without_host
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
@@ -31,6 +31,7 @@ from envmgr.system.shelltext import assign, script_text
 NEEDS_MODULES = True
 READS_INSTALLS = True
 _FEW, _ALONE, _MANY = 8, 24, 500
+_LEAST = 8  # seconds for the sample
 _KEY = "site_modules."
 # How Lmod, and Environment Modules, say that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and
 # 9.x; Environment Modules 5.2, by trying.
@@ -46,6 +47,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     given = assign(
         site_modules_most=_MANY if many else _ALONE if plan.alone else _FEW,
         site_modules_named=named,
+        site_modules_seconds=max(_LEAST, plan.seconds // 2),
     )
     return {"login": opened(plan.day) + named_paths() + given + script_text(__file__, "login.sh")}
 
@@ -54,8 +56,18 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.shells
     if cut := fleet.by_value(f"{_KEY}cut").get(_YES):
         yield Finding(
-            "site-modules", "note", "the sample", "not all of the sample was loaded: two did not come to an end", "modules that load",
-            "`--modules NAME` looks at one", fold(cut),
+            "site-modules", "note", "the sample", "not all of it was loaded: no time for more, or two did not end", "modules that load",
+            "`--modules NAME` looks at one; `--node-timeout SECONDS` gives more time", fold(cut),
+        )  # fmt: skip
+    if unlisted := fleet.by_value(f"{_KEY}unlisted").get(_YES):
+        yield Finding(
+            "site-modules", "warning", "the sample", "not looked at: no end of `module avail` in 10 s", "a list of modules",
+            "a cache for the modules (Lmod's `update_lmod_system_cache_files`)? a file server that does not answer?", fold(unlisted),
+        )  # fmt: skip
+    for odd, nodes in fleet.by_value(f"{_KEY}odd").items():
+        yield Finding(
+            "site-modules", "note", "the sample", f"not loaded: {short(', '.join(odd.splitlines()))}", "names without blanks and signs of shells",
+            "`module load` with that name in quotes, by hand", fold(nodes),
         )  # fmt: skip
     names = sorted({name for group in fleet.groups for name in _names(group.facts)})
     for name in names:
@@ -106,23 +118,54 @@ _ENDLESS = "no end in 10 s"
 
 
 def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
-    """What loading it sets, node against node; a node's own name in a value is no difference."""
-    values: dict[str, tuple[str, ...]] = {}
-    for text, nodes in fleet.by_value(f"{_KEY}sets.{name}").items():
-        shared = without_host(text, nodes, fleet)
-        values[shared] = (*values.get(shared, ()), *nodes)
+    """What loading it sets, node against node; a node's own name in a value is no difference, nor a time, nor another value on each node."""
+    values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
+    passing = _passing(values)
     yield from drift(
-        "site-modules", name, values, evidence, what="environment", sampled=True, hint=f"on the node: `module show {name}`; the same modulefile, and the same Lmod?",
+        "site-modules", name, _without(values, passing), evidence, what="environment", sampled=True, hint=f"on the node: `module show {name}`; the same modulefile, and the same Lmod?",
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
         told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
         expect=lambda _right, _value: "the same environment",
     )  # fmt: skip
 
 
+_TIMES = re.compile(r"\b1[0-9]{9}\b|\b[0-2]?[0-9]:[0-5][0-9]:[0-5][0-9]\b")
+
+
+def _nameless(values: Values, fleet: Fleet) -> dict[str, tuple[str, ...]]:
+    """With `NODE` for a node's own name, and TIME for one, so that what is alike but for these is one value."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text, nodes in values.items():
+        shared = _TIMES.sub("TIME", without_host(text, nodes, fleet))
+        found[shared] = (*found.get(shared, ()), *nodes)
+    return found
+
+
+def _passing(values: Values) -> frozenset[str]:
+    """Variables that have another value on each of three nodes or more: a number of a process, a folder made for it."""
+    if sum(map(len, values.values())) < QUORUM:
+        return frozenset()
+    found: dict[str, set[str]] = {}
+    for text in values:
+        for line in text.splitlines():
+            name, _, value = line.partition("=")
+            found.setdefault(name, set()).add(value)
+    many = {name for name, each in found.items() if len(each) == len(values) == sum(map(len, values.values()))}
+    return frozenset(many - {"PATH", "LD_LIBRARY_PATH"})
+
+
+def _without(values: Values, names: frozenset[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for text, nodes in values.items():
+        kept = "\n".join(line for line in text.splitlines() if line.partition("=")[0] not in names)
+        found[kept] = (*found.get(kept, ()), *nodes)
+    return found
+
+
 def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What it names and brings, where nodes differ: folders that are not there, or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
-    values = looked.by_value(f"{_KEY}has.{name}", default="")
+    values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
     closed = sorted(
         {line.removeprefix("! ") for value in values for line in value.splitlines() if line.startswith("! ")}
     )
@@ -226,7 +269,7 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
         found = f"ends in an error: {short(match[1] or match[2] or '')}"
         hint = (
             f'mend the modulefile: a variable that not all shells have needs a default (`os.getenv("NAME") or …`); '
-            f"`ssh {nodes[0]} module load {name}` shows the error"
+            f"""`ssh {nodes[0]} "bash -lc 'module load {name}'"` shows the error"""
         )
     else:
         return None

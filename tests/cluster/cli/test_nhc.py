@@ -75,9 +75,9 @@ def test_a_node_is_drained_for_errors_that_an_audit_from_elsewhere_found(checked
     other = 'envmgr_audit_node_findings{node="c11",check="folders",severity="error"} 1\n'
     mild = 'envmgr_audit_node_findings{node="c1",check="lmod",severity="warning"} 2\n'
     assert by_audit(checked, success + other + mild) == (0, [])
-    found = "the audit found: folders: envmgr audit --nodes c1"
-    assert by_audit(checked, success + other + folders + mild) == (1, [found])
-    assert by_audit(checked, success + mild, "-s warning") == (1, ["the audit found: lmod: envmgr audit --nodes c1"])
+    found = "the audit found: {}; envmgr audit, on the host that wrote " + METRICS + ", says more"
+    assert by_audit(checked, success + other + folders + mild) == (1, [found.format("folders")])
+    assert by_audit(checked, success + mild, "-s warning") == (1, [found.format("lmod")])
     assert by_audit(checked, "envmgr_audit_success 0\n" + folders) == (0, [])  # the audit's fault, not the node's
     assert by_audit(checked, success, "-s all")[0] == 1
     checked.cluster.write(NODE, "/etc/nhc/nhc.conf", f" * || check_envmgr_audit {METRICS}.gone\n")

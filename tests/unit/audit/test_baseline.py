@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.baseline import Asked, Baseline, Compared, Notebook, baseline_text, read_baseline
+from envmgr.audit.baseline import SCHEMA, Asked, Baseline, Compared, Notebook, baseline_text, read_baseline
 from envmgr.audit.comparing import drift
 from envmgr.audit.judge import judge
 from envmgr.errors import InputError
@@ -128,3 +128,17 @@ def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
     given_to = replace(evidence({}), notebook=Notebook())
     list(drift("x", "here", {"a": ("c1",)}, given_to, kept=False))
     assert given_to.notebook.pages == {}
+
+
+def test_what_depends_on_who_looks_is_not_compared_with_another_users() -> None:
+    kept = Compared("x", "/apps", "closed")
+    asked = Asked(nodes="c[1-3]", user="bob", shells=(), checks=("x", "y"), of_user=("x",))
+    assert not asked.has(kept, "alice")
+    assert asked.has(kept, "bob")
+    assert asked.has(Compared("y", "/apps", ""), "alice")  # of the nodes
+
+
+def test_missing_fields_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        read(f"schema: {SCHEMA}\n", tmp_path)
+    assert error.value.context == ["asked: Field required", "values: Field required"]

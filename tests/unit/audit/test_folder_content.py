@@ -98,6 +98,16 @@ def test_paths_that_are_not_there_are_told_once(tmp_path: Path) -> None:
     assert found == [f"x {gone}", f"x {gone}s", f"y {gone}/bin"]
 
 
+def test_blanks_in_names_of_modulefiles_end_nothing(tmp_path: Path, room: Path) -> None:
+    gone = tmp_path / "gone"
+    assert named(f"my tool/1.0 {gone}", "odd words without a path", f"my tool/1.0 {gone}/bin") == [
+        f"my tool/1.0 {gone}"
+    ]
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/my tool.lua").write_text(f'prepend_path("PATH", "{gone}/bin")\n')
+    assert facts(tmp_path / "m", room)["modulefiles.absent.1"] == f"my tool.lua {gone}/bin"
+
+
 OPENS = {"hierarchy.opens.gcc/13": "/m/gcc/13"}
 HAS = {
     "hierarchy.sum.1": f"{'a' * 64} /m/gcc/13",
@@ -117,6 +127,9 @@ def test_folders_that_modules_open_are_compared() -> None:
     other = OPENS | HAS | {"hierarchy.sum.1": f"{'c' * 64} /m/gcc/13", "hierarchy.files.1": f"{'b' * 16}  ./hdf5/2.lua"}
     (line,) = told(hierarchy, evidence({"c1": whole, "c2": whole, "c3": other}))
     assert line.startswith("warning c3: /m/gcc/13: lacks hdf5/1.lua; has hdf5/2.lua | ")
+    by_cpu = {"hierarchy.opens.gcc/13": "/m/zen3"} | HAS
+    (line,) = told(hierarchy, evidence({"c1": whole, "c2": whole, "c3": by_cpu}))
+    assert line.startswith("note c3: gcc/13: it opens /m/zen3 | ")
     fails = {"hierarchy.opens.gcc/13": "!"}
     (line,) = told(hierarchy, evidence({"c1": fails, "c2": whole, "c3": whole}))
     assert line.startswith("warning c1: gcc/13: it cannot be loaded | ")

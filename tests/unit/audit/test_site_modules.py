@@ -56,7 +56,7 @@ def test_module_whose_loading_does_not_end_is_told_wherever_it_is() -> None:
     assert lines(endless, endless, endless) == ["warning c[1-3]: solver/3.1: no end in 10 s"]
     assert lines(LOADS, endless, LOADS) == ["warning c2: solver/3.1: no end in 10 s"]
     assert lines(*(endless | {"site_modules.cut": "yes"} for _ in range(3)))[0].startswith(
-        "note c[1-3]: the sample: not all of the sample"
+        "note c[1-3]: the sample: not all of it was loaded"
     )
 
 
@@ -77,3 +77,28 @@ def test_what_a_module_names_and_brings_is_compared() -> None:
     assert lines(whole, whole, closed) == ["warning c3: solver/3.1: it names /opt/solver, which the user cannot enter"]
     assert lines(has("/opt/solver/bin/a"), whole, whole) == ["warning c1: solver/3.1: it lacks /opt/solver/bin/b"]
     assert lines(LOADS, whole, whole) == []  # not looked at in time
+
+
+def sets(*lines: str) -> dict[str, str]:
+    return LOADS | {"site_modules.sets.solver/3.1": "\n".join(lines)}
+
+
+def test_times_numbers_of_processes_and_names_of_nodes_are_no_drift() -> None:
+    given = {f"c{n}": sets("A=/opt/a", f"AT=179528140{n}", f"ID=tmp.{n}x", f"SCRATCH=/local/c{n}") for n in (1, 2, 3)}
+    own = {node: {"host": node} for node in given}
+    assert told(site_modules, evidence(given, own=own)) == []
+    other = given | {"c2": sets("A=/opt/b", "AT=1795281409", "ID=tmp.2x", "SCRATCH=/local/c2")}
+    (line,) = told(site_modules, evidence(other, own=own))
+    assert line.startswith("warning c2: solver/3.1: it gives another environment: A=/opt/b | ")
+
+
+def test_folders_with_the_name_of_a_node_are_alike() -> None:
+    given = {f"c{n}": has(f"- /local/c{n}/not-made-yet", f"/local/c{n}/bin/tool") for n in (1, 2, 3)}
+    assert told(site_modules, evidence(given, own={node: {"host": node} for node in given})) == []
+
+
+def test_list_of_modules_that_does_not_end_is_told() -> None:
+    (line,) = lines(LOADS, {"site_modules.unlisted": "yes"}, LOADS)
+    assert line == "warning c2: the sample: not looked at: no end of `module avail` in 10 s"
+    (line,) = lines(LOADS | {"site_modules.odd": "my tool/1.0"}, LOADS, LOADS)
+    assert line == "note c1: the sample: not loaded: my tool/1.0"

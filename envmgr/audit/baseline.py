@@ -29,6 +29,7 @@ _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --b
 _MOST = 2_000_000  # keys and values
 _ALL = "value"  # where one thing is compared
 _LOGIN = "'s login shell"
+_WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _SHELL = re.compile(r"[a-z-]+ \([a-z_][a-z0-9_.-]*\)")
 
 
@@ -68,7 +69,11 @@ class Asked(BaseModel):
 
     def has(self, compared: Compared, user: str) -> bool:
         """Whether it was asked for: a place `CONTEXT (USER)` only where that shell was looked at, one of a login shell by its user."""
-        if compared.check not in self.checks or (user != self.user and compared.check in self.of_user):
+        if compared.check not in self.checks:
+            return False
+        if user != self.user and (
+            compared.check in self.of_user or {user, self.user} & set(_WORD.findall(compared.where))
+        ):
             return False
         if compared.where.endswith(_LOGIN):
             return compared.where == f"{self.user}{_LOGIN}"

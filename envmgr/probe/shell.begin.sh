@@ -33,7 +33,9 @@ own addresses "$(hostname -I 2>/dev/null || :)"
 who=$tmp/who.out
 # shellcheck disable=SC2034 # the mark of stages behind start-up files
 secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
-start who getent passwd "$user" root
+other=$user # each account once
+[ "$other" != root ] || other=
+start who getent passwd ${other:+"$other"} root
 join 3 who
 mkdir -m 700 "$tmp/room" # for what the login stage writes
 if [ "$(id -u)" = 0 ]; then chown "$(sed -n "s/^$user:[^:]*:\([0-9]*\):.*/\1/p" "$who" 2>/dev/null)" "$tmp/room" 2>/dev/null; fi

@@ -38,13 +38,13 @@ awk -v prefix="$prefix/" '
   {
     for (i = 7; $i != "-"; i++);
     type = $(i + 1)
-    if (index($5 "/", prefix) == 1) next
+    if (index($5 "/", prefix) == 1 || $5 == "/") next # the root of a node without disk is its own
     network = type ~ /^(nfs4?|cifs|smb3|fuse|fuseblk|fuse\..*|lustre|beegfs|gpfs|ceph|9p|afs|glusterfs|pvfs2|panfs|wekafs|virtiofs|cvmfs2?)$/
     if (network) shared[$5] = 1
     number = split($6, option, ",")
     options = ""
     for (n = 1; n <= number; n++) if (option[n] ~ /^(ro|rw|noexec|nosuid)$/) options = options (options == "" ? "" : ",") option[n]
-    seen[$5] = (shared[$5] && !network ? "over " : "") type " " $(i + 2) " " options
+    seen[$5] = ($5 in shared && !network ? "over " : "") type " " $(i + 2) " " options
   }
   END { for (point in shared) print point " " seen[point] }
 ' /proc/self/mountinfo | LC_ALL=C sort -u | lines folders.mounts

@@ -114,6 +114,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 _YES = "yes"
+_CLOSED = "Empty or non-existent file"  # what Lmod says of one that the user may not read
 _ENDLESS = "no end in 10 s"
 
 
@@ -265,7 +266,9 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
             return None
         found = f"needs {short(wanted)}, which is not there"
         hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `module show {name}`"
-    elif match := _BROKEN.search(said):
+    elif (
+        (match := _BROKEN.search(said)) and not said.rstrip(". ").endswith(_CLOSED) and _CLOSED not in (match[1] or "")
+    ):
         found = f"ends in an error: {short(match[1] or match[2] or '')}"
         hint = (
             f'mend the modulefile: a variable that not all shells have needs a default (`os.getenv("NAME") or …`); '

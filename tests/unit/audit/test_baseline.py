@@ -136,9 +136,11 @@ def test_what_depends_on_who_looks_is_not_compared_with_another_users() -> None:
     assert not asked.has(kept, "alice")
     assert asked.has(kept, "bob")
     assert asked.has(Compared("y", "/apps", ""), "alice")  # of the nodes
+    assert not asked.has(Compared("y", "user bob", "groups"), "alice")
+    assert not asked.has(Compared("y", "user alice", "groups"), "alice")  # nobody looked at her then
 
 
 def test_missing_fields_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read(f"schema: {SCHEMA}\n", tmp_path)
-    assert error.value.context == ["asked: Field required", "values: Field required"]
+    assert error.value.context == ("asked: Field required", "values: Field required")

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 from envmgr.audit.checks import folders
+from envmgr.probe import shell as probe
+from envmgr.probe.model import Facts
+from envmgr.probe.shell import read_lines
+from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence, told
 
 AT = {"folders.at": "/apps /apps/modulefiles\n/apps /apps/gcc"}
@@ -17,6 +24,29 @@ def lines(**nodes: dict[str, str]) -> list[str]:
 def test_mounts_that_are_alike_are_silent() -> None:
     assert lines(c1=WELL, c2=WELL, c3=WELL) == []
     assert lines(c1=AT, c2=AT, c3=AT) == []  # on local disks
+
+
+def test_shell_text_leaves_out_the_root_and_tells_the_mount_on_top(tmp_path: Path) -> None:
+    root = "21 1 0:20 / / rw - nfs4 fs1:/roots/c1 rw"
+    apps = "22 21 0:21 / /apps rw,nosuid - nfs4 fs1:/export/apps rw"
+    over = "23 22 0:22 / /apps ro - ext4 /dev/vda1 rw"
+    opt = "24 21 0:23 / /opt rw,noexec - ext4 /dev/vdb rw"
+    assert mounts(tmp_path, root, opt) == {}
+    assert mounts(tmp_path, root, apps) == {"folders.mounts": "/apps nfs4 fs1:/export/apps rw,nosuid"}
+    assert mounts(tmp_path, apps, over) == {"folders.mounts": "/apps over ext4 /dev/vda1 ro"}
+    assert mounts(tmp_path, root, opt, at="/opt /opt/apps") == {"folders.noexec": "/opt /opt/apps"}
+
+
+def mounts(folder: Path, *lines: str, at: str = "") -> Facts:
+    """What the text that reads mountinfo makes of such lines."""
+    (folder / "mountinfo").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "folders.at").write_text(f"{at}\n" if at else "")
+    text = script_text(folders.__file__, "login.sh").partition('lines folders.at <"$room/folders.at"\n')[2]
+    text = text.replace("/proc/self/mountinfo", str(folder / "mountinfo"))
+    library = script_text(probe.__file__ or "", "library.sh")
+    script = f"mark= who= job= prefix=/nowhere room={folder}\n{library}{text}"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+    return read_lines(done.stdout.splitlines())
 
 
 def test_missing_mount_is_an_error() -> None:

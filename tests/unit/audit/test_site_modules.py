@@ -30,6 +30,12 @@ def test_what_is_wrong_everywhere_is_told_where_the_module_is_at_fault() -> None
     ]
 
 
+def test_modulefile_that_the_user_may_not_read_anywhere_is_its_sites_will() -> None:
+    closed = failed(BROKEN.rpartition(":")[0] + ": Empty or non-existent file\n\nPlease check the modulefile")
+    assert lines(closed, closed, closed) == []
+    assert lines(LOADS, closed, LOADS)[0].startswith("warning c2: solver/3.1: cannot be loaded: ")
+
+
 def test_module_that_loads_in_login_shells_alone_is_a_note() -> None:
     (line,) = lines(failed(BROKEN) | {"site_modules.here.solver/3.1": "loads"})
     assert line.startswith("note c1: solver/3.1: in a clean environment it ends in an error: ")

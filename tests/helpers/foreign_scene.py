@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.easybuild_tree import MODULES, plant_easybuild
+from tests.helpers.foreign_drifts import ForeignDrift, follow
 from tests.helpers.trees import Tree, eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
 
 NODES = ("login", "c1", "c2", "c3")
@@ -55,6 +56,20 @@ class Foreign:
     def plant_easybuild(self) -> None:
         plant_easybuild(self.cluster, NODES)
         use(MODULES, self.cluster, NODES)
+
+
+def tried(drift: ForeignDrift, scene: Foreign) -> dict[str, Any] | None:
+    """The finding that tells it, None for one that is known not to be told; no other node is accused, and a hint that mends is followed."""
+    with drift.put(scene.cluster):
+        findings = scene.findings(*drift.ask)
+        told = drift.is_told(findings)
+        assert bool(told) != bool(drift.missed), (drift.name, findings)
+        assert not drift.strangers(findings), (drift.name, drift.strangers(findings))
+        if told and drift.mends:
+            assert follow(told, scene.cluster), told["hint"]
+            again = scene.findings(*drift.ask)
+            assert not drift.is_told(again), (drift.name, again)
+    return told
 
 
 def make(folder: Path, kinds: Sequence[str] = ("hand",)) -> Foreign:

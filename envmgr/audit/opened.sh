@@ -1,7 +1,8 @@
 # shellcheck shell=sh
 # opened_folders: "$room/opened", lines `FOLDER|NAME NAME…` for each folder that modules put into MODULEPATH when they are loaded in this
 # order (a hierarchy: a compiler opens the folder of its MPIs), and "$room/openers", lines `NAME NAME…|FOLDER:FOLDER…` for each that
-# was asked; "$room/opened.cut" is there where not all were. Behind module_tool.sh and effect.sh. Three levels, and 24 modules in 15 seconds: those whose file names MODULEPATH.
+# was asked; "$room/opened.cut" is there where not all were. Three levels, and 24 modules in 15 seconds: those whose file names MODULEPATH.
+# Behind module_tool.sh and effect.sh.
 # choose MOST: of the lines of stdin, those that `draw` gives, the same on every node that has them.
 : "${prefix?}" "${room?}" "${opened_draw?}"
 

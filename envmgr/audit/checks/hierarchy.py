@@ -13,7 +13,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, names, not_read
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.opened import opened
+from envmgr.audit.opened import module_show, opened
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage
@@ -44,7 +44,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         values = asked.by(lambda facts, chain=chain: _opens(chain, facts))  # type: ignore[misc]
         yield from drift(
             "hierarchy", chain, values, evidence, what="opens", sampled=True, severity="note" if _all_there(values) else "warning",
-            say=_in_words, hint=f"on the node: `module show {chain.rpartition(' ')[2]}`; was that folder not copied, or not mounted?",
+            say=_in_words, hint=f"on the node: `{module_show(chain)}`; was that folder not copied, or not mounted?",
         )  # fmt: skip
     for folder, groups in sorted(by_folder("hierarchy", fleet).items()):
         yield from closed("hierarchy", folder, groups, evidence)

@@ -2,18 +2,20 @@
 
 In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules (24 where nothing is published),
 others each day, and all (500 at most) with `--deep`; where nothing is published, those that `--modules` names instead. A module of a
-folder that another one opens is drawn like the others, and loaded behind that. What loading sets is compared between nodes, and the first
-program that a module brings is started (`--version`). A module that names another one which is not there, and a modulefile that ends in an
-error of Lua or Tcl (one that takes a variable for granted which only login shells have), are told wherever they are. A module that loads
-on some nodes alone, and a program of it that lacks shared libraries on one node, are told by comparing nodes. A module that brings a
-Python or mpirun of its own, as an entry does, is a note. What a module refuses by words of its own (a licence, a group, another module
-that has to be loaded first) is its site's will, where all nodes say the same.
+folder that another one opens is drawn like the others, and loaded behind that. What loading sets is compared between nodes, and which of
+the folders and programs that it names are there; the first program is started (`--version`), and what modules and programs leave running
+is ended. A node's name, a time, and what is another value on each node, are no difference. A module that names another one which is not
+there, and a modulefile that ends in an error of Lua or Tcl (one that takes a variable for granted which only login shells have), are told
+wherever they are; so is one whose loading does not end. A module that loads on some nodes alone, and a program of it that lacks shared
+libraries on one node, are told by comparing nodes. A module that brings a Python or mpirun of its own, as an entry does, is a note. What a
+module refuses by words of its own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say
+the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from envmgr.audit.comparing import QUORUM, Values, drift
@@ -21,7 +23,7 @@ from envmgr.audit.effect import changed_lines, without_host
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.named_paths import named_paths
-from envmgr.audit.opened import opened
+from envmgr.audit.opened import module_show, opened
 from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -123,7 +125,7 @@ def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
     yield from drift(
-        "site-modules", name, _without(values, passing), evidence, what="environment", sampled=True, hint=f"on the node: `module show {name}`; the same modulefile, and the same Lmod?",
+        "site-modules", name, _without(values, passing), evidence, what="environment", sampled=True, hint=f"on the node: `{module_show(name)}`; the same modulefile, and the same Lmod?",
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
         told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
         expect=lambda _right, _value: "the same environment",
@@ -182,20 +184,22 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
 
 
 def _missing(value: str, right: str) -> str:
-    """What one has not that is right; folders that are gone explain their programs."""
-    lines, others = value.splitlines(), set(right.splitlines())
-    gone = [line.partition(" ")[2] for line in lines if line.startswith("- ") and line not in others]
-    closed = [line.partition(" ")[2] for line in lines if line.startswith("! ") and line not in others]
-    words = [f"it names {', '.join(gone)}, not there"] if gone else []
-    words += [f"it names {', '.join(closed)}, which the user cannot enter"] if closed else []
+    """What one has not that is right, or has besides; folders that are gone explain their programs."""
+    lines, others = set(value.splitlines()), set(right.splitlines())
+    lacks, more = sorted(others - lines), sorted(lines - others)
+    words = _listed("it names {}, not there", more, "- ") + _listed(
+        "it names {}, which the user cannot enter", more, "! "
+    )
     if not words and right:
-        lacks, more = (
-            [each for each in two if each.startswith("/")]
-            for two in (sorted(others - {*lines}), sorted({*lines} - others))
-        )
-        words = [f"it lacks {', '.join(lacks)}"] if lacks else []
-        words += [f"it also has {', '.join(more)}"] if more else []
+        words = _listed("it lacks {}", lacks, "/") + _listed("it also has {}", more, "/")
+    if not words:
+        words = _listed("{}, which others lack, is there", lacks, "- ") + _listed("{} can be entered", lacks, "! ")
     return short("; ".join(words) or ("it has other programs" if right else ""))
+
+
+def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
+    found = [line if kind == "/" else line.removeprefix(kind) for line in lines if line.startswith(kind)]
+    return [words.format(", ".join(found))] if found else []
 
 
 def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -265,7 +269,7 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
         if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ
             return None
         found = f"needs {short(wanted)}, which is not there"
-        hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `module show {name}`"
+        hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `{module_show(name)}`"
     elif (
         (match := _BROKEN.search(said)) and not said.rstrip(". ").endswith(_CLOSED) and _CLOSED not in (match[1] or "")
     ):

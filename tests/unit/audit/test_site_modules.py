@@ -83,6 +83,11 @@ def test_what_a_module_names_and_brings_is_compared() -> None:
     assert lines(whole, whole, closed) == ["warning c3: solver/3.1: it names /opt/solver, which the user cannot enter"]
     assert lines(has("/opt/solver/bin/a"), whole, whole) == ["warning c1: solver/3.1: it lacks /opt/solver/bin/b"]
     assert lines(LOADS, whole, whole) == []  # not looked at in time
+    gone = ("- /opt/solver/share", "/opt/solver/bin/a", "/opt/solver/bin/b")
+    assert lines(whole, has(*gone), has(*gone)) == [
+        "warning c1: solver/3.1: /opt/solver/share, which others lack, is there"
+    ]
+    assert lines(has("= 70 1a"), has("= 70 2b"), has("= 70 1a")) == ["warning c2: solver/3.1: it has other programs"]
 
 
 def sets(*lines: str) -> dict[str, str]:

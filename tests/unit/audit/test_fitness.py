@@ -9,22 +9,11 @@ import pytest
 from envmgr.audit.checks import fitness, libraries
 from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.audit.missing import missing_libraries
-from envmgr.catalog.fitness import NodeFacts, level_flags
+from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpu.facts import Gpu
 from envmgr.catalog.recipe import Requires
 from tests.helpers.evidence import audit_plan, evidence, site, told
-
-V2, V3, V4 = (
-    " ".join(sorted((flags - {"sse3"}) | {"pni"})) for level, flags in level_flags().items() if level != "x86-64"
-)
-NODE = {"fitness.driver": "-", "fitness.library": "-", "fitness.glibc": "2.34", "fitness.arch": "x86_64", "fitness.flags": V3,
-        "fitness.os": "rocky 9.4"}  # fmt: skip
-GTX = "nvidia 7.5 {} NVIDIA GeForce GTX 1650"
-
-
-def driven(version: str, gpus: str = GTX) -> dict[str, str]:
-    return NODE | {"fitness.driver": version, "fitness.library": version, "fitness.gpus": gpus.replace("{}", version)}
-
+from tests.helpers.hardware import NODE, V2, driven
 
 GPU, OLD = driven("535.54.03"), driven("470.57.02")
 CUDA12 = Requires(nvidia_driver="525.60.13")

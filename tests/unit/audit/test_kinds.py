@@ -8,7 +8,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.kinds import groups_by_kind, kinds_of
 from envmgr.audit.model import Evidence
 from tests.helpers.evidence import evidence
-from tests.unit.audit.test_fitness import NODE, driven
+from tests.helpers.hardware import NODE, driven
 
 PLAIN, GPU = NODE, driven("535.54.03", "nvidia 8.0 {} NVIDIA A100")
 

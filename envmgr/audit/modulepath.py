@@ -93,7 +93,8 @@ def beside_generation(
         (place, nodes) for place, nodes in _as_a_whole([n for at, n in traced if not at], context, account, evidence) if place not in known
     ]  # fmt: skip
     places = places_in_words(traced)
-    if source := evidence.traces.list_file((n for nodes in values.values() for n in nodes), context, account):
+    file, source = evidence.traces.list_file([n for nodes in values.values() for n in nodes], context, account)
+    if source and all(place.startswith(f"{file}:") for place, _ in traced if place):  # nobody else had a part in it
         places.append(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
     yield from drift(
         "contexts", where, values, evidence, what="MODULEPATH",

@@ -79,9 +79,10 @@ class Traces:
         pinned = self.place(nodes, context, account, _PINNED)
         return place if pinned and not is_ours(place) else ""
 
-    def list_file(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount) -> str:
-        """The file of which Lmod's own start-up file made MODULEPATH in that shell; empty where no trace shows it."""
-        return self.place(nodes, context, account, _LIST)
+    def list_file(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount) -> tuple[str, str]:
+        """Lmod's own start-up file, and the list of which it made MODULEPATH in that shell; empty where no trace shows it."""
+        file, _, source = self.place(nodes, context, account, _LIST).partition(" ")
+        return file, source
 
     def before_ours(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> str:
         """In words, what ends before node-setup's files, which are there, are read in that shell; empty where they are read."""

@@ -95,8 +95,8 @@ trace() { # KEY ACCOUNT HOW
   if [ -r "$trace_found" ] && { [ -z "$trace_files" ] || grep -q -s -F -e "$trace_found" $trace_files; }; then
     put "trace.$1.:there" yes
   fi
-  # The file of which Lmod's start-up file makes MODULEPATH.
-  trace_found=$(sed -n -E 's/^\+[^ ]*: (export )?MODULEPATH_INIT=["'\'']?(\/[^ "'\'']*).*/\2/p' "$0.trace" | tail -n 1)
+  # Lmod's own start-up file, and the list of which it makes MODULEPATH.
+  trace_found=$(sed -n -E 's/^\++([^:]*):[^ ]*: (export )?MODULEPATH_INIT=["'\'']?(\/[^ "'\'']*).*/\1 \3/p' "$0.trace" | tail -n 1)
   if [ -n "$trace_found" ]; then put "trace.$1.:list" "$trace_found"; fi
   if grep -q -F -e "$trace_pin" "$0.trace"; then put "trace.$1.:pinned" yes; fi
   for trace_name in $trace_names; do

@@ -18,12 +18,8 @@ _FILE = ROOT / "tests/cluster/audit/drifts.yaml"
 
 
 @dataclass(frozen=True)
-class Drift:
-    """`do` and `undo` are shell text for root on each of `nodes`; `ask` is the audit's arguments.
-
-    `told` are findings that must be there: severity, nodes, found (how it begins, where it ends in `…`); `hint` is in the
-    hint of the first. With `mends`, that hint is followed to the letter, and the finding must be gone. One that `waits`, for a job that does not start, takes half a minute.
-    """
+class OnNodes:
+    """What is wrong on nodes: `do` and `undo` are shell text for root on each of `nodes`; `ask` is the audit's arguments, `told` what it must tell."""
 
     name: str
     story: str
@@ -34,12 +30,6 @@ class Drift:
     told: tuple[dict[str, str], ...]
     hint: str
     mends: bool
-    waits: bool
-
-    @property
-    def check(self) -> str:
-        """The one that is asked."""
-        return self.ask[self.ask.index("--check") + 1]
 
     @contextmanager
     def put(self, cluster: Cluster) -> Iterator[None]:
@@ -51,7 +41,26 @@ class Drift:
             yield
         finally:
             for node in done:
-                cluster.sh(node, self.undo)
+                self.take_back(cluster, node)
+
+    def take_back(self, cluster: Cluster, node: str) -> None:
+        cluster.sh(node, self.undo)
+
+
+@dataclass(frozen=True)
+class Drift(OnNodes):
+    """Told by the words of one check.
+
+    `told` are findings that must be there: severity, nodes, found (how it begins, where it ends in `…`); `hint` is in the
+    hint of the first. With `mends`, that hint is followed to the letter, and the finding must be gone. One that `waits`, for a job that does not start, takes half a minute.
+    """
+
+    waits: bool
+
+    @property
+    def check(self) -> str:
+        """The one that is asked."""
+        return self.ask[self.ask.index("--check") + 1]
 
     def findings(self, result: dict[str, Any]) -> list[dict[str, Any]]:
         """Those of an audit's result that are told, in the order of `told`; fewer where some are not."""

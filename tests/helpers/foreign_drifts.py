@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 
 from envmgr.nodes import expand
 from tests.helpers.cluster import Cluster
+from tests.helpers.drifts import OnNodes
 from tests.helpers.places import ROOT
 
 _FILE = ROOT / "tests/cluster/audit/foreign_drifts.yaml"
@@ -20,35 +20,17 @@ _WORDS = ("where", "found", "expected", "hint")
 
 
 @dataclass(frozen=True)
-class ForeignDrift:
-    """`told` are findings by key words, the first of which decides; where its hint `mends`, what that says is done, and it is told no more.
+class ForeignDrift(OnNodes):
+    """Told by key words, the first of `told` decides; where its hint `mends`, what that says is done, and it is told no more.
 
     `missed` says why it is not told, and is empty for all others.
     """
 
-    name: str
     tree: str
-    story: str
-    nodes: tuple[str, ...]
-    do: str
-    undo: str
-    ask: tuple[str, ...]
-    told: tuple[dict[str, str], ...]
-    hint: str
-    mends: bool
     missed: str
 
-    @contextmanager
-    def put(self, cluster: Cluster) -> Iterator[None]:
-        done = []
-        try:
-            for node in self.nodes:
-                done.append(node)
-                cluster.sh(node, f"set -e\n{self.do}", check=True)
-            yield
-        finally:
-            for node in done:
-                cluster.sh(node, f"set -e\n{self.undo}", check=True)
+    def take_back(self, cluster: Cluster, node: str) -> None:
+        cluster.sh(node, f"set -e\n{self.undo}", check=True)
 
     def is_told(self, findings: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         """The finding of its first expectation, with the hint that it wants."""
@@ -91,8 +73,8 @@ def foreign_drifts() -> list[ForeignDrift]:
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return [
         ForeignDrift(
-            row["name"], row["tree"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
-            tuple(row["told"]), row["hint"], row["mends"], row.get("missed", ""),
+            row["name"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
+            tuple(row["told"]), row["hint"], row["mends"], row["tree"], row.get("missed", ""),
         )
         for row in rows
     ]  # fmt: skip

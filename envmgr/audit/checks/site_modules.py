@@ -205,7 +205,7 @@ def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
 def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """Whether the first program that it brings starts; where it starts nowhere, that is told without comparing."""
     faults: dict[str, tuple[str, ...]] = {}
-    for text, nodes in fleet.by_value(f"{_KEY}starts.{name}").items():
+    for text, nodes in _nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet).items():
         status, program, said = [*text.split(" ", 2), ""][:3]
         fault = start_fault(status, short(said))
         shown = f"{program} {fault}" if fault and status != "124" else ""
@@ -270,9 +270,7 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
             return None
         found = f"needs {short(wanted)}, which is not there"
         hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `{module_show(name)}`"
-    elif (
-        (match := _BROKEN.search(said)) and not said.rstrip(". ").endswith(_CLOSED) and _CLOSED not in (match[1] or "")
-    ):
+    elif (match := _BROKEN.search(said)) and _CLOSED not in said:
         found = f"ends in an error: {short(match[1] or match[2] or '')}"
         hint = (
             f'mend the modulefile: a variable that not all shells have needs a default (`os.getenv("NAME") or …`); '

@@ -26,6 +26,7 @@ from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 SCHEMA = "envmgr.baseline/1"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
+_HINT = "`envmgr audit --save-baseline FILE` writes one"
 _MOST = 2_000_000  # keys and values
 _ALL = "value"  # where one thing is compared
 _LOGIN = "'s login shell"
@@ -135,7 +136,7 @@ def read_baseline(path: Path) -> Baseline:
         found = content.get("schema") if isinstance(content, dict) else None
         raise InputError(
             "baseline-unreadable", f"{path} is no baseline of this envmgr's", context=f"schema {found!r}, and it reads {SCHEMA}",
-            hint="`envmgr audit --save-baseline FILE` writes one",
+            hint=_HINT,
         )  # fmt: skip
     try:
         file = _File.model_validate({"schema_": content.pop("schema"), **content})
@@ -146,9 +147,9 @@ def read_baseline(path: Path) -> Baseline:
             for what, page in things.items()
         }
     except ValueError as error:
-        raise InputError("baseline-unreadable", f"{path} is no baseline", context=_wrong(error)) from None
+        raise InputError("baseline-unreadable", f"{path} is no baseline", context=_wrong(error), hint=_HINT) from None
     except InputError as error:
-        raise InputError("baseline-unreadable", f"{path} is no baseline", context=error.message) from None
+        raise InputError("baseline-unreadable", f"{path} is no baseline", context=error.message, hint=_HINT) from None
     return Baseline(path, file.asked, values)
 
 

@@ -60,14 +60,14 @@ def who_sets(
 
 
 def settings_questions(
-    values: Mapping[str, tuple[Compared, Mapping[str, tuple[str, ...]]]], evidence: Evidence
+    values: Mapping[str, tuple[Compared | None, Mapping[str, tuple[str, ...]]]], evidence: Evidence
 ) -> Iterator[TraceQuestion]:
-    """Who sets variables (name -> what is compared, and its values) in the ordinary user's login shell, where nodes differ."""
+    """Who sets variables (name -> what a baseline has of it, None for nothing, and its values) in the ordinary user's login shell, where nodes differ."""
     context = evidence.login_shell()
     if context is None:
         return
     for name, (compared, of) in values.items():
-        for nodes in of.values() if len(of) > 1 or is_other(compared, of, evidence) else ():
+        for nodes in of.values() if len(of) > 1 or (compared and is_other(compared, of, evidence)) else ():
             yield TraceQuestion(nodes[0], context, "user", (name,))
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.exported import settings_questions, who_set
 from envmgr.audit.lmod_config import lmod_config
@@ -57,7 +56,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
     """Who names modulerc files that only some nodes read."""
     fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
-    return settings_questions({_VARIABLE: (Compared("rc-files", _VARIABLE, ""), _lists(fleet))}, evidence)
+    return settings_questions({_VARIABLE: (None, _lists(fleet))}, evidence)
 
 
 def _lists(fleet: Fleet) -> dict[str, tuple[str, ...]]:

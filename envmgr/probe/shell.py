@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from envmgr.characters import shown
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.system.shelltext import assign, quote, script_text
 
@@ -147,13 +148,6 @@ def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: Probe
 _LINE = re.compile(r"@~?([^=|]+)([=|])(.*)")
 
 
-def printable(text: str) -> str:
-    """What a node said may end in a terminal, a log or a label: nothing in it acts there. Line breaks stay."""
-    return (
-        text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
-    )
-
-
 def split_answer(text: str) -> tuple[list[str], str]:
     """The lines that are the node's own, and the text of the rest, by which answers are folded."""
     lines = [line for line in text.split("\n") if line.startswith("@")]
@@ -164,7 +158,7 @@ def read_lines(lines: Iterable[str]) -> Facts:
     """key -> value; what is no fact is passed over."""
     found: dict[str, list[str]] = {}
     for line in lines:
-        match = _LINE.fullmatch(printable(line))
+        match = _LINE.fullmatch(shown(line))
         if match is None:
             continue
         key, kind, value = match.groups()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.characters import shown
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import write_new
 
@@ -212,9 +213,7 @@ def printable(value: object, longest: int = _LONGEST) -> str:
     text = str(value)
     if len(text) > longest:
         text = f"{text[:longest]}… ({len(text)} characters)"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return shown(text)
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

@@ -25,13 +25,26 @@ _PLACE = re.compile(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*
 _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
 
+class HashedRow(BaseModel):
+    """A requirement, and the sha256 sums that its author wrote beside it: a file of it has one of them, where there are any."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requirement: str
+    sha256: tuple[str, ...] = ()
+
+
 class Question(BaseModel):
-    """`indexes` are names of the site's: a package comes from the first that has its name. `platform` is in uv's words."""
+    """`indexes` are names of the site's: a package comes from the first that has its name. `platform` is in uv's words.
+
+    `hashed` are those of the rows, of constraints too, that have hashes: locks are held to them, and do not answer them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
+    hashed: tuple[HashedRow, ...] = ()
     indexes: tuple[str, ...]
     exclude_newer: str | None = None
     platform: str

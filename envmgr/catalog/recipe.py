@@ -19,6 +19,7 @@ from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
 from envmgr.catalog.target import CpuLevel
 from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import InputError
+from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.reading import RECIPE, SOFTWARE, TEST_FILE, printable, read_bytes
 from envmgr.system.yamlfile import load_model
 
@@ -328,8 +329,9 @@ def _written(recipe: Path, name: str) -> str:
             "recipe-invalid", f"a file of a test of {recipe} cannot be read", context=f"{name}: {printable(error)}",
             hint=f"it is a text beside the recipe, or in {places[1].parent}",
         ) from None  # fmt: skip
-    if "\0" in text or _END in text.splitlines():
+    if "\0" in text or _END in text.split("\n"):
         raise InputError("recipe-invalid", f"a file of a test of {recipe} is no text", context=str(name))
+    require_visible(text, place, also=TABS)
     lines = text if text.endswith("\n") or not text else f"{text}\n"
     return f"cat >{name} <<'{_END}'\n{lines}{_END}\n"
 

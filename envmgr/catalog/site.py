@@ -31,6 +31,7 @@ from envmgr.catalog.site_file import (
 )
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
+from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
@@ -140,11 +141,13 @@ def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[
     """Read and check a site file, or make the embedded site. `old_keys` tells where fields of old files belong now.
 
     Raises:
-        InputError: `site-untrusted` (a file that another user owns, or could have put there, decides where root writes), `site-invalid`.
+        InputError: `site-untrusted` (a file that another user owns, or could have put there, decides where root writes), `text-invisible`,
+            `site-invalid`.
     """
     if path is None:
         return _resolve(_embedded(embedded_prefix(environ)), None)
     text = _read_own(path)
+    require_visible(text, path, also=TABS)
     data, found, faults = move_old_keys(parse_yaml(text, path), old_keys)
     file = validate(data, SiteFile, text=text, path=path, reference="site-invalid", faults=faults)
     return _resolve(file, path).model_copy(update={"old_keys": found})

@@ -209,7 +209,7 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
 def _history(prefix: Prefix) -> list[dict[str, Any]]:
     found = []
     with suppress(FileNotFoundError):
-        for line in read_bytes(prefix.history, HISTORY).decode(errors="replace").splitlines():
+        for line in read_bytes(prefix.history, HISTORY).decode(errors="replace").split("\n"):
             with suppress(ValueError, RecursionError):
                 row = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("to"), int):

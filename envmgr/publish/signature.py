@@ -131,7 +131,7 @@ def signers_text(signing: Signing) -> str:
 def principals(text: str) -> Iterator[str]:
     """Who is named in a list of allowed signers, each once."""
     seen = set[str]()
-    for line in text.splitlines():
+    for line in text.split("\n"):
         words = line.split(None, 1)
         if len(words) < 2 or words[0].startswith("#"):
             continue

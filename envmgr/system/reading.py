@@ -21,6 +21,7 @@ from typing import Any
 from envmgr.characters import shown
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import write_new
+from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
 
 ANYWHERE = Path("/")
 """The tree of a file that its reader was told to read by people, or that lies in another program's install: links may lead anywhere."""
@@ -42,19 +43,24 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is to its reader: `what` in messages, and how many bytes one may have."""
+    """What a file is to its reader: `what` in messages, and how many bytes one may have.
+
+    `also` are the characters that nobody sees and that a text of this kind may have all the same; None where nobody reviews it.
+    """
 
     what: str
     most: int
+    also: str | None = None
 
 
 # Many times what the largest that were ever seen have.
-RECIPE = Kind("recipe", 1 << 20)
-SOFTWARE = Kind("software file", 1 << 20)
-SITE = Kind("site file", 1 << 20)
+RECIPE = Kind("recipe", 1 << 20, TABS)
+SOFTWARE = Kind("software file", 1 << 20, TABS)
+SITE = Kind("site file", 1 << 20, TABS)
 TEST_FILE = Kind("test's file", 1 << 20)
+REQUIREMENTS = Kind("file of requirements", 4 << 20, LINES)
 BESIDE = Kind("file beside the recipe", 16 << 20)
-LOCK = Kind("lock", 16 << 20)
+LOCK = Kind("lock", 16 << 20, LINES)
 ROW = Kind("record", 16 << 20)
 GENERATION = Kind("generation's record", 256 << 20)
 FACTS = Kind("record", 256 << 20)
@@ -63,7 +69,7 @@ HISTORY = Kind("history", 256 << 20)
 BASELINE = Kind("baseline", 256 << 20)
 FLIP = Kind("flip", 64 << 10)
 SIGNATURE = Kind("signature", 64 << 10)
-SIGNERS = Kind("list of allowed signers", 1 << 20)
+SIGNERS = Kind("list of allowed signers", 1 << 20, TABS)
 
 
 def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
@@ -97,9 +103,9 @@ def _read(descriptor: int, path: Path, kind: Kind) -> bytes:
 
 
 def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
-    """As `read_bytes`; InputError also when it is missing, unreadable or not UTF-8."""
+    """As `read_bytes`; InputError also when it is missing, unreadable or not UTF-8, and `text-invisible`."""
     try:
-        return read_bytes(path, kind, tree=tree).decode()
+        return _decoded(read_bytes(path, kind, tree=tree), path, kind)
     except FileNotFoundError:
         raise InputError("file-missing", f"{kind.what} {printable(path)} does not exist") from None
     except OSError as error:
@@ -111,14 +117,35 @@ def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
 
 
 def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
-    """Errors as `read_bytes`; ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
+    """Errors as `read_bytes`, and `text-invisible`; ValueError for what is no JSON, nested deeper than Python reads, or may have more
+    than `most` values.
+    """
     data = read_bytes(path, kind, tree=tree)
     if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
         raise ValueError(f"more than {most} keys and values")
     try:
-        return json.loads(data)
+        found = json.loads(_decoded(data, path, kind))
+        if kind.also is not None:
+            _require_visible_values(found, path, kind.also)
     except RecursionError:
         raise ValueError("nested too deep") from None
+    return found
+
+
+def _decoded(data: bytes, path: Path, kind: Kind) -> str:
+    """UTF-8. Raises UnicodeDecodeError, which is a ValueError; InputError `text-invisible`."""
+    text = data.decode()
+    if kind.also is not None:
+        require_visible(text, printable(path), also=kind.also)
+    return text
+
+
+def _require_visible_values(data: Any, path: Path, also: str) -> None:
+    for place, reason in hidden_values(data, also):
+        field = ".".join(printable(part, 60) for part in place)
+        raise InputError(
+            "text-invisible", f"{printable(path)}: {field}: {reason}", hint="`envmgr lock` writes it again"
+        )
 
 
 def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:

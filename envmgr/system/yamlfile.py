@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from envmgr.errors import InputError
+from envmgr.system.invisible import hidden_values
 from envmgr.system.reading import Kind, printable, read_file_text
 
 try:
@@ -77,17 +78,23 @@ for _kind in ("bool", "int", "float", "timestamp"):
 
 
 def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES) -> Any:
-    """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column."""
+    """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column, `text-invisible`."""
     path = printable(path)
     try:
         _refuse_huge(text, most)
-        return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
+        data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise InputError("yaml-syntax", f"{where}: {printable(error.problem or error.context)}") from None
     except yaml.YAMLError as error:
         raise InputError("yaml-syntax", f"{path}: {printable(' '.join(str(error).split()))}") from None
+    if hidden := [*islice(hidden_values(data), _MOST_FAULTS)]:
+        raise InputError(
+            "text-invisible", f"{path} has characters that cannot be seen in a review",
+            context=faults_with_lines(hidden, text, Path(path)), hint="take them out: an escape such as `\\u2028` is one, too",
+        )  # fmt: skip
+    return data
 
 
 def _refuse_huge(text: str, most: int) -> None:

@@ -1,39 +1,93 @@
-"""What is asked of the indexes: rows as pip has them, and the platform that their wheels must run on."""
+"""Requirements, as anybody may have written them: each is bounded, read by `packaging` and written again before it goes anywhere.
+
+A row of a recipe, of a file beside it, of a wheel's METADATA or of what a source says it is built with enters here. None of them can name a
+place, an option or a second line; what comes out is one line of visible ASCII.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict
 
+from envmgr.system.reading import printable
+
+MOST_ROWS = 5_000  # requirements of one file, or of one package
+_LONGEST = 2_000  # characters of one; the longest that were seen have some 300
+_DEEPEST = 30  # brackets that are open at once; `packaging` takes several calls for each
 _MEANS = (
     "the site's indexes give what is asked for; a folder of wheels can be one (`backends.wheels.indexes` of site.yaml)"
 )
+_PLACE = re.compile(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*/")
+# Of names, versions, extras and markers. `#`, `$` and `\` mean something to pip and uv, whatever stands around them.
+_STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
+
+
+class HashedRow(BaseModel):
+    """A requirement, and the sha256 sums that its author wrote beside it: a file of it has one of them, where there are any."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requirement: str
+    sha256: tuple[str, ...] = ()
 
 
 class Question(BaseModel):
-    """`indexes` are names of the site's: a package comes from the first that has its name. `platform` is in uv's words."""
+    """`indexes` are names of the site's: a package comes from the first that has its name. `platform` is in uv's words.
+
+    `hashed` are those of the rows, of constraints too, that have hashes: locks are held to them, and do not answer them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
+    hashed: tuple[HashedRow, ...] = ()
     indexes: tuple[str, ...]
     exclude_newer: str | None = None
     platform: str
 
 
-def checked(row: str) -> str:
-    """A row that an index can answer. ValueError for every other kind, with its reason and way out."""
+def read_requirement(row: str) -> Requirement:
+    """One requirement that an index can answer. ValueError for everything else, with its reason and way out."""
+    shown = printable(row, 120)
+    if len(row) > _LONGEST:
+        raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")
+    if strange := _STRANGE.search(row):
+        raise ValueError(f"`{shown}` is no requirement: it has U+{ord(strange[0]):04X}")
     if row.startswith("-"):
-        raise ValueError(f"`{row}`: options do not belong here: {_MEANS}")
-    if re.match(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*/", row):
-        raise ValueError(f"`{row}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+        raise ValueError(f"`{shown}`: options do not belong here: {_MEANS}")
+    if _PLACE.match(row):
+        raise ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+    if _depth(row) > _DEEPEST:
+        raise ValueError(f"`{shown}` has more than {_DEEPEST} brackets in each other")
     try:
-        requirement = Requirement(row)
+        requirement = Requirement(row.replace("\t", " ").strip())
     except InvalidRequirement as error:
-        raise ValueError(f"`{row}` is no requirement: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"`{shown}` is no requirement: {printable(str(error).partition(chr(10))[0])}") from None
     if requirement.url is not None:
-        raise ValueError(f"`{row}` names a place, whose content no lock holds to a sha256: {_MEANS}")
-    return str(requirement)
+        raise ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+    return requirement
+
+
+def checked(row: str) -> str:
+    """A requirement, as uv and pip may read it. ValueError as `read_requirement`."""
+    return str(read_requirement(row))
+
+
+def checked_all(rows: Iterable[str]) -> tuple[str, ...]:
+    """Each as `checked`; ValueError also for more of them than a package or a file has."""
+    found = tuple(rows)
+    if len(found) > MOST_ROWS:
+        raise ValueError(f"{len(found)} requirements: there are {MOST_ROWS} at most")
+    return tuple(checked(row) for row in found)
+
+
+def _depth(row: str) -> int:
+    depth = most = 0
+    for each in row:
+        depth += (each == "(") - (each == ")")
+        most = max(most, depth)
+    return most

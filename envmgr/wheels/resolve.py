@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -16,6 +18,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
+from envmgr.wheels.held import allowed, differs
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.metadata import requires_of
 from envmgr.wheels.pages import Listed, sha256_told
@@ -24,6 +27,9 @@ from envmgr.wheels.settings import indexes_of, locked_url
 from envmgr.wheels.stubs import write_stubs
 from envmgr.wheels.target import target_environment, target_tags
 from envmgr.wheels.uv import Place, UnreachedError, compile_requirements
+
+if TYPE_CHECKING:
+    from packaging.pylock import Package
 
 
 def resolve_beside(
@@ -63,7 +69,7 @@ def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple
 
     wanted, python = asking.wanted, asking.python
     text = asking.compile(["--format", "pylock.toml", "--only-binary", ":all:"])
-    chosen = list(choose(text, python, wanted.platform))
+    chosen = list(choose(text, python, wanted.platform, wanted))
     found = [each for each in chosen if each[0].name not in asking.known]
     stage.update(len(found), total=len(found))
     _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
@@ -138,7 +144,7 @@ class Asking:
         by_url = {urls[0].rstrip("/"): name for name, urls in self._places.items()}
         found: dict[str, str] = {}
         name = ""
-        for line in text.splitlines():
+        for line in text.split("\n"):
             if match := re.match(r"([A-Za-z0-9_.-]+)==", line):
                 name = canonicalize_name(match[1])
             elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
@@ -195,14 +201,20 @@ def _host(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel, str]]:
-    """Of each package of a pylock.toml one wheel, with its URL; `index` is empty still."""
-    from packaging.pylock import Package, PackageWheel, Pylock, PylockSelectError
+def choose(text: str, python: str, platform: str, wanted: Question | None = None) -> Iterator[tuple[LockedWheel, str]]:
+    """Of each package of a pylock.toml one wheel, with its URL; `index` is empty still. `wanted` may name the hashes of some.
+
+    Raises EnvmgrError `resolve-failed`, `unsolvable`, `wheel-unhashed`, `hash-differs`.
+    """
+    from packaging.pylock import PackageWheel, Pylock, PylockSelectError
 
     environment = target_environment(python, platform)
+    pylock = Pylock.from_dict(tomllib.loads(text))
+    if wanted is not None and wanted.hashed:
+        pylock = replace(pylock, packages=[_only_hashed(each, wanted, python) for each in pylock.packages])
     try:
         chosen: list[tuple[Package, object]] = [
-            *Pylock.from_dict(tomllib.loads(text)).select(environment=environment, tags=target_tags(python, platform))
+            *pylock.select(environment=environment, tags=target_tags(python, platform))
         ]
     except PylockSelectError as error:
         raise EnvmgrError("resolve-failed", "no wheel of a package fits the platform", context=str(error)) from None
@@ -221,10 +233,22 @@ def choose(text: str, python: str, platform: str) -> Iterator[tuple[LockedWheel,
         ), str(wheel.url or Path(str(wheel.path)).absolute().as_uri())  # fmt: skip
 
 
+def _only_hashed(package: Package, wanted: Question, python: str) -> Package:
+    """With those of its wheels that have a hash which the recipe says, where it says any. InputError `hash-differs`."""
+    sums = allowed(wanted, package.name, str(package.version), python)
+    wheels = package.wheels or ()
+    if sums is None or not wheels:
+        return package
+    if kept := [wheel for wheel in wheels if wheel.hashes.get("sha256") in sums]:
+        return replace(package, wheels=kept)
+    found = [f"{wheel.filename}  sha256 {wheel.hashes.get('sha256', 'unknown')}" for wheel in wheels[:10]]
+    raise differs(f"{package.name} {package.version}", sums, found, "the index")
+
+
 def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) -> None:
     """A resolution in wheels alone goes back in time, without a word, to the last version that had one."""
     text = asking.compile(["--no-deps", "--no-annotate"])
-    rows = (row.partition("==") for row in text.splitlines() if "==" in row and not row.startswith((" ", "#")))
+    rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
     newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
     older = [
         (name, versions[name], version)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from envmgr.catalog.locks import recipe_digest
 from envmgr.report import masked
-from envmgr.wheels.requirements import Question, checked
+from envmgr.wheels.requirements import Question, checked_all
 from envmgr.wheels.settings import PUBLIC
 
 # What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
@@ -73,7 +73,7 @@ class CondaInput(BaseModel):
     def _rows(cls, values: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if values and {"virtual_packages", "platform"} <= info.data.keys():  # they are well
             wheel_platform(info.data["platform"], info.data["virtual_packages"])
-        return tuple(checked(value) for value in values)
+        return checked_all(values)
 
     @field_validator("indexes", "exclude_newer")
     @classmethod

@@ -283,7 +283,7 @@ def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
     """Invariant 5: a record without sha256 would be linked unchecked."""
     for package in lock.packages:
         if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
-            line = next((n for n, row in enumerate(text.splitlines(), 1) if row.strip() == f"url: {package.url}"), 1)
+            line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {package.url}"), 1)
             raise InputError(
                 "lock-unhashed",
                 f"{path}:{line}: {package.name} {package.version} has no sha256",

@@ -104,7 +104,7 @@ def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> Loc
         )  # fmt: skip
     sha256 = str(hashes.get("sha256") or "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        line = next((n for n, row in enumerate(text.splitlines(), 1) if row.strip() == f"url: {url}"), 1)
+        line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {url}"), 1)
         raise InputError(
             "lock-unhashed", f"{path}:{line}: {name} {version} has no sha256", context=url,
             hint="lock again from an index that has sha256 sums",

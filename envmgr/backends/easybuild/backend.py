@@ -200,6 +200,8 @@ class EasyBuildBackend(Backend):
         from envmgr.backends.easybuild.locking import make_lock
 
         made, notes = make_lock(entry, read_input(entry, recipe, EasyBuildInput), site, runner, reporter, os.environ)
+        for item in made.items:
+            changed_since(item, site)  # which nobody can review
         return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes, lock_facts(made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:

@@ -9,8 +9,10 @@ from pathlib import Path
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.catalog.site import Site
-from envmgr.system.reading import ANYWHERE, Kind, copy_file, digest_of
+from envmgr.system.invisible import TABS
+from envmgr.system.reading import ANYWHERE, Kind, copy_file, digest_of, read_file_text
 
+_TEXT = Kind("easyconfig", 1 << 20, TABS)
 EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig
 
 
@@ -43,9 +45,12 @@ def sum_of(path: Path, site: Site) -> str:
 def changed_since(item: LockedItem, site: Site) -> str:
     """How an easyconfig, or a patch or source that goes with it, differs from what was locked; empty when all is as it was.
 
-    What comes with EasyBuild is held against the lock when it is built: it does not change by itself.
+    What comes with EasyBuild is held against the lock when it is built: it does not change by itself. InputError `text-invisible`
+    for an easyconfig of the site that nobody can have reviewed.
     """
     path = local_easyconfig(item, site)
+    if path is not None:
+        read_file_text(path, _TEXT, tree=root_of(path, site))
     if item.origin == "easybuild":
         return f"{path} now comes before EasyBuild's own" if path is not None else ""
     if path is None:

@@ -28,6 +28,7 @@ from envmgr.store.prefix import Item, Prefix
 from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
 from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.held import require_hashes
 from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda
 from envmgr.wheels.settings import WheelsSettings, explain_settings, indexes_of, require_own_wheels
 
@@ -133,6 +134,7 @@ class WheelsBackend(Backend):
         wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
         if found.recipe_digest != wanted.digest():
             raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
+        require_hashes(wanted, found.files, found.python, folder / LOCK_NAME)
         require_own_wheels([each for group in found.groups for each in group], wanted.indexes, site, folder / LOCK_NAME)
         base = load_base(wanted.python, entry, site)
         if base.minor != ".".join(found.python.split(".")[:2]):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from envmgr.backends.wheels.rows import read_rows
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
-from envmgr.system.reading import BESIDE, digest_of, printable, read_file_text
-from envmgr.wheels.requirements import Question, checked
+from envmgr.system.reading import BESIDE, digest_of
+from envmgr.wheels.requirements import HashedRow, Question, checked_all
 
 SYSTEM = "system"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
@@ -75,7 +75,7 @@ class WheelsInput(BaseModel):
             if not _FILE.fullmatch(value):
                 raise ValueError(f"`{value}` is not the name of a file (requirements.txt) beside the recipe")
             return value
-        return tuple(checked(row) for row in value)
+        return checked_all(value)
 
     @field_validator("build")
     @classmethod
@@ -110,31 +110,30 @@ class Wanted(Question):
 
     def digest(self) -> str:
         """What builds nothing from source has the digest that it had before that could be said."""
-        unused = {name for name in ("build", "patches") if not getattr(self, name)}
+        unused = {"hashed", *(name for name in ("build", "patches") if not getattr(self, name))}
         return recipe_digest("wheels", self.model_dump(mode="json", exclude=unused))
-
-    @property
-    def asked(self) -> dict[str, Requirement]:
-        """By normalised name, those that the recipe names; of several rows of one name the last."""
-        found = (Requirement(row) for row in self.requirements)
-        return {canonicalize_name(each.name): each for each in found}
 
 
 def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
     """Raises InputError `requirements-missing`, `requirement-invalid` with file and line; `patch-missing`, `patch-differs`."""
 
-    def rows(value: tuple[str, ...] | str) -> tuple[str, ...]:
-        return value if not isinstance(value, str) else tuple(_read_file(folder / value))
+    def rows(value: tuple[str, ...] | str) -> list[HashedRow]:
+        return (
+            [HashedRow(requirement=row) for row in value]
+            if not isinstance(value, str)
+            else [*read_rows(folder / value)]
+        )
 
-    requirements = rows(given.requirements)
+    requirements, constraints = rows(given.requirements), rows(given.constraints)
     if not requirements:
         raise InputError("requirements-missing", f"{folder / str(given.requirements)} asks for nothing")
     patches = tuple(_checked_patch(patch, folder, given.build) for patch in given.patches)
     date = given.exclude_newer
     return Wanted(
         python=given.python,
-        requirements=requirements,
-        constraints=rows(given.constraints),
+        requirements=tuple(row.requirement for row in requirements),
+        constraints=tuple(row.requirement for row in constraints),
+        hashed=tuple(row for row in (*requirements, *constraints) if row.sha256),
         indexes=given.indexes,
         exclude_newer=None if date is None else date.isoformat(),
         platform=given.platform,
@@ -159,18 +158,3 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
             hint="take it back from git; or, if the change is meant, say the new sha256 in recipe.yaml and lock again",
         )  # fmt: skip
     return patch.model_copy(update={"package": canonicalize_name(patch.package or build[0])})
-
-
-def _read_file(path: Path) -> Iterable[str]:
-    if not os.path.lexists(path):
-        raise InputError("requirements-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
-    text = read_file_text(path, BESIDE, tree=catalog_of(path.parent))
-    for number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
-        row = re.sub(r"(^|\s)#.*", "", line).strip()
-        if row:
-            try:
-                yield checked(re.sub(r"\s--hash=\S+", "", row).strip())
-            except ValueError as error:
-                raise InputError(
-                    "requirement-invalid", f"{path}:{number}: {printable(error)}", context=printable(line.strip())
-                ) from None

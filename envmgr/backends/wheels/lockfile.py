@@ -93,7 +93,7 @@ def read_lock(folder: Path) -> tuple[WheelsLock, str]:
 
 def _require_hashes(path: Path, text: str) -> None:
     """Invariant 5: a wheel without sha256 would be installed unchecked; with two, by chance."""
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
         if not re.match(r"[A-Za-z0-9._-]+==\S+", line):
@@ -109,7 +109,7 @@ def _require_hashes(path: Path, text: str) -> None:
 
 def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
     """The lock is what people review; the sidecar may know more of a wheel, but nothing else."""
-    rows, own = ([line for line in each.splitlines() if _counts(line)] for each in (text, _text(lock)))
+    rows, own = ([line for line in each.split("\n") if _counts(line)] for each in (text, _text(lock)))
     if rows != own:
         here, there = {*rows}, {*own}
         lines = [printable(row) for row in (*(r for r in rows if r not in there), *(r for r in own if r not in here))]

@@ -13,6 +13,7 @@ from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
+from envmgr.wheels.held import require_hashes
 from envmgr.wheels.lock import LockedSdist
 from envmgr.wheels.resolve import Asking, find_lacking, refuse_traps
 
@@ -23,7 +24,7 @@ def resolve(
     """Resolve for the Python of `base`. `folder` is the recipe's. `places` maps index -> URL or folder to ask instead, this once.
 
     Raises:
-        EnvmgrError: as `find_lacking`, `refuse_traps` and `lock_sources`; InputError `build-unasked`.
+        EnvmgrError: as `find_lacking`, `refuse_traps` and `lock_sources`; InputError `build-unasked`, `hash-differs`.
     """
     with scratch_folder("resolve") as scratch, reporter.stage("resolve", unit="packages") as stage:
         asking = Asking(wanted, base.version, site, runner, reporter, places, scratch)
@@ -35,6 +36,7 @@ def resolve(
         found, used = find_lacking(asking, stage, builds=True)
         _refuse_unasked(wanted, used)
         lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found))
+        require_hashes(wanted, lock.files, lock.python, "the index")
         refuse_traps(wanted, lock.versions)
     return lock
 

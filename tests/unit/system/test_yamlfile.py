@@ -165,7 +165,7 @@ def test_parse_yaml_accepts_many_items_and_many_short_lists() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12),
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=12),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz", min_size=1, max_size=5), inner, max_size=4),
     max_leaves=12,
 )  # fmt: skip
@@ -184,7 +184,7 @@ def test_parse_yaml_raises_nothing_but_input_errors(text: str) -> None:
         error = caught
     else:
         return
-    assert error.reference == "yaml-syntax"
+    assert error.reference in ("yaml-syntax", "text-invisible")
     assert error.message.startswith("f.yaml")
 
 
@@ -293,7 +293,7 @@ def test_numbers_that_fall_into_one_place_of_a_table_are_no_keys() -> None:
 
 
 def test_of_many_faults_the_first_are_told_each_as_one_short_line(tmp_path: Path) -> None:
-    text = "name: x\n" + "".join(f"wrong{n}: 1\n" for n in range(5000)) + f'"{"long" * 225}": 1\n"\\e[31m": 1\n'
+    text = "name: x\n" + "".join(f"wrong{n}: 1\n" for n in range(5000)) + f'"{"long" * 225}": 1\n"\U0010fffd": 1\n'
     with pytest.raises(InputError) as caught:
         load(tmp_path, text)
     error = caught.value
@@ -301,8 +301,8 @@ def test_of_many_faults_the_first_are_told_each_as_one_short_line(tmp_path: Path
     assert [line.removeprefix(f"{tmp_path / 'thing.yaml'}:") for line in error.context] == [
         *(f"{n + 2}: wrong{n}: unknown field" for n in range(20)), "and 4982 more",
     ]  # fmt: skip
-    assert faults(tmp_path, f'name: x\n"{"long" * 225}": 1\n"\\e[31m": 1\n') == [
-        f"2: {'long' * 15}… (900 characters): unknown field", "3: \\x1b[31m: unknown field",
+    assert faults(tmp_path, f'name: x\n"{"long" * 225}": 1\n"\U0010fffd": 1\n') == [
+        f"2: {'long' * 15}… (900 characters): unknown field", "3: \\U0010fffd: unknown field",
     ]  # fmt: skip
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from envmgr.backends.wheels.input import WheelsInput, checked, read_wanted
+from envmgr.backends.wheels.input import WheelsInput, read_wanted
 from envmgr.errors import InputError
+from envmgr.wheels.requirements import HashedRow, checked
+
+A, B = "a" * 64, "b" * 64
 
 
 @pytest.mark.parametrize(
@@ -31,10 +35,89 @@ def test_rows_that_are_refused(row: str) -> None:
 
 def test_file_with_comments_hashes_and_continued_lines(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(
-        "# head\n\none==1.0 \\\n    --hash=sha256:abc \\\n    --hash=sha256:def\n  two>2 # why\n"
+        f"# head\n\none==1.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n  two>2 # why\n"
     )
     given = WheelsInput(python="python/3.11", requirements="requirements.txt")
-    assert read_wanted(given, tmp_path).requirements == ("one==1.0", "two>2")
+    wanted = read_wanted(given, tmp_path)
+    assert wanted.requirements == ("one==1.0", "two>2")
+    assert wanted.hashed == (HashedRow(requirement="one==1.0", sha256=(A, B)),)
+
+
+def test_hashes_are_held_and_not_answered(tmp_path: Path) -> None:
+    def digest(text: str) -> str:
+        (tmp_path / "requirements.txt").write_text(text)
+        return read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path).digest()
+
+    assert digest("one==1.0\n") == digest(f"one==1.0 --hash sha256:{A.upper()}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a\n\nb --hash=md5:00\n", 3, "sha256 (64 hex digits), and to no other hash"),
+        (f"a --hash=sha512:{A}{A}\n", 1, "no other hash"),
+        (f"a --hash=sha256:{A[1:]}\n", 1, "no other hash"),
+        ("a --config-settings=x=y\n", 1, "options do not belong here"),
+        (f"a --hash=sha256:{A} --no-binary=:all:\n", 1, "options do not belong here"),
+        ("--index-url http://evil\n", 1, "options do not belong here"),
+        ("-r other.txt\n", 1, "options do not belong here"),
+        ("# reviewed \\\nevil==6\n", 1, "a comment within a row"),
+        ("a==1 # why \\\nevil==6\n", 1, "a comment within a row"),
+        ("a==1 \\\n# why\n--hash=sha256:00\n", 2, "a comment within a row"),
+        ("a==1 \\", 1, "ends in"),
+        ("a\nb\nc d\n", 3, "is no requirement"),
+        ("a\n" * 6_000, 5_001, "more than 5000 requirements"),
+        ("a\nb" + ",".join("!=1" for _ in range(100_000)), 2, "2000 characters"),
+        ("a; " + "(" * 1_500 + "\n", 1, "30 brackets"),
+    ],
+)
+def test_what_is_not_held_is_refused_with_its_place(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
+    assert caught.value.reference == "requirement-invalid"
+    assert caught.value.message.startswith(f"{path}:{line}: ")
+    assert reason in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("character", "name"),
+    [
+        ("\u2028", "U+2028 LINE SEPARATOR"),
+        ("\u2029", "U+2029 PARAGRAPH SEPARATOR"),
+        ("\x85", "U+0085 control character"),
+        ("\x0b", "U+000B control character"),
+        ("\x0c", "U+000C control character"),
+        ("\x1c", "U+001C control character"),
+        ("\r", "U+000D control character"),
+        ("\t", "U+0009 control character"),
+        ("\u202e", "U+202E RIGHT-TO-LEFT OVERRIDE"),
+        ("\u200b", "U+200B ZERO WIDTH SPACE"),
+        ("\ufeff", "U+FEFF ZERO WIDTH NO-BREAK SPACE"),
+    ],
+)
+@pytest.mark.parametrize("field", ["requirements", "constraints"])
+def test_line_that_nobody_sees_is_refused(tmp_path: Path, field: str, character: str, name: str) -> None:
+    path = tmp_path / "some.txt"
+    path.write_text(f"a==1\n# reviewed{character}evil==6.6\n", newline="")
+    given = {"python": "system", "requirements": ["a"], field: "some.txt"}
+    with pytest.raises(InputError) as caught:
+        read_wanted(WheelsInput.model_validate(given), tmp_path)
+    assert caught.value.reference == "text-invisible"
+    assert caught.value.message == f"{path}:2:11: {name} cannot be seen in a review"
+
+
+def test_ends_of_lines_of_windows_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_bytes(b"a==1\r\nb\r\n")
+    with pytest.raises(InputError) as caught:
+        read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
+    assert caught.value.hint is not None
+    assert "Windows" in caught.value.hint
+    subprocess.run(["sh", "-c", caught.value.hint.split("`")[1]], check=True)
+    given = WheelsInput(python="system", requirements="requirements.txt")
+    assert read_wanted(given, tmp_path).requirements == ("a==1", "b")
 
 
 def test_file_that_asks_for_nothing(tmp_path: Path) -> None:

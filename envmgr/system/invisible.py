@@ -1,0 +1,67 @@
+"""Characters that nobody sees: what a person reviews and what a program reads must be the same text.
+
+U+2028, U+0085, a form feed or a carriage return end a line for some programs and for no reviewer; bidi characters show a line in another order.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from envmgr.errors import InputError
+
+LINES = "\n"
+TABS = "\n\t"
+_HIDDEN = frozenset({"Cc", "Cf", "Zl", "Zp"})  # controls, formats (bidi among them), and Unicode's own ends of lines
+
+Place = tuple[int | str, ...]
+
+
+def hidden_in(line: str, also: str = "") -> int | None:
+    """The index of its first character that nobody sees and that is not in `also`."""
+    if line.isprintable():
+        return None
+    return next((i for i, each in enumerate(line) if unicodedata.category(each) in _HIDDEN and each not in also), None)
+
+
+def name_of(character: str) -> str:
+    """`U+2028 LINE SEPARATOR`; controls have no name."""
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
+
+
+def require_visible(text: str, path: object, *, also: str) -> None:
+    """InputError `text-invisible` with file, line and column, for a character that nobody sees and that is not in `also`."""
+    if text.isprintable():
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        column = hidden_in(line, also)
+        if column is not None:
+            raise InputError(
+                "text-invisible", f"{path}:{number}:{column + 1}: {name_of(line[column])} cannot be seen in a review",
+                context=ascii(line[max(0, column - 60) : column + 60])[1:-1], hint=_way_out(line, column, path),
+            )  # fmt: skip
+
+
+def hidden_values(data: Any, also: str = TABS) -> Iterator[tuple[Place, str]]:
+    """The place of each key and text in `data` that has such a character, and the reason: escapes of YAML and JSON bring them past
+    `require_visible`. `data` is nested no deeper than Python calls.
+    """
+    if isinstance(data, str):
+        if (index := hidden_in(data, also)) is not None:
+            yield (), f"{name_of(data[index])} cannot be seen in a review"
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from (((key,), reason) for _, reason in hidden_values(key, also))
+            yield from (((key, *place), reason) for place, reason in hidden_values(value, also))
+    elif isinstance(data, list | tuple):
+        for number, value in enumerate(data):
+            yield from (((number, *place), reason) for place, reason in hidden_values(value, also))
+
+
+def _way_out(line: str, column: int, path: object) -> str:
+    if line[column] == "\r" and column + 1 == len(line):
+        return f"it has the ends of lines of Windows: `sed -i 's/\\r$//' {path}` takes them out"
+    if line[column] == "\t":
+        return "put a space in its place"
+    return "take it out; `envmgr lock` writes a lock again"

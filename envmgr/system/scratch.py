@@ -15,6 +15,7 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import explain_os_error
 from envmgr.system.openat import remove_below
+from envmgr.system.users import Account, can_enter
 
 _OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-\w{8}")
 # What earlier versions made, without a lock.
@@ -25,14 +26,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def scratch_folder(purpose: str) -> Iterator[Path]:
+def scratch_folder(purpose: str, account: Account | None = None) -> Iterator[Path]:
     """An empty folder that no other user can read, where temporary files go ($TMPDIR, else /tmp). It is removed at the end; what
-    killed runs of this user left there is removed first. `purpose` is a word of small letters.
+    killed runs of this user left there is removed first. `purpose` is a word of small letters. With an `account`, it lies where that
+    user can go.
 
     Raises:
         EnvmgrError: `disk-full`, `not-writable`, `no-temporary-folder`.
     """
-    with _locked_folder(temporary_files(), f"envmgr-run-{purpose}-") as path:
+    with _locked_folder(temporary_files(account), f"envmgr-run-{purpose}-") as path:
         yield path
 
 
@@ -57,14 +59,18 @@ def _locked_folder(base: Path, begin: str) -> Iterator[Path]:
             os.close(lock)
 
 
-def temporary_files() -> Path:
-    """$TMPDIR where it can be written, else /tmp. Not asked of Python, which writes a file to see, and may leave it.
+def temporary_files(account: Account | None = None) -> Path:
+    """$TMPDIR where it can be written, and `account` can go, else /tmp. Not asked of Python, which writes a file to see, and may leave it.
 
     Raises EnvmgrError `no-temporary-folder`.
     """
     places = [Path(name) for name in (os.environ.get("TMPDIR"), *_USUAL) if name]
     for place in places:
-        if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        if (
+            place.is_dir()
+            and os.access(place, os.W_OK | os.X_OK)
+            and (account is None or can_enter(account, place.resolve()))
+        ):
             return place.absolute()
     raise EnvmgrError(
         "no-temporary-folder", "there is no folder for temporary files that can be written",

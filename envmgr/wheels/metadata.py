@@ -14,6 +14,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.system.run import Runner
+from envmgr.wheels.foreign import read_metadata
+from envmgr.wheels.requirements import checked_all
 
 _AT_ONCE = 8
 _LIMIT = 10.0  # seconds without a byte
@@ -40,21 +42,17 @@ def _requires(url: str) -> tuple[str, ...] | None:
                 text = answer.read(_LARGEST).decode(errors="replace")
         else:
             return None
+        return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
-    return _rows(text)
 
 
 def requires_in(wheel: Path) -> tuple[str, ...]:
-    """Of a wheel that is a file. Raises OSError, zipfile.BadZipFile."""
-    return _rows(_from_wheel(wheel))
-
-
-def _rows(metadata: str) -> tuple[str, ...]:
-    return tuple(HeaderParser().parsestr(metadata).get_all("Requires-Dist") or ())
+    """Of a wheel that is a file. Raises OSError, zipfile.BadZipFile; ValueError as `read_metadata`."""
+    return read_metadata(_from_wheel(wheel)).requires
 
 
 def _from_wheel(path: Path) -> str:
     with zipfile.ZipFile(path) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
-        return wheel.read(name).decode(errors="replace")
+        return wheel.read(name).decode(errors="replace") if name else ""

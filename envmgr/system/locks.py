@@ -32,9 +32,13 @@ class Held:
     path: Path
     mark: str | None
 
+    def still(self) -> bool:
+        """Whether no other run took it, as this one stood still."""
+        return self.mark is None or _is_marked(self.path, self.mark)
+
     def require(self) -> None:
-        """Before what was made under it counts. Raises EnvmgrError `lock-lost` where another run took it, as this one stood still."""
-        if self.mark is not None and not _is_marked(self.path, self.mark):
+        """Before what was made under it counts. Raises EnvmgrError `lock-lost`."""
+        if not self.still():
             raise EnvmgrError(
                 "lock-lost", f"this run stood still for a minute or longer, and another one took {self.path}",
                 context=_named(_read_mark(mark_of(self.path))), hint="nothing that is published was changed: run the same command again",

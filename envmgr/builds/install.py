@@ -68,7 +68,10 @@ def ensure_install(
     def waiting(holder: str) -> None:
         reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
 
-    with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled):
+    with (
+        explain_os_error(install.lock),
+        file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled) as held,
+    ):
         install.check_digest()
         if install.exists():
             manifest = read_manifest(install.manifest)
@@ -89,10 +92,11 @@ def ensure_install(
                     extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
                 )
                 compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+                held.require()
                 write_manifest(install.manifest, manifest)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
-                for path in (install.path, *built.extra):
+                for path in (install.path, *built.extra) if held.still() else ():  # else they are another run's
                     remove_below(site.prefix, path)
             raise
         verified.made(install.relative)

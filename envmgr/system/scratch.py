@@ -15,9 +15,10 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import explain_os_error
 from envmgr.system.openat import remove_below
+from envmgr.system.processes import host_mark
 from envmgr.system.users import Account, can_enter
 
-_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-\w{8}")
+_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-((?P<host>[0-9a-f]{8})-)?\w{8}")
 # What earlier versions made, without a lock.
 _OLDER = re.compile(r"envmgr-((lmod|test|activate|solve|easybuild|peers|published)-)?\w{8}")
 _OLD = 7 * 86400.0  # seconds after which a folder counts as left whose lock says nothing
@@ -93,7 +94,7 @@ def clear_dead_scratch(base: Path | None = None) -> None:
 
 def _make(base: Path, begin: str) -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=begin, dir=base))
+        path = Path(tempfile.mkdtemp(prefix=f"{begin}{host_mark()}-", dir=base))
         try:
             lock = os.open(path, _FOLDER)
             with suppress(OSError):  # a file system without locks: the folder's age decides
@@ -114,7 +115,10 @@ def _clear(base: Path, name: str) -> None:
     try:
         status = os.fstat(folder)
         old = time.time() - status.st_mtime > _OLD
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or _OURS.fullmatch(name)):
+        ours = _OURS.fullmatch(name)
+        if ours is not None and ours["host"] not in (None, host_mark()):
+            ours = None  # another host's, on a file system that may keep locks to each client
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or ours):
             return
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

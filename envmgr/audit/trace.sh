@@ -7,7 +7,7 @@
 # A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
 # environment for root: there a bash that sets it reads the start-up files itself, in bash's order. Lmod silences traces of itself,
 # but for LMOD_SH_DBG_ON.
-: "${trace_names?}" "${trace_pin?}" "${trace_profile?}" "${trace_end?}" "${room?}" # the folder of node-setup's files, and the one that shells read
+: "${trace_names?}" "${trace_pin?}" "${trace_profile?}" "${trace_end?}" # the folder of node-setup's files, and the one that shells read
 
 # shellcheck disable=SC2016 # bash's
 trace_ps4='+${BASH_SOURCE[0]-}:${LINENO}<${BASH_SOURCE[1]-}:${BASH_LINENO[0]-}<${BASH_SOURCE[2]-}:${BASH_LINENO[1]-}: '
@@ -37,12 +37,12 @@ trace_run() { # ACCOUNT HOW
     trace_inside=
     [ "$2" != interactive ] || trace_inside=-i
     # shellcheck disable=SC2016,SC2086 # the inner shell's; one word or none
-    as "$1" env LMOD_SH_DBG_ON=1 HISTFILE="$room/history" $trace_job /bin/sh -c 'exec 9>&1 >/dev/null 2>&1; exec /bin/bash --norc --noprofile "$@"' sh \
+    as "$1" env LMOD_SH_DBG_ON=1 $trace_job /bin/sh -c 'exec 9>&1 >/dev/null 2>&1; exec /bin/bash --norc --noprofile "$@"' sh \
       $trace_inside -c "$trace_root
 $trace_end" "$trace_ps4" "$2"
   else
     # shellcheck disable=SC2016,SC2086 # the inner shell's; two words or none
-    as "$1" env LMOD_SH_DBG_ON=1 HISTFILE="$room/history" $trace_job PS4="$trace_ps4" BASH_XTRACEFD=9 /bin/sh -c \
+    as "$1" env LMOD_SH_DBG_ON=1 $trace_job PS4="$trace_ps4" BASH_XTRACEFD=9 /bin/sh -c \
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c "$1"' "$trace_options" "$trace_end"
   fi
 }

@@ -106,7 +106,7 @@ class _Jobs:
         self._patience = max(1, math.ceil(site.transport.queue_timeout))
         self._options = (
             "--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue",
-            f"--job-name={slurm.job_name(self.nonce)}", f"--time={slurm.time_limit(timeout + _KEPT)}",
+            f"--job-name={slurm.job_name(self.nonce)}",
             *site.transport.slurm_options, *options,
         )  # fmt: skip
         self._waiting = deque(nodes)
@@ -128,6 +128,9 @@ class _Jobs:
             if gone := f"Slurm: {broken}" if broken else slurm.why_not(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
                 self._on_reply(reply_now(node, "unreachable", gone))
+        if self._waiting:
+            most = slurm.longest_job(self._runner, self._options, timeout=self._deadline)
+            self._options = (f"--time={slurm.time_limit(self._timeout + _KEPT, most)}", *self._options)
         try:
             if self._waiting:
                 self._fan.ask((), lambda node: reply_now(node, "unreachable", ""), self)

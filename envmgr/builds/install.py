@@ -26,6 +26,7 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
 from envmgr.system.locks import file_lock
+from envmgr.system.modes import ask_owner
 from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name
@@ -213,7 +214,7 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
             yield EnvmgrError(
                 "not-writable",
                 f"{account.name} cannot reach {prefix.root}: {above} is closed to it",
-                hint=f"chmod o+x {above}",
+                hint=ask_owner([str(above)], whom=account.name, to="enter"),
             )
     elif faults := tuple(_unwritable(prefix.root, account.name)):
         yield from faults

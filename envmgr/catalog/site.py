@@ -32,6 +32,7 @@ from envmgr.catalog.site_file import (
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
+from envmgr.system.modes import closing
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
@@ -133,7 +134,7 @@ def _readable(path: Path, by: str) -> Iterator[None]:
     except PermissionError as error:
         raise InputError(
             "site-unreadable", f"cannot look for {path}", context=f"{error.strerror}; named by {by}",
-            hint=f"let all users read it: chmod o+rx {path.parent}",
+            hint=f"ask who set up the site: its users must enter {path.parent}, and read the file",
         ) from None  # fmt: skip
 
 
@@ -241,4 +242,4 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
             hint="check it, then `chown` it, or name another one with --site",
         )
     if status.st_mode & 0o002:
-        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=f"chmod o-w {path}")
+        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=closing("o-w", str(path)))

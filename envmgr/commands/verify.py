@@ -47,7 +47,7 @@ class VerifyResult(Result):
     """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers; each finding is one path that is not
     as its record or its manifest says. `not_looked_at` are things for whose state nothing stands.
 
-    `nodes` is folded, empty for this machine. `repaired` are the installs and generations that were made again, or would be
+    `nodes` are those that told all, and `not_verified` those that did not, folded; both are empty for this machine. `repaired` are the installs and generations that were made again, or would be
     (`dry_run`); `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
     """
 
@@ -58,6 +58,7 @@ class VerifyResult(Result):
     installs: tuple[str, ...] = ()
     not_looked_at: tuple[str, ...] = ()
     nodes: str = ""
+    not_verified: str = ""
     repaired: tuple[str, ...] = ()
     generation: int | None = None
     dry_run: bool = False

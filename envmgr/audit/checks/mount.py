@@ -18,9 +18,11 @@ from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
+from envmgr.system.modes import closing
 from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
@@ -59,7 +61,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             "mount", "error", prefix, f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
             "a way that users can go; what their shells lack for want of it is not told besides",
-            f"{'on the node: ' if not f'{folder}/'.startswith(f'{prefix}/') else ''}`chmod a+rx {folder}`", fold(nodes),
+            open_hint(evidence.site, [folder], whom="users", place="" if f"{folder}/".startswith(f"{prefix}/") else "on the node"), fold(nodes),
         )  # fmt: skip
     yield from _hung(fleet)
     if evidence.alone:
@@ -218,7 +220,7 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
                 )  # fmt: skip
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
-            hint = f"on the server: `chmod go-w {paths.split()[0]}`, and give it to the build user"
+            hint = f"on the server: `{closing('go-w', paths.split()[0])}`, and give it to the build user"
             yield Finding(
                 "mount", "error", prefix, f"{evidence.plan.user} can write {', '.join(paths.split())}",
                 "only the build user can", hint, fold(nodes),

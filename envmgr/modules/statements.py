@@ -14,11 +14,15 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.catalog.names import variable_name
+from envmgr.catalog.recipe import LOAD_NAMES
 from envmgr.catalog.site import Site
+from envmgr.catalog.variables import fault_in_value
+from envmgr.characters import LINES, shown
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.gpu import needs_table
 from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.system.shelltext import quote
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
 
@@ -90,11 +94,15 @@ def operations(spec: ModuleSpec, policies: ModulePolicies, families: Families = 
 
 
 def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
-    """Lmod writes names as they are and does not escape line breaks: the shell would run what comes after one."""
+    """Lmod writes names as they are, and values so that not every shell reads all of them back."""
+    plain = string.Template(op.value).safe_substitute(dict.fromkeys(LOAD_NAMES, "/x")) if op.at_load else op.value
+    as_list = op.kind in ("prepend", "append") and op.separator == ":"
     if not _VARIABLE.fullmatch(op.name):
         fault = "that is not a variable name"
     elif unsafe := sorted(_NOT_FOR_SHELLS.keys() & set(op.value + op.separator)):
         fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
+    elif unfit := fault_in_value(plain + op.separator.strip(":"), as_list=as_list):
+        fault = f"{op.value!r}: {unfit}"
     elif not op.separator:
         fault = "a list needs a separator"
     elif op.at_load and op.separator != ":":
@@ -105,7 +113,8 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
 
 
 def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
-    yield _call("help", _help_text(spec, families))
+    # What packages and recipes say ends in terminals: Lmod prints it as it is.
+    yield _call("help", shown(_help_text(spec, families), LINES))
     facts = {
         "Name": spec.name,
         "Version": spec.version,
@@ -117,16 +126,16 @@ def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
         "Deprecated": _deprecation(spec),
     }
     # One line each: `module whatis` prints a line per fact and `module keyword` searches them.
-    yield from (_call("whatis", f"{key}: {' '.join(value.split())}") for key, value in facts.items() if value)
+    yield from (_call("whatis", f"{key}: {shown(' '.join(value.split()))}") for key, value in facts.items() if value)
     if spec.extensions:
-        yield _call("extensions", ", ".join(spec.extensions))
+        yield _call("extensions", shown(", ".join(spec.extensions)))
 
 
 def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
     if (needs := spec.gpu_needs) is not None:
         yield Statement("gpu-gate", "gpu_gate", (spec.entry, policies.driver_gate, needs_table(needs)))
     if spec.deprecated:
-        yield Statement("deprecated", "LmodMessage", (_deprecation(spec),))
+        yield Statement("deprecated", "LmodMessage", (shown(_deprecation(spec)),))
 
 
 def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
@@ -204,7 +213,8 @@ def _value(op: EnvOp) -> str | AtLoad:
 
 def _shell(spec: ModuleSpec) -> Iterator[Statement]:
     for function in spec.functions:
-        yield Statement("function", function.name, (function.bash, function.csh))
+        # As a word that the function evaluates: whatever its text is, loading defines one function and runs nothing.
+        yield Statement("function", function.name, (f"eval {quote(function.bash)}", function.csh))
     for shell, text in (("sh", spec.on_unload.bash), ("csh", spec.on_unload.csh)):
         if text:
             yield Statement("at-unload", "execute", (shell, text))

@@ -43,7 +43,7 @@ def compose_module(
         families=recipe.named_families,
         conflicts=recipe.conflicts,
         depends=recipe.depends,
-        environment=(*facts.environment, *_extra(recipe, entry, root)),
+        environment=(*facts.environment, *recipe_changes(recipe, entry, root)),
         functions=tuple(
             ShellFunction(name=name, **_texts(text, root)) for name, text in recipe.environment.functions.items()
         ),
@@ -61,7 +61,8 @@ def compose_module(
     )
 
 
-def _extra(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
+def recipe_changes(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
+    """The changes that the recipe itself makes, in load order."""
     values = {"root": root, "name": entry.name, "version": entry.version}
 
     def op(kind: Kind, name: str, text: str) -> EnvOp:

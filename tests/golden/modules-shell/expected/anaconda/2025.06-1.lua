@@ -48,12 +48,12 @@ if mode() == "unload" or ((os.getenv("HOME") or "") ~= "" and (os.getenv("USER")
 append_path("XDG_DATA_DIRS", (os.getenv("HOME") or "") .. "/" .. (os.getenv("USER") or ""))
 end
 if myShellType() == "sh" then
-  set_shell_function("conda", "case \"${1-}\" in\010activate) echo 'yes' ;;\010esac", "")
+  set_shell_function("conda", "eval 'case \"${1-}\" in\010activate) echo '\"'\"'yes'\"'\"' ;;\010esac'", "")
 elseif myShellType() == "csh" then -- at unload, set_shell_function would leave an empty alias behind
   set_alias("conda", "if (1) echo \"$*\"")
 end
 if myShellType() == "sh" then
-  set_shell_function("other", ":", "")
+  set_shell_function("other", "eval :", "")
 end
 if mode() == "unload" and myShellType() == "sh" then
   execute({cmd = "if :; then\010  hash -r\010fi", modeA = {"unload"}})

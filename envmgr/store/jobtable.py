@@ -44,18 +44,23 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    """The row of this build in the table, for as long as it takes, and until its private folder is gone: by the row the next run
+    finds a folder that could not be removed. Under the install's lock only.
+    """
     row = BuildRow(
         **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
-    with beating(row_path(install), pretty_json(asdict(row))):
+    with beating(row_path(install), pretty_json(asdict(row)), until_gone=work):
         yield
 
 
 @contextmanager
-def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
-    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one."""
+def beating(path: Path, text: str, *, anew: bool = False, until_gone: Path | None = None) -> Iterator[None]:
+    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one.
+
+    It stays where `until_gone` is still there at the end.
+    """
     if not anew:
         atomic_write(path, text)
     elif not _written_anew(path, text):
@@ -75,7 +80,8 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
         ended.set()
         thread.join()
         with suppress(OSError):
-            path.unlink()
+            if until_gone is None or not os.path.lexists(until_gone):
+                path.unlink()
 
 
 def _written_anew(path: Path, text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,7 +35,7 @@ from envmgr.system.modes import closing
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
-from envmgr.system.usernames import user_name
+from envmgr.system.usernames import own_home, user_name
 from envmgr.system.yamlfile import parse_yaml, reason_of, validate
 
 # The text that binary packages carry where their prefix goes is 255 characters long: no longer path fits.
@@ -159,7 +158,7 @@ def embedded_prefix(environ: Mapping[str, str]) -> Path:
     if os.geteuid() == 0:
         return Path("/opt/envmgr")
     data = environ.get("XDG_DATA_HOME", "")
-    home = environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+    home = own_home(environ.get("HOME"))
     return (Path(data) if data.startswith("/") else Path(home) / ".local/share") / "envmgr"
 
 

@@ -26,7 +26,7 @@ from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
 from envmgr.publish.generations import render_digest
 from envmgr.publish.plan import BuildPlan, Candidate, make_plan
-from envmgr.publish.record import GenerationRecord, published_spec, read_current, read_specs, with_own_pythons
+from envmgr.publish.record import GenerationRecord, find_pip, published_spec, read_current, read_specs, with_own_pythons
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.system.resources import shipped
@@ -118,6 +118,7 @@ class Wanted:
             extensions=self.lock.extensions,
             facts=facts,
             own_python=self.install.has_python(),
+            pip=find_pip(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
         )

@@ -9,6 +9,7 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -21,7 +22,8 @@ from envmgr.characters import LINES, shown
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.gpu import needs_table
-from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.modules.pip_shim import FOLDER, own_packages
+from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
 from envmgr.system.shelltext import quote
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
@@ -59,6 +61,7 @@ class Statement:
         function    arguments = (text for shells like sh, text for csh)
         at-unload   arguments = (shell type, text): that shell runs it, after everything else
         generation  `name(arguments…, generation)`
+        in-generation `name(arguments…)`, the last one a path: of two pieces, with the generation's folder between them
         deprecated  arguments = (message,): told at load
         gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see modules/gpu.py)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
@@ -68,7 +71,7 @@ class Statement:
     """
 
     kind: Literal[
-        "call", "generation", "deprecated", "gpu-gate", "set-default", "wrap", "keep-system", "drop-system",
+        "call", "generation", "in-generation", "deprecated", "gpu-gate", "set-default", "wrap", "keep-system", "drop-system",
         "function", "at-unload",
     ]  # fmt: skip
     name: str
@@ -159,7 +162,19 @@ def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Stateme
     lists = sorted(_EMPTY_MEANS_SYSTEM.intersection(lists))
     yield from (Statement("keep-system", name) for name in lists)
     yield from _changes(spec.environment, spec.entry)
+    if spec.pip is not None:
+        yield from _keep_pip_off(spec, spec.pip)
     yield from (Statement("drop-system", name) for name in lists)
+
+
+def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
+    """The shim comes before the install's own pip; what it cannot see, `python -m pip`, a setting of pip's own refuses where the mark
+    does not. That reaches other Pythons' pips, too, but for virtual environments: so it is set for no other, and a user's value counts.
+    """
+    generations = Path(spec.root).parents[2] / "generations"
+    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{FOLDER}/{spec.entry}"))
+    if pip.writes:
+        yield _set_default("PIP_REQUIRE_VIRTUALENV", "1", spec.entry)
 
 
 def _changes(ops: Sequence[EnvOp], entry: str) -> Iterator[Statement]:
@@ -193,9 +208,13 @@ def _change(op: EnvOp, entry: str) -> Statement:
         case "unset":
             return _call("pushenv", op.name, False)
         case "set-default":
-            return Statement("set-default", op.name, (_value(op), f"ENVMGR_DEFAULT_{op.name}", entry))
+            return _set_default(op.name, _value(op), entry)
         case "prepend" | "append":
             return _call(f"{op.kind}_path", op.name, _value(op))
+
+
+def _set_default(name: str, value: str | AtLoad, entry: str) -> Statement:
+    return Statement("set-default", name, (value, f"ENVMGR_DEFAULT_{name}", entry))
 
 
 def _value(op: EnvOp) -> str | AtLoad:
@@ -255,23 +274,13 @@ def _replaces(families: Families) -> str:
     return f"Loading it replaces any other loaded module of {which}."
 
 
-def _own_packages(spec: ModuleSpec) -> str:
-    """What pip's refusal refers to (system/pythons.py). Both lines are the same in every shell, csh too."""
-    folder = f"~/venvs/{spec.name}-{spec.version}"
-    return (
-        "For Python packages of your own, while this module is loaded:\n"
-        f"  python -m venv --system-site-packages {folder}\n"
-        f"  {folder}/bin/python -m pip install PACKAGE"
-    )
-
-
 def _help_text(spec: ModuleSpec, families: Families) -> str:
     requires = "\n".join(f"  {line}" for line in _requirements(spec))
     paragraphs = [
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
-        _own_packages(spec) if spec.python else "",
+        own_packages(spec) if spec.python else "",
         f"Needs:\n{requires}" if requires else "",
         _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import socket
 import time
@@ -36,6 +35,7 @@ from envmgr.system.files import clear_temporaries, explain_os_error, sync_folder
 from envmgr.system.formats import require_format
 from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import GENERATION, HISTORY, append_line, digest_of, read_bytes
+from envmgr.system.usernames import own_name
 
 FORMAT = 1
 """The number of the format of the history's lines, which have it only where it is another (`schema`)."""
@@ -69,7 +69,7 @@ def flip(
         digest = record or digest_of(path, GENERATION)
     draft = FlipRecord(
         sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
-        reason=reason, user=getpass.getuser(), host=socket.gethostname(),
+        reason=reason, user=own_name(), host=socket.gethostname(),
     )  # fmt: skip
     made = write_flip(prefix, draft, known, None if signer is None else _Signing(signer, reporter))
     try:

@@ -40,12 +40,14 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    """The row of this build in the table, for as long as it takes, and until its private folder is gone: by the row the next run
+    finds a folder that could not be removed. Under the install's lock only.
+    """
     row = BuildRow(
         **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
-    with beating(row_path(install), pretty_json(asdict(row))):
+    with beating(row_path(install), pretty_json(asdict(row)), until_gone=work):
         yield
 
 

@@ -62,8 +62,14 @@ def require_account(name: str) -> Account:
 
 
 def this_account() -> Account:
-    """The effective user of this process."""
-    return _account(pwd.getpwuid(os.geteuid()))
+    """The effective user of this process. InputError `unknown-user` for a number without a name."""
+    try:
+        return _account(pwd.getpwuid(os.geteuid()))
+    except KeyError:
+        raise InputError(
+            "unknown-user", f"the user with the number {os.geteuid()} does not exist here",
+            hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry in /etc/passwd",
+        ) from None  # fmt: skip
 
 
 def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:

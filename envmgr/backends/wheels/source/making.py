@@ -60,7 +60,7 @@ def made_wheels(
     shut = shut_off(site, runner, reporter)
     say_who(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
-    with private_folder(folder), recorded(install, folder):
+    with recorded(install, folder), private_folder(folder):
         made: list[Made] = []
         with reporter.stage(f"{install.entry} build", total=len(lock.sdists), unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):

@@ -21,6 +21,12 @@ local function srun_note()
 end
 srun_note()
 
+-- In a prefix that was moved the install's programs are not found, though its module would load.
+local here = myFileName():match("^(.*)/generations/%d+/modules/")
+if mode() == "load" and here and here ~= "/cluster/envmgr" and not isDir("/cluster/envmgr/store/anaconda/2025.06-1-0a1b2c3d") then
+  LmodError("anaconda/2025.06-1", " was made for ", "/cluster/envmgr/store/anaconda/2025.06-1-0a1b2c3d", ", and is not there: its modules were moved to ", here, ". Tell the administrators of this cluster.\n")
+end
+
 help("anaconda/2025.06-1: Python and packages for data science\010\010Installed in /cluster/envmgr/store/anaconda/2025.06-1-0a1b2c3d\010")
 whatis("Name: anaconda")
 whatis("Version: 2025.06-1")

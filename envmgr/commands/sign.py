@@ -32,7 +32,8 @@ def sign_current(ctx: Context, *, dry_run: bool = False) -> SignResult:
             "signs-nothing", "this site does not sign what it publishes", context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
             hint="docs/signing.md tells how a site begins",
         )  # fmt: skip
-    number, faults = published_record(ctx).number, ()
+    number = published_record(ctx).number
+    faults: tuple[FlipFault, ...] = ()
     if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:
         number, faults = found[0], found[1].faults
     if dry_run:

@@ -53,7 +53,9 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
         found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
         number, look = found or (None, FlipLook(None, "", ()))
         facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}" for n, f in enumerate(look.faults)}
-        if number == published.record.number:  # else somebody published since the audit began: nodes may have come to either
+        if (
+            number == published.record.number
+        ):  # else somebody published since the audit began: nodes may have come to either
             facts["flip"] = str(look.sequence or "")
     return facts
 

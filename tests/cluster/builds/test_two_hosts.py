@@ -19,14 +19,13 @@ from tests.helpers.cluster.two_hosts import (
     require_nothing_lost,
     start,
 )
-from tests.helpers.waiting import wait_for
+from tests.helpers.waiting import DEADLINE, wait_for
 
-GATE = "/cluster/sw/gate"
-WAITS = f"""#!/bin/sh
-# The step of a publish that a test can hold: between its number and its file.
+WAITS = """#!/bin/sh
+# The step of a publish that a test can hold: when its number is chosen, and before its file is written.
 case " $* " in *' sign '*)
-    : >{GATE}.$(hostname)
-    while [ ! -e {GATE} ]; do sleep 0.1; done ;;
+    : >/run/signing
+    while [ ! -e /run/go ]; do sleep 0.1; done ;;
 esac
 exec /usr/bin/ssh-keygen "$@"
 """
@@ -35,26 +34,22 @@ exec /usr/bin/ssh-keygen "$@"
 @pytest.fixture
 def hosts(nfs_cluster: Cluster) -> Iterator[Cluster]:
     prepare(nfs_cluster)
-    for host in HOSTS:
-        nfs_cluster.write(host, "/opt/slow/ssh-keygen", WAITS, 0o755)
     yield nfs_cluster
-    nfs_cluster.sh("fs1", "rm -f /export/sw/gate*", check=True)
-    for host in HOSTS:
-        nfs_cluster.exec(host, ["rm", "-rf", "/opt/slow"])
+    nfs_cluster.exec("c1", ["rm", "-f", "/run/signing", "/run/go", "/usr/local/bin/ssh-keygen"])
     clean(nfs_cluster)
 
 
 def test_second_host_waits_for_a_publish_that_the_first_is_in_and_is_put_on_it(hosts: Cluster) -> None:
-    slow = {"PATH": "/opt/slow:/usr/sbin:/usr/bin:/sbin:/bin"}
-    first = start(hosts, "c1", "build", OWN["c1"], **slow)
-    wait_for((hosts.host_prefix / "gate.c1").exists, what="the flip of c1")
+    hosts.write("c1", "/usr/local/bin/ssh-keygen", WAITS, 0o755)
+    first = start(hosts, "c1", "build", OWN["c1"])
+    wait_for(lambda: hosts.exec("c1", ["test", "-e", "/run/signing"]).returncode == 0, what="the flip of c1")
     second = start(hosts, "c2", "build", OWN["c2"])
     assert second.stderr is not None
     said = "".join(iter_until(second.stderr, "which publishes"))
-    (hosts.host_prefix / "gate").touch()
+    hosts.write("c1", "/run/go", "")
     done = end(first)
     assert done.code == 0, done.stderr
-    out, err = second.communicate()
+    out, err = second.communicate(timeout=DEADLINE)
     assert second.returncode == 0, err
     assert re.search(r"waiting for process \d+ on c1 since \S+, which publishes\n", said), said + err
     assert published(hosts) == {*OWN.values()}, out

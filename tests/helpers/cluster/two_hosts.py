@@ -15,7 +15,7 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
 from tests.helpers.done import Done
 from tests.helpers.signed import make_signing
-from tests.helpers.waiting import DEADLINE
+from tests.helpers.waiting import DEADLINE, wait_for
 
 HOSTS = ("c1", "c2")
 OWN = {"c1": "hello/1.0", "c2": "greet/1.0"}
@@ -25,7 +25,7 @@ _SPECS = {"hello/1.0": "hello-prefix", "greet/1.0": "hello-activate", BOTH: "hel
 
 def prepare(cluster: Cluster) -> None:
     """Nothing is published or built; locks are made, and the site, which signs, lies on both hosts."""
-    cluster.sh("fs1", "cd /export/sw && rm -rf generations current flips store var && chown rsw: .", check=True)
+    _empty(cluster)
     with tempfile.TemporaryDirectory() as folder:
         made = make_signing(Path(folder))
         for name, path in {"key": made["key"], "allowed_signers": made["allowed_signers"]}.items():
@@ -46,10 +46,21 @@ def prepare(cluster: Cluster) -> None:
 
 
 def clean(cluster: Cluster) -> None:
-    cluster.sh("fs1", "cd /export/sw && rm -rf generations current flips store var", check=True)
+    _empty(cluster)
     for host in HOSTS:
         cluster.exec(host, ["rm", "-rf", str(SITE.parent)])
     cluster.sh("login", f"cd {SITE.parent} && rm -rf key allowed_signers recipes/*", check=True)
+
+
+def _empty(cluster: Cluster) -> None:
+    """Until every host sees it: they keep what they saw for some seconds."""
+    names = "generations current flips store var"
+    cluster.sh("fs1", f"cd /export/sw && rm -rf {names} && chown rsw: .", check=True)
+    for host in ("login", *HOSTS):
+        wait_for(
+            lambda host=host: not cluster.sh(host, f"cd /cluster/sw && ls -d {names}").stdout,  # type: ignore[misc]
+            what=f"an empty prefix on {host}",
+        )
 
 
 def start(cluster: Cluster, host: str, *argv: str, **environ: str) -> subprocess.Popen[str]:

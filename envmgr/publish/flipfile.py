@@ -151,14 +151,8 @@ class Signs(Protocol):
         """Its signature lies there, and its file does not yet. Raises EnvmgrError for one that nobody would take."""
 
 
-class OvertakenError(EnvmgrError):
-    """Another run made a flip since this one looked: what it was to do is to be put on what is current by now."""
-
-    def __init__(self, prefix: Prefix, why: str) -> None:
-        super().__init__(
-            "flip-overtaken", f"another run made something current under {prefix.root} meanwhile", context=why,
-            hint="nothing was changed: run the same command again",
-        )  # fmt: skip
+class OvertakenError(Exception):
+    """Another run made a flip since this one looked: what it was to do is to be put on what is current by now. Who flips begins again."""
 
 
 def pending_link(prefix: Prefix, sequence: int) -> Path:
@@ -187,11 +181,11 @@ def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signi
             with explain_os_error(prefix.flips, but=FileExistsError):
                 _write(flip, signature, signing)
         except FileExistsError:
-            raise OvertakenError(prefix, f"flip {record.sequence} is taken") from None
+            raise OvertakenError(f"flip {record.sequence} is taken") from None
         made.callback(withdraw, prefix, record.sequence)
         renew_listing(prefix.flips)
         if others := {*sequences(prefix)} - {*known, record.sequence}:
-            raise OvertakenError(prefix, f"flip {max(others)} was made since this run looked")
+            raise OvertakenError(f"flip {max(others)} was made since this run looked")
         made.pop_all()
     return flip
 

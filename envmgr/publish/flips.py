@@ -94,7 +94,7 @@ def _rename(prefix: Prefix, made: Flip) -> None:
     """The one step that makes it current; without its link, which a run takes away that withdraws it, there is none."""
     pending = pending_link(prefix, made.record.sequence)
     if not (prefix.generation(made.record.generation) / RECORD).is_file():
-        raise OvertakenError(prefix, f"generation {made.record.generation} was removed")
+        raise OvertakenError(f"generation {made.record.generation} was removed")
     with explain_os_error(prefix.current):
         try:
             pending.replace(prefix.current)

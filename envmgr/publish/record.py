@@ -149,8 +149,14 @@ def _damaged(path: Path, error: Exception) -> EnvmgrError:
 
 
 def read_current(prefix: Prefix) -> GenerationRecord | None:
-    number = current_number(prefix)
-    return None if number is None else read_record(prefix, number)
+    """Of what is current by now: beside a publish and a `gc`, the one that was may be removed as it is read."""
+    while True:
+        number = current_number(prefix)
+        try:
+            return None if number is None else read_record(prefix, number)
+        except EnvmgrError:
+            if current_number(prefix) == number:
+                raise
 
 
 def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:

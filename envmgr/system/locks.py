@@ -17,7 +17,7 @@ from typing import Any
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, explain_os_error
 from envmgr.system.processes import Process, is_here, runs_here, this_process
-from envmgr.system.pulse import beat_lately, beating, beats_within, says
+from envmgr.system.pulse import beat_lately, beating, beats_within, says, seen_at_all
 from envmgr.system.reading import ROW, read_json
 
 _LOCK_POLL = 0.1  # seconds
@@ -144,6 +144,8 @@ def _lives(
         process = Process(str(row["host"]), str(row["boot"]), int(row["pid"]), int(row["ticks"]))
         if is_here(process):
             return runs_here(process)
+    if not seen_at_all(mark):  # it went, and is another one's by the time that we look again
+        return True
     return (not ended and beat_lately(mark)) or beats_within(mark, _WATCH, check)
 
 

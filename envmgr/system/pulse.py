@@ -96,8 +96,14 @@ def link_new(draft: Path, path: Path) -> None:
     try:
         path.hardlink_to(draft)
     except FileExistsError:
-        if not path.samefile(draft):
-            raise
+        with suppress(OSError):  # it went since
+            if path.samefile(draft):
+                return
+        raise
+    except OSError as error:
+        if error.errno == errno.ESTALE and draft.exists():  # NFS: another one's, which went as the server was asked
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        raise
 
 
 def _written_by_name(path: Path, text: str) -> bool:
@@ -125,6 +131,11 @@ def beats_within(path: Path, seconds: float, check: Callable[[], None] = lambda:
         if (now := _touched(path)) != first:
             return now is not None
     return False
+
+
+def seen_at_all(path: Path) -> bool:
+    """Whether it can be looked at now."""
+    return _touched(path) is not None
 
 
 def _touched(path: Path) -> float | None:

@@ -20,8 +20,7 @@ from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
-from envmgr.publish.stamp import seen_here
-from envmgr.publish.trust import look_at_flip, mend_of, severity_of
+from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.modes import closing
@@ -57,10 +56,13 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     except EnvmgrError as error:
         facts["unread"] = error.message
     if published is not None:
-        prefix, number = Prefix(evidence.site.prefix), published.record.number
-        look = look_at_flip(prefix, number, signing, controller.runner, seen=seen_here(prefix))
+        found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
+        number, look = found or (None, FlipLook(None, "", ()))
         facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}" for n, f in enumerate(look.faults)}
-        facts["flip"] = str(look.sequence or "")
+        if (
+            number == published.record.number
+        ):  # else somebody published since the audit began: nodes may have come to either
+            facts["flip"] = str(look.sequence or "")
     return facts
 
 

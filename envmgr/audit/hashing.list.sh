@@ -4,6 +4,7 @@
 # file or folder that cannot be read, which is not the same as one that is not there; it comes first.
 LC_ALL=C
 export LC_ALL
+# shellcheck disable=SC2016 # the inner shell's
 hash='sha256sum -z -- "$@" || for path; do cat <"$path" >/dev/null || printf "! %s\0" "$path"; done'
 {
   if [ -f "$1" ] && [ ! -L "$1" ]; then

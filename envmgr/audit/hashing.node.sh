@@ -15,12 +15,14 @@ chmod 755 "$0.try"
 echo try >"$0.try/file"
 chmod 644 "$0.try/file"
 if [ "$(verify_listing "$0.try" | sum)" != "$verify_try" ]; then
+  # shellcheck disable=SC2016 # the inner shell's
   verify_said=$(verify_mine /bin/sh -c 'sha256sum <"$1" 2>&1 >/dev/null' sh "$0.try/file" | tail -n 1)
   put verify.unable "${verify_said:-find, sort, xargs, sed or sha256sum is missing or of another kind}"
   set --
 fi
 verify_began=$(date +%s)
 while [ $# -gt 0 ] && [ "$(($(date +%s) - verify_began))" -lt "$verify_end" ]; do
+  # shellcheck disable=SC2016 # the inner shell's
   if ! verify_said=$(verify_mine /bin/sh -c 'LC_ALL=C ls -d "$1" 2>&1 >/dev/null' sh "$2"); then
     case $verify_said in
       *": No such file or directory") put "verify.gone.$1" yes ;;

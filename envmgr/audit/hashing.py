@@ -186,6 +186,8 @@ def _in_words(lines: Sequence[str]) -> Iterator[str]:
         else:
             value, _, path = rest.partition(" ")
         side.setdefault(path.strip(), {})[kind] = value
+    if len(closed) > 1:
+        closed.discard(".")  # as the others are what of it cannot be read
     for path in sorted({*have, *want, *closed}):
         here, there = have.get(path, {}), want.get(path, {})
         if path in closed:

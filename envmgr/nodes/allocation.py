@@ -15,7 +15,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes.jobs import SLURM_DOWN, end_jobs
 from envmgr.nodes.partitions import SlurmNodes, access_options
 from envmgr.nodes.sets import fold
-from envmgr.nodes.slurm import job_name, reason, slurm_names, time_limit
+from envmgr.nodes.slurm import job_name, longest_job, reason, slurm_names, time_limit
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
@@ -62,11 +62,12 @@ def allocated(
     """
     known = slurm_names(slurm.nodes, among)
     options = access_options(tuple(known.values()), slurm, given=site.transport.slurm_options)
+    most = longest_job(runner, options)
     nonce, env = secrets.token_hex(8), tool_env()
     mark = f"--envmgr-{nonce}--"
     argv = (
         *session_as(user, env, find=tool), tool("salloc"), "--quiet", f"--nodes={count}", "--ntasks-per-node=1",
-        f"--job-name={job_name(nonce)}", f"--time={time_limit(seconds)}", f"--immediate={max(1, math.ceil(patience))}",
+        f"--job-name={job_name(nonce)}", f"--time={time_limit(seconds, most)}", f"--immediate={max(1, math.ceil(patience))}",
         "--chdir=/", *options, "/bin/sh", "-c", script_text(__file__, "hold.sh"), mark,
     )  # fmt: skip
     holder = _Holder(argv, env, mark, runner)

@@ -37,7 +37,7 @@ _QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail)
 
 # Reasons that no wait ends: the job asks for more than it may have.
 _LIMIT = re.compile(
-    r"PartitionTimeLimit|PartitionNodeLimit|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
+    r"Partition\w+|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
 )
 
 
@@ -156,7 +156,9 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
     """
     named = [option.partition("=")[2].split(",") for option in options if option.startswith("--partition=")]
     try:
-        said = runner.run([tool("sinfo"), "-h", "-o", "%P|%l"], env=tool_env(), timeout=timeout).stdout.splitlines()
+        said = runner.run(
+            [tool("sinfo"), "-h", "-o", "%P|%l"], env=tool_env(), timeout=min(timeout, _ASK)
+        ).stdout.splitlines()
     except EnvmgrError:
         return None
     limits = {name.strip(): _seconds(limit.strip()) for name, _, limit in (line.partition("|") for line in said)}
@@ -222,9 +224,7 @@ class SlurmWay:
         self._states, self._broken = states_or_reason(self._runner, self._deadline)
         self._names = slurm_names(self._states, nodes)
         if self._job is None and not self._broken:
-            self._most = longest_job(
-                self._runner, self._site.transport.slurm_options, timeout=min(self._deadline, _ASK)
-            )
+            self._most = longest_job(self._runner, self._site.transport.slurm_options, timeout=self._deadline)
 
     def argv(self, node: str) -> tuple[str, ...] | str:
         if self._broken:

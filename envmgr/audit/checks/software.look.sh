@@ -30,6 +30,10 @@ look() {
   echo "@software.seen=$seen"
 }
 hash() {
+  if [ "$(printf '' | sha256sum 2>&1 | cut -c1-12)" != e3b0c44298fc ]; then # its output would be that nothing differs
+    echo "@software.unhashed=$(sha256sum </dev/null 2>&1 | tail -n 1 | cut -c1-200)"
+    return
+  fi
   while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
     if [ -n "$5" ] && cd "$2" 2>/dev/null; then
       printf '%s\n' "$5" | sha256sum --check --quiet - 2>/dev/null | head -n 20 | sed "s|^|@software.differs.$1\||"

@@ -286,7 +286,15 @@ def _deep(evidence: Evidence) -> Iterator[Finding]:
             continue
         well = fleet.only(lambda facts, entry=install.entry: entry not in bad_installs(facts))  # type: ignore[misc]
         for said, nodes in well.by_value(f"software.differs.{install.entry}").items():
-            paths = [line.partition(": FAILED")[0] for line in said.splitlines()]
+            unread = [line.partition(": FAILED")[0] for line in said.splitlines() if line.endswith("open or read")]
+            paths = [line.partition(": FAILED")[0] for line in said.splitlines() if not line.endswith("open or read")]
+            if unread:
+                yield Finding(
+                    "software", "error", install.entry, short(f"cannot be read: {', '.join(unread)}"), "files that can be hashed",
+                    f"`ls -l` of them in {install.root} on the node; `envmgr verify {install.entry}` looks at the prefix itself", fold(nodes),
+                )  # fmt: skip
+            if not paths:
+                continue
             everywhere = set(nodes) == set(well.nodes)
             yield Finding(
                 "software", "error", install.entry, short(f"other content: {', '.join(paths)}"), "the sha256 of its manifest",
@@ -294,7 +302,17 @@ def _deep(evidence: Evidence) -> Iterator[Finding]:
                 else "other nodes read the right content: an old copy, or a cache of this node? mount the prefix again there",
                 fold(nodes),
             )  # fmt: skip
-        if nodes := well.only(lambda facts, entry=install.entry: f"software.hashed.{entry}" not in facts).nodes:  # type: ignore[misc]
+        unable = well.only(lambda facts: "software.unhashed" in facts)
+        for said, nodes in unable.by_value("software.unhashed").items():
+            yield Finding(
+                "software", "warning", install.entry, short(f"not hashed: {said or 'sha256sum'} cannot be used there"), f"{len(install.sums)} files hashed",
+                "on the node: `sha256sum </dev/null`: is coreutils whole?", fold(nodes),
+            )  # fmt: skip
+        if nodes := well.only(
+            lambda facts, entry=install.entry: (
+                f"software.hashed.{entry}" not in facts and "software.unhashed" not in facts
+            )  # type: ignore[misc]
+        ).nodes:
             yield Finding(
                 "software", "warning", install.entry, f"not hashed within {_seconds(evidence.plan)} s", f"{len(install.sums)} files hashed",
                 "a longer --node-timeout, or fewer --modules", fold(nodes),

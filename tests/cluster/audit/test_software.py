@@ -154,6 +154,52 @@ def test_verify_compares_what_nodes_see_through_their_mount(audited: Audited) ->
     assert rows[0][3].startswith("unreachable: ")
 
 
+def test_verify_says_what_it_saw_and_no_more(audited: Audited) -> None:
+    root = installed(audited)
+    manifest, path = f"{root}.manifest.json", root.removeprefix(f"{PREFIX}/")
+    nodes = ("--nodes", "c[1-3]", "hello/1.0")
+    other = f"sed 's/$/ /' {manifest} >/run/other && chmod 444 /run/other && mount --bind /run/other {manifest}"
+    with done(audited, "c2", other, f"umount {manifest}; rm /run/other"):
+        rows = verified(audited, *nodes, code=1)
+    assert rows == [("install", "c2", "hello/1.0", f"{path}.manifest.json: sha256 changed")]
+    broken = "printf '#!/bin/sh\\necho sha256sum: cannot load libcrypto >&2\\nexit 127\\n' >/run/broken && chmod 755 /run/broken && mount --bind /run/broken /usr/bin/sha256sum"
+    with done(audited, "c3", broken, "umount /usr/bin/sha256sum; rm /run/broken"):
+        said = audited.cluster.envmgr(["verify", "--nodes", "c[1-3],nosuch9", "hello/1.0"])
+    assert said.code == 1
+    lines = said.stdout.splitlines()
+    assert "error[node]: c3: c3: could not look: sha256sum: cannot load libcrypto" in lines
+    assert "1 installs verified, on c[1-2], 0 differ from their manifest" in lines
+    assert "not verified: c3,nosuch9" in lines
+    unread = f"cp -a {root} /var/tmp/other && chmod 0 /var/tmp/other/bin/python && mount --bind /var/tmp/other {root}"
+    with done(audited, "c1", unread, f"umount {root}; chmod -R u+w /var/tmp/other; rm -r /var/tmp/other"):
+        rows = verified(audited, *nodes, code=1)
+    assert rows == [("install", "c1", "hello/1.0", f"{path}: bin/python: cannot be read")]
+
+
+def test_verify_by_slurm_takes_what_the_partition_gives_and_says_slurms_own_reason(audited: Audited) -> None:
+    cluster = audited.cluster
+    (name,) = cluster.exec("login", ["sinfo", "-h", "-o", "%R"], check=True).stdout.split()
+    before = cluster.exec("login", ["scontrol", "-o", "show", "partition", name], check=True).stdout
+    longest = dict(word.partition("=")[::2] for word in before.split())["MaxTime"]
+    cluster.exec("login", ["scontrol", "update", f"PartitionName={name}", "MaxTime=10"], check=True)
+    try:
+        assert verified(audited, "--nodes", "c[1-2]", "--via", "slurm", "hello/1.0", code=0) == []
+        cluster.exec("login", ["scontrol", "update", f"PartitionName={name}", "State=DOWN"], check=True)
+        audited.cluster.write_site(
+            slurm={"heal_export": False},
+            transport={"queue_timeout": 5, "via": "ssh", "connect_timeout": 10, "node_timeout": 240, "deadline": 600},
+        )
+        rows = verified(audited, "--nodes", "c1", "--via", "slurm", "hello/1.0", code=1)
+    finally:
+        cluster.exec(
+            "login", ["scontrol", "update", f"PartitionName={name}", f"MaxTime={longest}", "State=UP"], check=True
+        )
+        audited.cluster.write_site(slurm={"heal_export": False})
+    assert [row[:3] for row in rows] == [("node", "c1", "c1")]
+    assert "PartitionDown" in rows[0][3] or "Requested partition configuration not available now" in rows[0][3], rows
+    assert "busy" not in rows[0][3], rows
+
+
 def test_answer_that_a_node_does_not_give_is_always_told(audited: Audited) -> None:
     argv = [sys.executable, "-m", "tests.helpers.dropped_answers", "/etc/envmgr/site.yaml"]
     said = audited.cluster.exec("login", ["env", f"PYTHONPATH={ROOT}", *argv])

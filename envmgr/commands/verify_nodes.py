@@ -34,7 +34,7 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
     places, owners = _places(ctx, seen)
     way: Way = asked.via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
     hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, way, asked.deadline or _SECONDS)
-    faults = hashing.ask(nodes, [*places.values()])
+    faults = _without_followers(ctx, hashing.ask(nodes, [*places.values()]), owners)
     faults += _currents(ctx, hashing.currents)
     result = seen.result()
     lost = [f"on nodes: {path}: it differs here" for path in _wrong_here(seen)]
@@ -45,6 +45,17 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
         nodes=fold([node for node in nodes if node not in hashing.unseen]),
         not_verified=fold([node for node in nodes if node in hashing.unseen]),
     )
+
+
+def _without_followers(ctx: Context, faults: list[NodeFault], owners: Mapping[str, str]) -> list[NodeFault]:
+    """Where an install is missing as a whole, what lies beside it is not told besides."""
+    gone = {(fault.node, fault.folder) for fault in faults if fault.found == "missing"}
+
+    def follows(fault: NodeFault) -> bool:
+        folder = str(ctx.prefix.root / owners.get(fault.folder.removeprefix(f"{ctx.prefix.root}/"), ""))
+        return fault.found == "missing" and fault.folder != folder and (fault.node, folder) in gone
+
+    return [fault for fault in faults if not follows(fault)]
 
 
 def _wrong_here(seen: Verified) -> list[str]:

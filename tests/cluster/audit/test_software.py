@@ -168,7 +168,7 @@ def test_verify_says_what_it_saw_and_no_more(audited: Audited) -> None:
     assert said.code == 1
     lines = said.stdout.splitlines()
     assert "error[node]: c3: c3: could not look: sha256sum: cannot load libcrypto" in lines
-    assert "1 installs verified, on c[1-2], 0 differ from their manifest" in lines
+    assert "1 install verified, on c[1-2], 0 differ from their manifest" in lines
     assert "not verified: c3,nosuch9" in lines
     unread = f"cp -a {root} /var/tmp/other && chmod 0 /var/tmp/other/bin/python && mount --bind /var/tmp/other {root}"
     with done(audited, "c1", unread, f"umount {root}; chmod -R u+w /var/tmp/other; rm -r /var/tmp/other"):

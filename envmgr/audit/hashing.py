@@ -160,7 +160,7 @@ class HashOnNodes:
             + script_text(__file__, "node.sh")
         )
         plan = ProbePlan(
-            prefix=str(self.site.prefix), user="", build_user=self.site.build_user or "",
+            prefix=str(self.site.prefix), user=self.site.build_user or "", build_user=self.site.build_user or "",
             seconds=math.ceil(self.seconds + _AROUND),
         )  # fmt: skip
         return join_probes([ProbePart("verify", {"prefix": text})], plan)

@@ -9,6 +9,7 @@ import urllib.request
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -46,8 +47,13 @@ def _requires(url: str) -> tuple[str, ...] | None:
 
 
 def requires_in(wheel: Path) -> tuple[str, ...]:
-    """Of a wheel that is a file. Raises OSError, zipfile.BadZipFile."""
-    return _rows(_from_wheel(wheel))
+    """Of a wheel that is a file. Raises as `metadata_in`."""
+    return tuple(metadata_in(wheel).get_all("Requires-Dist") or ())
+
+
+def metadata_in(wheel: Path) -> Message:
+    """The METADATA of a wheel that is a file. Raises OSError, KeyError where it has none, ValueError, zipfile.BadZipFile."""
+    return HeaderParser().parsestr(_from_wheel(wheel))
 
 
 def _rows(metadata: str) -> tuple[str, ...]:
@@ -57,4 +63,8 @@ def _rows(metadata: str) -> tuple[str, ...]:
 def _from_wheel(path: Path) -> str:
     with zipfile.ZipFile(path) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
-        return wheel.read(name).decode(errors="replace")
+        with wheel.open(name) as file:
+            text = file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise ValueError(f"{name} of {path.name} is larger than {_LARGEST} bytes")
+    return text.decode(errors="replace")

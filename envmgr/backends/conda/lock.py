@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from envmgr.wheels.lock import WheelSet
+from packaging.utils import canonicalize_name
+
+from envmgr.wheels.closure import Part
+from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 from envmgr.wheels.lock import describe as describe_wheels
 
@@ -80,6 +83,15 @@ class AddedWheels(WheelSet):
     """
 
     assumed: Mapping[str, str] = {}
+
+    @property
+    def by_name(self) -> dict[str, LockedWheel]:
+        return {canonicalize_name(each.name): each for each in self.wheels}
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What the lock says that each needs."""
+        return {name: Part(each.version, each.requires) for name, each in self.by_name.items()}
 
 
 @dataclass(frozen=True, slots=True)

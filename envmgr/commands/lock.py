@@ -14,7 +14,7 @@ from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all, require_sound
+from envmgr.commands.judging import faults_of, judge_all, require_sound, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
@@ -172,6 +172,16 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
+    """Whatever its author wrote, it does not end the check of other entries."""
+    try:
+        return _check_lock(entry, site)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote
+        return LockOutcome(str(entry.entry), "faulty", 0, (), reason=why_failed(error))
+
+
+def _check_lock(entry: CatalogEntry, site: Site) -> LockOutcome:
     recipe = entry.recipe()
     backend = get_backend(recipe.backend)
     try:

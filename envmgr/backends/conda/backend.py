@@ -109,6 +109,11 @@ class CondaBackend(Backend):
             *(f"input.indexes: the site has no index `{name}`" for name in indexes),
         ]
 
+    def remarks(self, recipe: Recipe, site: Site) -> list[str]:
+        known = channels_of(site)
+        urls = [c for c in CondaInput.model_validate(recipe.input).channels if c not in known]
+        return [f"input.channels: `{url}` is a URL: the site has no channel of that name" for url in urls]
+
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:

@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from envmgr.system.reading import printable
 from envmgr.wheels.closure import Part
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
@@ -15,8 +16,15 @@ from envmgr.wheels.lock import describe as describe_wheels
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
+_LONGEST_WORD, _LONGEST_ROW = 200, 4_000  # characters
 # Packages whose version is the CUDA version an environment was made for, most telling first.
 CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
+
+
+def _require_texts(values: Iterable[object], longest: int) -> None:
+    for value in values:
+        if not isinstance(value, str) or len(value) > longest:
+            raise TypeError(f"`{printable(value, 60)}` is no text of a package, or too long for one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,11 @@ class LockedPackage:
     license: str | None = None
     python_site_packages_path: str | None = None
     track_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for what no record has: the fields come from files of others."""
+        _require_texts((self.name, self.version, self.build, self.subdir), _LONGEST_WORD)
+        _require_texts((self.url, *self.depends, *self.constrains), _LONGEST_ROW)
 
     @property
     def file_name(self) -> str:

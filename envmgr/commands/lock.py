@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from envmgr.backends import Backend, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
-from envmgr.catalog.locks import LockChange, diff_packages
+from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
@@ -150,6 +150,8 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
         judged = judge_all(entry.entry, recipe, result.facts, result.below)
         require_sound(judged)
+        for name, text in result.files.items():
+            require_lock_visible(text, name)
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)
         raise

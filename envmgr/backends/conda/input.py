@@ -64,7 +64,7 @@ class CondaInput(BaseModel):
         for value in values:
             if len(value) > _LONGEST or not _SPEC.fullmatch(value.strip()) or value.strip().endswith(_FILES):
                 raise ValueError(
-                    f"`{printable(value, 120)}`: write `name [version [build]]`; channels have their own field"
+                    f"`{printable(value, 60)}`: write `name [version [build]]`; channels have their own field"
                 )
         return values
 

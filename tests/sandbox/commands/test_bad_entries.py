@@ -59,7 +59,7 @@ def test_channels_that_the_site_does_not_know_are_named(scene: Sandbox) -> None:
     urls = ["file:///tmp/evil", "http://evil.example"]
     scene.recipe("aaa/1.0", [], input={"channels": ["standin", *urls], "specs": ["hello-prefix"]})
     done = scene.run("catalog", "check", "aaa/1.0", "--format", "json")
-    found = [row for row in json.loads(done.stdout)["data"]["findings"] if "input.channels" in row["found"]]
+    found = [row for row in done.data["findings"] if "input.channels" in row["found"]]
     assert [(row["severity"], row["found"].partition("recipe.yaml: ")[2]) for row in found] == [
         ("warning", f"input.channels: `{url}` is a URL: the site has no channel of that name") for url in urls
     ]

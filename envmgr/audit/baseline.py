@@ -131,7 +131,7 @@ def baseline_text(notebook: Notebook, asked: Asked) -> str:
 
 def read_baseline(path: Path) -> Baseline:
     """Raises InputError `baseline-unreadable`, or as other YAML files."""
-    content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST)
+    content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST, reviewed=False)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else None
         raise InputError(

@@ -234,6 +234,10 @@ class Backend(ABC):
             return _input_faults(error)
         return []
 
+    def remarks(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most backends have none
+        """What whoever reviews an `input` without faults should look at, each as `field: what`; no network, no effects."""
+        return []
+
     @abstractmethod
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions

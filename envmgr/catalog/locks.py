@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
-from envmgr.system.reading import LOCK, MOST_LOCKED, printable, read_file_text, read_json
+from envmgr.system.invisible import LINES, require_visible
+from envmgr.system.reading import LOCK, MOST_LOCKED, printable, read_file_text, read_json, require_visible_values
 from envmgr.system.yamlfile import parse_yaml, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -77,6 +79,15 @@ def lock_json(path: Path) -> Any:
         raise
     except OSError as error:
         raise InputError("file-unreadable", f"cannot read lock {path}", context=printable(error)) from None
+
+
+def require_lock_visible(text: str, name: str) -> None:
+    """InputError `text-invisible`, for the text of a lock's file that no reader would take: an index or a channel said that."""
+    require_visible(text, name, also=LINES)
+    if name.endswith(".json"):
+        require_visible_values(json.loads(text), Path(name), LINES)
+    elif name.endswith((".yml", ".yaml")):
+        parse_yaml(text, name, most=MOST_LOCKED)
 
 
 def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, str]:

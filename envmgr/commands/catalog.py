@@ -19,8 +19,8 @@ from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.commands.judging import faults_of, judge_all, why_failed
+from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.accepted import accepted_lines, judge_recipe
@@ -92,7 +92,7 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     locks: dict[str, LoadedLock] = {}
     look = _Look(catalog)
     for entry in found:
-        findings += _check_entry(ctx, look, entry, recipes, locks)
+        findings += _check_whole(ctx, look, entry, recipes, locks)
     findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
@@ -100,6 +100,19 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
         replace(each, found=printable(each.found, _LONGEST), hint=printable(each.hint, _LONGEST)) for each in findings
     )
     return CheckResult(len(found), tuple(told))
+
+
+def _check_whole(
+    ctx: Context, look: _Look, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
+) -> list[Finding]:
+    """Whatever an entry says, it does not end the check of the others."""
+    try:
+        return _check_entry(ctx, look, found, recipes, locks)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote
+        text = f"{found.recipe_path}: cannot be checked: {why_failed(error)}"
+        return [Finding("recipe", "error", str(found.entry), text, hint="report it, with the recipe and its lock")]
 
 
 def _check_entry(
@@ -123,6 +136,16 @@ def _check_entry(
     ]
     if findings:
         return findings
+    findings += [
+        Finding(
+            "recipe",
+            "warning",
+            str(found.entry),
+            printable(f"{where}: {remark}"),
+            hint="name it in site.yaml, or look at what it has",
+        )
+        for remark in shortened(backend.remarks(recipe, ctx.site))
+    ]
     findings += _missing(look, found, recipe)
     findings += _check_module(found, recipe)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
@@ -224,7 +247,7 @@ def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mappin
         name = waiting.pop()
         if name not in depends:
             depends[name] = ()
-            with suppress(EnvmgrError):  # told where it is checked
+            with suppress(Exception):  # told where it is checked
                 depends[name] = (recipes.get(name) or look.find(name).recipe()).depends
             waiting += depends[name]
     places = {str(each.entry): each.recipe_path for each in found}
@@ -285,7 +308,7 @@ def _check_families(
         if name in seen:
             continue
         seen.add(name)
-        with suppress(EnvmgrError):  # what is wrong with a recipe or a lock is told where that is checked
+        with suppress(Exception):  # what is wrong with a recipe or a lock is told where that is checked
             each = look.find(name)
             recipe = recipes.get(name) or each.recipe()
             members[name] = Member(recipe.named_families, False, recipe.depends)

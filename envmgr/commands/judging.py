@@ -9,6 +9,8 @@ from envmgr.catalog.lockrules.judge import Fault, Judged, LockFacts, judge, refu
 from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
+from envmgr.errors import EnvmgrError
+from envmgr.system.reading import printable
 
 
 def judge_all(
@@ -33,6 +35,13 @@ def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Faul
         place = "" if whose == entry else f"the lock of {whose}, on which it stands: "
         found += [Fault(fault.rule, f"{place}{fault.text}", _ways(fault)) for fault in each.faults]
     return found
+
+
+def why_failed(error: Exception) -> str:
+    """In one line, for an entry that cannot be read, whatever its author wrote."""
+    if isinstance(error, EnvmgrError):
+        return "; ".join((error.message, *error.context[:3]))
+    return printable(f"{type(error).__name__}: {error}")
 
 
 def _ways(fault: Fault) -> str:

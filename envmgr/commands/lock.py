@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from envmgr.backends import Backend, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
-from envmgr.catalog.locks import LockChange, diff_packages
+from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all, require_sound
+from envmgr.commands.judging import faults_of, judge_all, require_sound, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
@@ -150,6 +150,8 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
         judged = judge_all(entry.entry, recipe, result.facts, result.below)
         require_sound(judged)
+        for name, text in result.files.items():
+            require_lock_visible(text, name)
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)
         raise
@@ -172,6 +174,16 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
+    """Whatever its author wrote, it does not end the check of other entries."""
+    try:
+        return _check_lock(entry, site)
+    except Interrupted:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote
+        return LockOutcome(str(entry.entry), "faulty", 0, (), reason=why_failed(error))
+
+
+def _check_lock(entry: CatalogEntry, site: Site) -> LockOutcome:
     recipe = entry.recipe()
     backend = get_backend(recipe.backend)
     try:

@@ -127,7 +127,7 @@ def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | N
     try:
         found = json.loads(_decoded(data, path, kind))
         if kind.also is not None:
-            _require_visible_values(found, path, kind.also)
+            require_visible_values(found, path, kind.also)
     except RecursionError:
         raise ValueError("nested too deep") from None
     return found
@@ -141,7 +141,8 @@ def _decoded(data: bytes, path: Path, kind: Kind) -> str:
     return text
 
 
-def _require_visible_values(data: Any, path: Path, also: str) -> None:
+def require_visible_values(data: Any, path: Path, also: str) -> None:
+    """InputError `text-invisible`, for the first text of a JSON document that has such a character."""
     for place, reason in hidden_values(data, also):
         field = ".".join(printable(part, 60) for part in place)
         raise InputError(

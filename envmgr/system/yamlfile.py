@@ -77,8 +77,10 @@ for _kind in ("bool", "int", "float", "timestamp"):
     _UniqueKeys.add_constructor(f"tag:yaml.org,2002:{_kind}", _told(getattr(_Loader, f"construct_yaml_{_kind}")))
 
 
-def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES) -> Any:
-    """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column, `text-invisible`."""
+def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES, reviewed: bool = True) -> Any:
+    """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column, and `text-invisible` for what
+    people review.
+    """
     path = printable(path)
     try:
         _refuse_huge(text, most)
@@ -89,7 +91,7 @@ def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES) -> Any:
         raise InputError("yaml-syntax", f"{where}: {printable(error.problem or error.context)}") from None
     except yaml.YAMLError as error:
         raise InputError("yaml-syntax", f"{path}: {printable(' '.join(str(error).split()))}") from None
-    if hidden := [*islice(hidden_values(data), _MOST_FAULTS)]:
+    if reviewed and (hidden := [*islice(hidden_values(data), _MOST_FAULTS)]):
         raise InputError(
             "text-invisible", f"{path} has characters that cannot be seen in a review",
             context=faults_with_lines(hidden, text, Path(path)), hint="take them out: an escape such as `\\u2028` is one, too",

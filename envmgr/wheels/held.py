@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from envmgr.errors import InputError
@@ -13,24 +15,33 @@ from envmgr.wheels.requirements import Question
 from envmgr.wheels.target import holds
 
 
-def allowed(wanted: Question, name: str, version: str, python: str) -> frozenset[str] | None:
-    """The sha256 sums that a file of that version may have: those that all rows of it have in common. None where no row says any."""
-    found: frozenset[str] | None = None
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The rows with hashes that count for a target, by the normalised name of their package."""
+
+    rows: Mapping[str, Sequence[tuple[SpecifierSet, frozenset[str]]]]
+
+    def sums(self, name: str, version: str) -> frozenset[str] | None:
+        """The sha256 sums that a file of that version may have: those that all rows of it have in common. None where no row says any."""
+        found = [sums for specifier, sums in self.rows.get(name, ()) if specifier.contains(version, prereleases=True)]
+        return frozenset.intersection(*found) if found else None
+
+
+def held(wanted: Question, python: str) -> Held:
+    """`python` is a version."""
+    rows: dict[str, list[tuple[SpecifierSet, frozenset[str]]]] = {}
     for row in wanted.hashed:
         read = Requirement(row.requirement)
-        if (
-            canonicalize_name(read.name) == name
-            and read.specifier.contains(version, prereleases=True)
-            and holds(read.marker, python, wanted.platform)
-        ):
-            found = frozenset(row.sha256) if found is None else found & frozenset(row.sha256)
-    return found
+        if holds(read.marker, python, wanted.platform):
+            rows.setdefault(canonicalize_name(read.name), []).append((read.specifier, frozenset(row.sha256)))
+    return Held(rows)
 
 
 def require_hashes(wanted: Question, files: Iterable[LockedFile], python: str, where: object) -> None:
     """InputError `hash-differs` for the first of a lock's files that is none of those that the recipe names; `where` is the lock's."""
-    for each in files if wanted.hashed else ():
-        sums = allowed(wanted, each.name, each.version, python)
+    rows = held(wanted, python)
+    for each in files:
+        sums = rows.sums(each.name, each.version)
         if sums is not None and each.sha256 not in sums:
             raise differs(f"{each.name} {each.version}", sums, [f"{each.file}  sha256 {each.sha256}"], where)
 

@@ -40,9 +40,9 @@ class LockedWheel(_Model):
     `requires` is Requires-Dist. `size` and `requires` are None, and `uploaded` empty, where the index does not tell them.
     """
 
-    name: str
-    version: str
-    file: str = Field(pattern=r"^[A-Za-z0-9_.!+-]+\.whl$")
+    name: str = Field(max_length=200)
+    version: str = Field(max_length=200)
+    file: str = Field(max_length=400, pattern=r"^[A-Za-z0-9_.!+-]+\.whl$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     index: str
     size: int | None = None
@@ -64,9 +64,9 @@ class LockedSdist(_Model):
     `build` are the wheels that it is built with, sorted by name: what its pyproject.toml names, and what its build asks for.
     """
 
-    name: str
-    version: str
-    file: str = Field(pattern=r"^[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)$")
+    name: str = Field(max_length=200)
+    version: str = Field(max_length=200)
+    file: str = Field(max_length=400, pattern=r"^[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     index: str
     size: int | None = None

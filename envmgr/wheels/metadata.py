@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.system.run import Runner
-from envmgr.wheels.foreign import read_metadata
+from envmgr.wheels.foreign import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
 
 _AT_ONCE = 8
@@ -48,11 +48,20 @@ def _requires(url: str) -> tuple[str, ...] | None:
 
 
 def requires_in(wheel: Path) -> tuple[str, ...]:
-    """Of a wheel that is a file. Raises OSError, zipfile.BadZipFile; ValueError as `read_metadata`."""
-    return read_metadata(_from_wheel(wheel)).requires
+    """Of a wheel that is a file. Raises as `metadata_in`."""
+    return metadata_in(wheel).requires
+
+
+def metadata_in(wheel: Path) -> Metadata:
+    """The METADATA of a wheel that is a file. Raises OSError, KeyError where it has none, zipfile.BadZipFile; ValueError as `read_metadata`."""
+    return read_metadata(_from_wheel(wheel))
 
 
 def _from_wheel(path: Path) -> str:
     with zipfile.ZipFile(path) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
-        return wheel.read(name).decode(errors="replace") if name else ""
+        with wheel.open(name) as file:
+            text = file.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise ValueError(f"{name} of {path.name} is larger than {_LARGEST} bytes")
+    return text.decode(errors="replace")

@@ -52,7 +52,7 @@ class Question(BaseModel):
 
 def read_requirement(row: str) -> Requirement:
     """One requirement that an index can answer. ValueError for everything else, with its reason and way out."""
-    shown = printable(row, 120)
+    shown = printable(row, 60)
     if len(row) > _LONGEST:
         raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")
     if strange := _STRANGE.search(row):

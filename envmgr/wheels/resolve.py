@@ -21,7 +21,7 @@ from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
 from envmgr.wheels.foreign import Metadata, extra_name
-from envmgr.wheels.held import allowed, differs
+from envmgr.wheels.held import Held, differs, held
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.metadata import requires_of
 from envmgr.wheels.pages import Listed, sha256_told
@@ -231,7 +231,8 @@ def choose(text: str, python: str, platform: str, wanted: Question | None = None
     environment = target_environment(python, platform)
     pylock = Pylock.from_dict(tomllib.loads(text))
     if wanted is not None and wanted.hashed:
-        pylock = replace(pylock, packages=[_only_hashed(each, wanted, python) for each in pylock.packages])
+        rows = held(wanted, python)
+        pylock = replace(pylock, packages=[_only_hashed(each, rows) for each in pylock.packages])
     try:
         chosen: list[tuple[Package, object]] = [
             *pylock.select(environment=environment, tags=target_tags(python, platform))
@@ -253,9 +254,9 @@ def choose(text: str, python: str, platform: str, wanted: Question | None = None
         ), str(wheel.url or Path(str(wheel.path)).absolute().as_uri())  # fmt: skip
 
 
-def _only_hashed(package: Package, wanted: Question, python: str) -> Package:
+def _only_hashed(package: Package, rows: Held) -> Package:
     """With those of its wheels that have a hash which the recipe says, where it says any. InputError `hash-differs`."""
-    sums = allowed(wanted, package.name, str(package.version), python)
+    sums = rows.sums(package.name, str(package.version))
     wheels = package.wheels or ()
     if sums is None or not wheels:
         return package

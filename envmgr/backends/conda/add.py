@@ -14,16 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
 from envmgr.system.openat import change
+from envmgr.wheels.metadata import requires_in
 from envmgr.wheels.records import Promised, promised
+from envmgr.wheels.requirements import read_requirement
 from envmgr.wheels.target import holds
 from envmgr.wheels.unpack import unpack_all
 
@@ -150,13 +151,10 @@ def _takes(row: Requirement, version: str) -> bool:
 
 
 def _requires(wheel: Path, python: str, platform: str) -> Iterator[Requirement]:
-    with ZipFile(wheel) as archive:
-        name = next((n for n in archive.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), None)
-        text = archive.read(name).decode(errors="replace") if name else ""
-    for row in HeaderParser().parsestr(text).get_all("Requires-Dist") or ():
+    for row in requires_in(wheel):
         try:
-            asked = Requirement(row)
-        except InvalidRequirement:  # of an old wheel
+            asked = read_requirement(row)
+        except ValueError:  # of an old wheel
             continue
         if holds(asked.marker, python, platform):
             yield asked

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.agreement import require_own_channels
+from envmgr.backends.conda.answers import faults_of
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
@@ -19,6 +20,7 @@ from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, places_of
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import LockFacts
+from envmgr.catalog.lockrules.rules import FILE_NEEDS
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -41,11 +43,12 @@ _ANACONDAS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCondaLock(LoadedLock):
-    """The packages of one environment, which is one install. `folder` is the recipe's."""
+    """The packages of one environment, which is one install. `folder` is the recipe's; `accepts` its reason for other needs of files."""
 
     content: CondaLock
     wanted: CondaInput
     folder: Path
+    accepts: str = ""
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         newest = None if PYTHON in self.content.versions else 1
@@ -58,7 +61,7 @@ class LoadedCondaLock(LoadedLock):
         return short_cuda(self.content.versions.get("cuda-compat")) or ""
 
     def facts(self) -> LockFacts:
-        return facts_of(self.content, self.wanted, edited_by_hand(self.folder))
+        return _facts(self.content, self.wanted, edited_by_hand(self.folder))
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
@@ -76,7 +79,10 @@ class LoadedCondaLock(LoadedLock):
 
         from envmgr.backends.conda.install import install_lock
 
-        facts, expected = install_lock(self.content, item.install, site, runner, reporter, jobs=jobs)
+        facts, expected = install_lock(
+            self.content, self.wanted, {*re.findall(r"[a-z0-9_][a-z0-9_.-]*[a-z0-9_]|[a-z0-9_]", self.accepts.lower())},
+            item.install, site, runner, reporter, jobs=jobs,
+        )  # fmt: skip
         tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
         return Built(facts, expected, {tool: version(tool) for tool in tools})
 
@@ -103,6 +109,11 @@ class CondaBackend(Backend):
             *(f"input.indexes: the site has no index `{name}`" for name in indexes),
         ]
 
+    def remarks(self, recipe: Recipe, site: Site) -> list[str]:
+        known = channels_of(site)
+        urls = [c for c in CondaInput.model_validate(recipe.input).channels if c not in known]
+        return [f"input.channels: `{url}` is a URL: the site has no channel of that name" for url in urls]
+
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
@@ -123,7 +134,7 @@ class CondaBackend(Backend):
             solved, more = add_wheels(solved, wanted, site, runner, reporter, places)
             notes += more
         notes += notes_of(solved, wanted)
-        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), facts_of(solved, wanted))
+        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), _facts(solved, wanted))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)
@@ -152,6 +163,7 @@ class CondaBackend(Backend):
             content=found,
             wanted=wanted,
             folder=folder,
+            accepts=recipe.accept.get(FILE_NEEDS, ""),
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
@@ -170,6 +182,13 @@ class CondaBackend(Backend):
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)
+
+
+def _facts(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
+    facts = facts_of(lock, wanted, edited)
+    known = {fault.text for fault in facts.own}
+    more = [fault for fault in faults_of(lock, wanted) if fault.text not in known]
+    return replace(facts, own=(*facts.own, *more))
 
 
 def _bytes(files: Sequence[LockedPackage | LockedWheel]) -> int | None:

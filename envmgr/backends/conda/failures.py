@@ -10,6 +10,7 @@ from typing import Any
 
 from envmgr.backends.conda.settings import CondaSettings, channels_of
 from envmgr.catalog.entries import open_catalog
+from envmgr.catalog.lockrules.rules import FILE_NEEDS
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
@@ -19,6 +20,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import size_text
 from envmgr.system.files import free_bytes
 from envmgr.wheels.failures import failure as wheel_failure
+from envmgr.wheels.files import files_differ
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
 _MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
@@ -50,6 +52,13 @@ def failure_for(entry: str, site: Site) -> Failure:
     """`failure`, which also says how this entry's packages come to a site that reaches none of its channels."""
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+        if event["kind"] == "FilesDiffer":
+            names = "a reason that names each of these packages"
+            return files_differ(
+                entry,
+                event["lines"],
+                f"or, where the channel lists other needs than its files have, and that is meant, say in recipe.yaml: `accept: {{{FILE_NEEDS}: …}}`, with {names}",
+            )
         error = failure(event, request)
         if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:
             own_url = str(event["failed"][0]["reasons"][-1][0])

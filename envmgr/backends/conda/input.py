@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from envmgr.catalog.locks import recipe_digest
 from envmgr.report import masked
+from envmgr.system.reading import printable
 from envmgr.wheels.requirements import Question, checked_all
 from envmgr.wheels.settings import PUBLIC
 
@@ -21,6 +22,11 @@ _MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # those that uv 
 OLDEST_GLIBC = 17  # 2.17, the oldest for which uv resolves
 _OF_WHEELS = frozenset({"pip", "indexes", "exclude_newer"})
 
+
+_LONGEST = 300  # characters of a spec
+# No channel, URL, file, hash or condition: a lock says where a package comes from, and its hash.
+_SPEC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9 ._,|<>=!~*+^$()-]*")
+_FILES = (".conda", ".tar.bz2")
 
 _Any = TypeVar("_Any")
 
@@ -56,8 +62,10 @@ class CondaInput(BaseModel):
     @classmethod
     def _no_extras(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         for value in values:
-            if "::" in value or "[" in value or not value.strip():
-                raise ValueError(f"`{value}`: write `name [version [build]]`; channels have their own field")
+            if len(value) > _LONGEST or not _SPEC.fullmatch(value.strip()) or value.strip().endswith(_FILES):
+                raise ValueError(
+                    f"`{printable(value, 60)}`: write `name [version [build]]`; channels have their own field"
+                )
         return values
 
     @field_validator("virtual_packages")

@@ -10,9 +10,11 @@ from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_rattler
 from envmgr.backends.conda.failures import failure_for, failure_of_added
 from envmgr.backends.conda.folders import package_cache
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, AddedWheels, CondaLock, LockedPackage
 from envmgr.backends.conda.meta import promised_files
+from envmgr.backends.conda.pip import brought_by
 from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
@@ -28,13 +30,24 @@ from envmgr.system.files import explain_os_error, group_id
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
+from envmgr.wheels.files import require_answer
 from envmgr.wheels.folders import wheel_cache
 
 
 def install_lock(
-    lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: CondaLock,
+    wanted: CondaInput,
+    accepts: Collection[str],
+    install: Install,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> tuple[InstallFacts, dict[str, str]]:
     """Make `install.path` from the lock, read-only. Returns its facts, and path -> sha256 as the packages promise it.
+
+    The files are asked whether they need what the lock says; `accepts` are names of packages that the recipe leaves out of that.
 
     On any failure neither staging nor a half install stays; what was downloaded stays in the cache, checked.
     """
@@ -47,7 +60,8 @@ def install_lock(
             site_cache.mkdir(parents=True, exist_ok=True)
             if lock.added is not None:
                 fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
-            _run_worker(lock, install, site, runner, reporter, jobs=jobs)
+                _require_wheels(lock, lock.added, wanted, install)
+            _run_worker(lock, wanted, accepts, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
             if lock.added is not None:
                 expected |= _add_wheels(lock.added, install, runner, reporter, jobs=jobs)
@@ -98,13 +112,33 @@ def fetch_archives(
     )
 
 
+def _require_wheels(lock: CondaLock, added: AddedWheels, wanted: CondaInput, install: Install) -> None:
+    cache = wheel_cache(install.prefix)
+    files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
+    others = not added.uv  # another tool's lock: it does not say what conda's packages bring
+    require_answer(
+        wanted.question(), added.parts, files, added.python, install.entry, present=brought_by(lock), elsewhere=others
+    )
+
+
 def _run_worker(
-    lock: CondaLock, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: CondaLock,
+    wanted: CondaInput,
+    accepts: Collection[str],
+    install: Install,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> None:
     channels = channels_of(site).values()
     request = {
         "op": "install",
         "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, channels)} for p in lock.packages],
+        "specs": list(wanted.specs),
+        "virtual": sorted(wanted.all_virtual_packages()),
+        "accepts": sorted(accepts),
         "staging": str(install.staging),
         "final": str(install.path),
         "cache": str(package_cache(install.prefix)),

@@ -6,14 +6,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from envmgr.wheels.lock import WheelSet
+from packaging.utils import canonicalize_name
+
+from envmgr.system.reading import printable
+from envmgr.wheels.closure import Part
+from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 from envmgr.wheels.lock import describe as describe_wheels
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
+_LONGEST_WORD, _LONGEST_ROW = 200, 4_000  # characters
 # Packages whose version is the CUDA version an environment was made for, most telling first.
 CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
+
+
+def _require_texts(values: Iterable[object], longest: int) -> None:
+    for value in values:
+        if not isinstance(value, str) or len(value) > longest:
+            raise TypeError(f"`{printable(value, 60)}` is no text of a package, or too long for one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,11 @@ class LockedPackage:
     license: str | None = None
     python_site_packages_path: str | None = None
     track_features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises TypeError for what no record has: the fields come from files of others."""
+        _require_texts((self.name, self.version, self.build, self.subdir), _LONGEST_WORD)
+        _require_texts((self.url, *self.depends, *self.constrains), _LONGEST_ROW)
 
     @property
     def file_name(self) -> str:
@@ -80,6 +96,15 @@ class AddedWheels(WheelSet):
     """
 
     assumed: Mapping[str, str] = {}
+
+    @property
+    def by_name(self) -> dict[str, LockedWheel]:
+        return {canonicalize_name(each.name): each for each in self.wheels}
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What the lock says that each needs."""
+        return {name: Part(each.version, each.requires) for name, each in self.by_name.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,10 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
                 context=str(item.get("name")),
             )
         if item["manager"] == "conda":
-            packages.append(_package_of(item, where))
+            try:
+                packages.append(_package_of(item, where))
+            except TypeError as error:
+                raise InputError("lock-invalid", f"{where}: {error}") from None
         else:
             wheels.append((where, item))
     names = [p.name for p in packages]

@@ -9,7 +9,6 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -21,7 +20,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.lock import cuda_of, newer_than_cuda
-from envmgr.wheels.requirements import Question
+from envmgr.wheels.requirements import Question, read_requirement
 
 _OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
 # Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info have.
@@ -113,6 +112,13 @@ def distributions(packages: Iterable[LockedPackage]) -> dict[str, tuple[str, str
     return found
 
 
+def brought_by(lock: CondaLock) -> dict[str, str]:
+    """Normalised name -> version of the distributions that conda's packages bring, by their names, or as the lock takes for granted."""
+    assumed = {} if lock.added is None else lock.added.assumed
+    found = {name: text.rpartition(" ")[2] for name, text in assumed.items()}
+    return found | {name: version for name, (_, version) in distributions(lock.packages).items()}
+
+
 def _marked(version: str) -> str:
     read = Version(version)
     return f"{read}.{_OURS}" if read.local else f"{read}+{_OURS}"
@@ -123,8 +129,8 @@ def _extras(question: Question, rows: Iterable[str]) -> set[tuple[str, str]]:
     extras: set[tuple[str, str]] = set()
     for row in (*question.requirements, *rows):
         try:
-            asked = Requirement(row)
-        except InvalidRequirement:  # of an old wheel
+            asked = read_requirement(row)
+        except ValueError:  # of an old wheel
             continue
         if asked.marker is not None and "extra" in str(asked.marker):
             continue

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
@@ -18,6 +17,7 @@ from envmgr.backends.conda.layout import PYTHON
 from envmgr.backends.conda.lock import AddedWheels, LockedPackage
 from envmgr.errors import InputError
 from envmgr.wheels.lock import LockedWheel, glibc_of
+from envmgr.wheels.requirements import read_requirement
 from envmgr.wheels.settings import index_of
 from envmgr.wheels.target import holds
 
@@ -41,8 +41,8 @@ def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
     found: dict[str, str] = {}
     for row in rows:
         try:
-            asked = Requirement(row)
-        except InvalidRequirement:  # of an old wheel
+            asked = read_requirement(row)
+        except ValueError:  # of an old wheel
             continue
         if holds(asked.marker, added.python, added.platform):
             found[canonicalize_name(asked.name)] = str(asked.specifier) or "*"

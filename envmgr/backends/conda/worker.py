@@ -182,6 +182,7 @@ async def install(request: dict[str, Any]) -> None:
     Unpacked packages lie inside the staging folder, in _LINKED_FROM, and go before a user sees it: linking costs nothing, and
     no two installs share a file.
     """
+    from envmgr.backends.conda.files import require_answer
     from envmgr.backends.conda.meta import normalise_meta
     from envmgr.downloads.download import fetch_all, make_client
     from envmgr.downloads.space import require_space
@@ -200,8 +201,10 @@ async def install(request: dict[str, Any]) -> None:
         stall_timeout=request["stall_timeout"],
     )
     archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
+    files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
     staging = Path(request["staging"])
     rattler: Any = await importing
+    await asyncio.to_thread(require_answer, files, request)
     await rattler.install(
         [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],
         staging,
@@ -212,7 +215,6 @@ async def install(request: dict[str, Any]) -> None:
         alternative_target_prefix=request["final"],
         show_progress=False,
     )
-    files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
     await asyncio.to_thread(normalise_meta, staging, request["records"], files)
 
 

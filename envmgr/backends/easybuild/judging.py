@@ -1,4 +1,4 @@
-"""What of a lock of easyconfigs is judged: the CUDAs that its closure has, and what is made for which."""
+"""What of a lock of easyconfigs is judged: that all of it is needed, the CUDAs that its closure has, and what is made for which."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.catalog.gpu.needs import short_cuda
+from envmgr.catalog.lockrules.closure import reached, unneeded
 from envmgr.catalog.lockrules.judge import LockFacts
 
 _TOOLKITS = ("CUDA", "CUDAcore")
@@ -20,7 +21,10 @@ def lock_facts(lock: EasyBuildLock) -> LockFacts:
         for major in sorted(found):
             majors.setdefault(major, []).append(f"{item.name} {item.version}")
     toolkit = next((version for name in _TOOLKITS if (version := version_of(lock, name))), None)
-    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors)
+    needs = {item.key: (*item.depends, *item.build_depends) for item in lock.items}
+    needed = reached([lock.items[-1].key], needs.__getitem__)
+    idle = unneeded(((item.key, f"{item.name} {item.version}") for item in lock.items), needed)
+    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors, own=tuple(idle))
 
 
 def version_of(lock: EasyBuildLock, name: str) -> str | None:

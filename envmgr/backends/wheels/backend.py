@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.wheels.base import LOST, Base, load_base
-from envmgr.backends.wheels.input import WheelsInput, read_wanted
+from envmgr.backends.wheels.input import Wanted, WheelsInput, read_wanted
 from envmgr.backends.wheels.layout import LAYOUT, MADE_AS
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
@@ -27,6 +27,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
+from envmgr.wheels.closure import faults_of as closure_faults
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.held import require_hashes
 from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda
@@ -38,6 +39,7 @@ class LoadedWheelsLock(LoadedLock):
     """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's."""
 
     content: WheelsLock
+    wanted: Wanted
     base: Base
     folder: Path
 
@@ -55,7 +57,7 @@ class LoadedWheelsLock(LoadedLock):
         return cuda_of(self.content.versions)
 
     def facts(self) -> LockFacts:
-        return _facts(self.content, self.base)
+        return _facts(self.content, self.base, self.wanted)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels
@@ -68,7 +70,7 @@ class LoadedWheelsLock(LoadedLock):
         from envmgr.backends.wheels.install import install_lock
 
         facts, expected, made = install_lock(
-            self.content, self.base, self.folder, item, site, runner, reporter, jobs=jobs
+            self.content, self.wanted, self.base, self.folder, item, site, runner, reporter, jobs=jobs
         )
         return Built(facts, expected, {"installer": version("installer")}, made=made)
 
@@ -125,7 +127,7 @@ class WheelsBackend(Backend):
             lock_texts(made),
             describe(made.packages),
             _notes(base, made),
-            _facts(made, base),
+            _facts(made, base, wanted),
             below=() if base.entry is None else (base.entry,),
         )
 
@@ -157,6 +159,7 @@ class WheelsBackend(Backend):
             notes=_notes(base, found),
             below=() if base.entry is None else (base.entry,),
             content=found,
+            wanted=wanted,
             base=base,
             folder=folder,
         )
@@ -177,13 +180,14 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock, base: Base) -> LockFacts:
+def _facts(lock: WheelsLock, base: Base, wanted: Wanted) -> LockFacts:
     """With the CUDA of the entry that it stands on: one process loads both."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
     if majors and base.entry is not None:
         for major, names in (base.entry.lock.facts().majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
-    return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels))
+    own = closure_faults(wanted, lock.parts, lock.python)
+    return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels), tuple(own))
 
 
 def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.failures import failure
+from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
 from envmgr.downloads.bars import Event, WorkerBars
@@ -23,6 +24,7 @@ from envmgr.system.files import explain_os_error, group_id
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
+from envmgr.wheels.files import require_answer
 from envmgr.wheels.folders import wheel_cache
 
 if TYPE_CHECKING:
@@ -30,7 +32,16 @@ if TYPE_CHECKING:
 
 
 def install_lock(
-    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: WheelsLock,
+    wanted: Wanted,
+    base: Base,
+    recipe: Path,
+    item: Item,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
     """Make the item's install, read-only. Returns its facts, path -> sha256 as the wheels promise it, and what the record has
     of wheels that were built. `recipe` is the recipe's folder.
@@ -44,10 +55,14 @@ def install_lock(
     fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
     below = item.needs[0] if item.needs else None
     cache = wheel_cache(install.prefix)
+    files = {wheel.name: cache / wheel.sha256 / wheel.file for wheel in lock.wheels}
+    require_answer(wanted, lock.parts, files, lock.python, install.entry)  # before a source is built with any of it
     try:
         with explain_os_error(install.staging), _made(lock, base, recipe, item, site, runner, reporter, jobs) as made:
+            built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
+            require_answer(wanted, lock.parts, files | built, lock.python, install.entry)
             install.staging.mkdir(parents=True)
-            wheels = [*(cache / wheel.sha256 / wheel.file for wheel in lock.wheels), *(each.path for each in made)]
+            wheels = [*files.values(), *built.values()]
             expected = _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
             for mark in mark_pythons(install.staging):
                 expected.pop(mark, None)

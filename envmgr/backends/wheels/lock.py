@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from envmgr.wheels.closure import Part
 from envmgr.wheels.lock import LockedFile, LockedSdist, WheelSet
 
 
@@ -22,6 +23,11 @@ class WheelsLock(WheelSet):
     @property
     def versions(self) -> dict[str, str]:
         return {each.name: each.version for each in self.packages}
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What is installed, and what the lock says that it needs."""
+        return {each.name: Part(each.version, each.requires) for each in self.packages}
 
     @property
     def groups(self) -> tuple[tuple[LockedFile, ...], ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.cuda import driver_faults, minimum_driver
-from envmgr.catalog.lockrules.rules import RULES
+from envmgr.catalog.lockrules.rules import FILE_NEEDS, RULES
 from envmgr.catalog.versions import older
 from envmgr.errors import InputError
 
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from envmgr.catalog.recipe import Recipe
 
 EDITED = "edited"
+UNANSWERED = "unanswered"
+_FIXED = (EDITED, UNANSWERED)
+"""Rules that no recipe can accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`rule` is a key of `RULES`, or `edited`, which no recipe can accept. `mend` is what the recipe could say instead."""
+    """`rule` is a key of `RULES`, or `edited` or `unanswered`, which no recipe can accept. `mend` is what the recipe could say instead."""
 
     rule: str
     text: str
@@ -57,12 +60,12 @@ class Judged:
 def judge(facts: LockFacts, recipe: Recipe) -> Judged:
     """Every fault, in the order of the rules, and those that the recipe accepts apart."""
     found = [*_majors(facts), *_driver(facts, recipe), *_glibc(facts, recipe), *facts.own]
-    found.sort(key=lambda fault: [EDITED, *RULES].index(fault.rule))
+    found.sort(key=lambda fault: [*_FIXED, *RULES].index(fault.rule))
     accept = recipe.accept
     return Judged(
         faults=tuple(fault for fault in found if fault.rule not in accept),
         accepted=tuple((fault, accept[fault.rule]) for fault in found if fault.rule in accept),
-        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found})),
+        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - {FILE_NEEDS})),
     )
 
 
@@ -70,7 +73,7 @@ def refusal(entry: object, judged: Judged) -> InputError:
     """`lock-contradicts`, for a lock that has faults."""
     mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
     rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
-    ways = [*mends, *([f"`envmgr lock {entry}` writes it anew"] if EDITED in {f.rule for f in judged.faults} else [])]
+    ways = [*mends, *([f"`envmgr lock {entry}` writes it anew"] if {*_FIXED} & {f.rule for f in judged.faults} else [])]
     if rules:
         ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
     return InputError(

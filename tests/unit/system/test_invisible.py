@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.catalog.locks import lock_json, lock_text
+from envmgr.catalog.locks import lock_json, lock_text, require_lock_visible
 from envmgr.catalog.recipe import load_recipe, load_software
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError
@@ -117,3 +117,18 @@ def test_what_reads_others_texts_knows_one_end_of_a_line() -> None:
     ]
     assert len(found) > 25
     assert [str(path) for path in found if ".splitlines(" in path.read_text() and path.name != "target.py"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("wheels.lock", "a==1\x0b"),
+        ("x.json", '{"licence": "a\\u2028b"}'),
+        ("x.yml", 'a: "b\\u202e"\n'),
+        ("x.yml", "a: b\x85\n"),
+    ],
+)
+def test_lock_that_nobody_could_read_again_is_not_written(name: str, text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        require_lock_visible(text, name)
+    assert caught.value.reference == "text-invisible"

@@ -111,7 +111,7 @@ def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
         raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
     try:
         needs = requires_in(wheel)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise EnvmgrError(
             "sdist-invalid", f"{sdist.file} built a wheel that cannot be read", context=str(error)
         ) from None

@@ -1,0 +1,175 @@
+"""A lock answers its recipe: `lock --check`, `catalog check` and `build` refuse one of other packages, whatever its sidecar claims."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.lockfile import lock_texts as conda_texts
+from envmgr.backends.conda.lockfile import read_lock as read_conda
+from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.backends.wheels.lockfile import lock_texts as wheels_texts
+from envmgr.backends.wheels.lockfile import read_lock as read_wheels
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.wheel_scene import WheelBox, make_wheel_box
+
+ENTRY = "some/1.0"
+
+
+@pytest.fixture
+def scene(sandbox: Sandbox) -> WheelBox:
+    return make_wheel_box(sandbox)
+
+
+def forge_wheels(folder: Path, change: Callable[[WheelsLock], WheelsLock]) -> None:
+    """Write the lock anew, as envmgr would, with the recipe's digest as it was."""
+    for name, text in wheels_texts(change(read_wheels(folder)[0])).items():
+        (folder / name).write_text(text)
+
+
+def forge_conda(folder: Path, change: Callable[[CondaLock], CondaLock]) -> None:
+    for name, text in conda_texts(change(read_conda(folder)[0])).items():
+        (folder / name).write_text(text)
+
+
+def refused_everywhere(box: Sandbox, told: str) -> None:
+    checked = box.run("lock", "--check", ENTRY)
+    assert (checked.code, told in checked.stdout) == (1, True), checked.stdout + checked.stderr
+    found = box.run("catalog", "check", ENTRY)
+    assert (found.code, told in found.stdout) == (1, True), found.stdout + found.stderr
+    built = box.run("build", ENTRY)
+    assert (built.code, told in built.stderr) == (2, True), built.stdout + built.stderr
+    assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
+
+
+def only_the_build_refuses(box: Sandbox, *told: str) -> None:
+    assert box.run("lock", "--check", ENTRY).code == 0
+    assert box.run("catalog", "check", ENTRY).code == 0
+    built = box.run("build", ENTRY)
+    assert built.code == 2, built.stdout + built.stderr
+    for text in told:
+        assert text in built.stderr
+    assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
+
+
+def wheels_entry(scene: WheelBox, *requirements: str) -> Path:
+    """alpha needs beta; evil stands alone."""
+    scene.house.wheel("alpha", "1.0", requires=["beta>=1"])
+    scene.house.wheel("alpha", "2.0", requires=["beta>=1"])
+    scene.house.wheel("beta", "1.0")
+    scene.house.wheel("evil", "6.6")
+    folder = scene.entry(ENTRY, *requirements)
+    scene.lock(ENTRY)
+    return folder
+
+
+def others(scene: WheelBox, *requirements: str) -> WheelsLock:
+    """What a lock of these would have."""
+    folder = scene.entry("other/1.0", *requirements)
+    scene.lock("other/1.0")
+    return read_wheels(folder)[0]
+
+
+def test_wheels_of_another_version(scene: WheelBox) -> None:
+    folder = wheels_entry(scene, "alpha==1.0")
+    other = others(scene, "alpha==2.0")
+    forge_wheels(folder, lambda lock: lock.model_copy(update={"wheels": other.wheels}))
+    refused_everywhere(scene.box, "unanswered: the recipe needs `alpha==1.0`, the lock has alpha 2.0")
+
+
+def test_a_wheel_more(scene: WheelBox) -> None:
+    folder = wheels_entry(scene, "alpha==1.0")
+    evil = others(scene, "evil").wheels
+    forge_wheels(folder, lambda lock: lock.model_copy(update={"wheels": (*lock.wheels, *evil)}))
+    refused_everywhere(scene.box, "evil 6.6 is in the lock, and neither the recipe nor another package needs it")
+
+
+def test_a_wheel_less(scene: WheelBox) -> None:
+    folder = wheels_entry(scene, "alpha==1.0")
+    forge_wheels(folder, lambda lock: lock.model_copy(update={"wheels": lock.wheels[:1]}))
+    refused_everywhere(scene.box, "alpha 1.0 needs `beta>=1`, which the lock lacks")
+
+
+@pytest.mark.parametrize("claim", [("beta>=1", "evil"), None])
+def test_sidecar_of_wheels_that_claims_a_need_is_found_by_the_build(
+    scene: WheelBox, claim: tuple[str, ...] | None
+) -> None:
+    """`alpha needs evil`, or nothing said of what alpha needs."""
+    folder = wheels_entry(scene, "alpha==1.0")
+    evil = others(scene, "evil").wheels
+
+    def change(lock: WheelsLock) -> WheelsLock:
+        alpha = lock.wheels[0].model_copy(update={"requires": claim})
+        return lock.model_copy(update={"wheels": (alpha, *lock.wheels[1:], *evil)})
+
+    forge_wheels(folder, change)
+    only_the_build_refuses(
+        scene.box, "error[files-differ]", "evil 6.6 is in the lock, and neither the recipe nor another package needs it"
+    )
+
+
+def test_sidecar_of_wheels_that_hides_a_need_is_found_by_the_build(scene: WheelBox) -> None:
+    folder = wheels_entry(scene, "alpha==1.0")
+
+    def change(lock: WheelsLock) -> WheelsLock:
+        return lock.model_copy(update={"wheels": (lock.wheels[0].model_copy(update={"requires": ()}),)})
+
+    forge_wheels(folder, change)
+    only_the_build_refuses(scene.box, "alpha 1.0 needs `beta>=1`, which the lock lacks")
+
+
+def conda_entry(box: Sandbox, *specs: str, accept: dict[str, str] | None = None) -> Path:
+    folder = box.recipe(ENTRY, [*specs], tests=[{"name": "t", "run": ":"}], **({"accept": accept} if accept else {}))
+    box.ok("lock", ENTRY)
+    return folder
+
+
+def packages(box: Sandbox, *specs: str) -> tuple[LockedPackage, ...]:
+    folder = box.recipe("other/1.0", [*specs])
+    box.ok("lock", "other/1.0")
+    return read_conda(folder)[0].packages
+
+
+def test_conda_packages_of_another_recipe(sandbox: Sandbox) -> None:
+    folder = conda_entry(sandbox, "hello-prefix")
+    other = packages(sandbox, "left")
+    forge_conda(folder, lambda lock: dataclasses.replace(lock, packages=other))
+    refused_everywhere(sandbox, "unanswered: the recipe needs `hello-prefix`, which the lock lacks")
+
+
+def test_a_conda_package_more(sandbox: Sandbox) -> None:
+    folder = conda_entry(sandbox, "hello-prefix")
+    more = packages(sandbox, "shared")
+    forge_conda(folder, lambda lock: dataclasses.replace(lock, packages=(*lock.packages, *more)))
+    refused_everywhere(sandbox, "is in the lock, and neither the recipe nor another package needs it")
+
+
+def claiming(more: tuple[LockedPackage, ...]) -> Callable[[CondaLock], CondaLock]:
+    """Each package of the recipe needs the first of `more`, as its sidecar says."""
+
+    def change(lock: CondaLock) -> CondaLock:
+        claims = [dataclasses.replace(p, depends=(*p.depends, "shared")) for p in lock.packages]
+        return dataclasses.replace(lock, packages=(*claims, *more))
+
+    return change
+
+
+def test_sidecar_of_conda_that_claims_a_need_is_found_by_the_build(sandbox: Sandbox) -> None:
+    folder = conda_entry(sandbox, "hello-prefix")
+    forge_conda(folder, claiming(packages(sandbox, "shared")))
+    only_the_build_refuses(
+        sandbox, "error[files-differ]", "is in the lock, and no file of it needs that", "accept: {file-needs:"
+    )
+
+
+def test_need_that_the_channel_lists_can_be_accepted_by_name(sandbox: Sandbox) -> None:
+    more = packages(sandbox, "shared")
+    named = " and ".join(package.name for package in more)
+    folder = conda_entry(sandbox, "hello-prefix", accept={"file-needs": f"the channel's patch adds {named}."})
+    forge_conda(folder, claiming(more))
+    assert "there is no such fault" not in sandbox.ok("lock", "--check", ENTRY).stdout
+    sandbox.ok("build", ENTRY)

@@ -1,0 +1,79 @@
+"""Wheels are what requirements ask for: nothing needed is missing, nothing is there that nothing needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from envmgr.wheels.closure import Part, faults_of
+from envmgr.wheels.requirements import Question
+
+PLATFORM = "x86_64-manylinux_2_28"
+
+
+def faults(
+    asked: Sequence[str], parts: dict[str, Part], *, limits: Sequence[str] = (), python: str = "3.11.7"
+) -> list[str]:
+    wanted = Question(requirements=tuple(asked), constraints=tuple(limits), indexes=("pypi",), platform=PLATFORM)
+    return [fault.text for fault in faults_of(wanted, parts, python)]
+
+
+def part(version: str, *requires: str) -> Part:
+    return Part(version, requires)
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        (["alpha==1.0"], {"alpha": part("1.0")}),
+        (["Al_pha>=1"], {"al-pha": part("1.0+cu118")}),
+        (["alpha==1.0.*"], {"alpha": part("1.0.0rc1")}),
+        (["alpha; python_version < '3.11'"], {}),
+        (["alpha; sys_platform == 'win32'", "beta"], {"beta": part("1")}),
+        (["alpha"], {"alpha": part("1", "beta>=2"), "beta": part("2")}),
+        (["alpha"], {"alpha": part("1", "beta; extra == 'x'")}),
+        (["alpha[x]"], {"alpha": part("1", "beta; extra == 'x'"), "beta": part("2")}),
+        (["alpha[X_y]"], {"alpha": part("1", "beta; extra == 'x-y'"), "beta": part("2")}),
+        (["alpha[all]"], {"alpha": part("1", "alpha[x]; extra == 'all'", "beta; extra == 'x'"), "beta": part("2")}),
+        (["alpha"], {"alpha": part("1", "beta[x]"), "beta": part("2", "gamma; extra=='x'"), "gamma": part("1")}),
+        (["alpha"], {"alpha": part("1", "beta; python_full_version < '3.11.7'", "c; platform_machine == 'aarch64'")}),
+        (["alpha"], {"alpha": part("1", "beta (>=1.*)"), "beta": part("2")}),  # which only old tools read
+        (["alpha"], {"alpha": part("1", "beta"), "beta": part("1", "alpha")}),
+        (["alpha"], {"alpha": Part("1", None), "beta": part("1")}),  # whose needs nobody said
+    ],
+)
+def test_wheels_that_answer(asked: Sequence[str], parts: dict[str, Part]) -> None:
+    assert faults(asked, parts) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "parts", "expected"),
+    [
+        (["alpha==1.0"], {"alpha": part("2.0")}, ["the recipe needs `alpha==1.0`, the lock has alpha 2.0"]),
+        (["alpha", "beta"], {"alpha": part("1")}, ["the recipe needs `beta`, which the lock lacks"]),
+        (["alpha"], {"alpha": part("1", "beta>=2"), "beta": part("1")}, ["alpha 1 needs `beta>=2`, the lock has beta 1"]),
+        (["alpha"], {"alpha": part("1", "beta>=2")}, ["alpha 1 needs `beta>=2`, which the lock lacks"]),
+        (["alpha"], {"alpha": part("1"), "evil": part("6.6")},
+         ["evil 6.6 is in the lock, and neither the recipe nor another package needs it"]),
+        (["alpha"], {"alpha": part("1", "evil; extra == 'x'"), "evil": part("6.6")},
+         ["evil 6.6 is in the lock, and neither the recipe nor another package needs it"]),
+        (["alpha[x]"], {"alpha": part("1", 'beta; extra == "x"')}, ['alpha 1 needs `beta; extra == "x"`, which the lock lacks']),
+        (["a; python_version < '3.11'"], {"a": part("1")},
+         ["a 1 is in the lock, and neither the recipe nor another package needs it"]),
+    ],
+)  # fmt: skip
+def test_wheels_of_something_else(asked: Sequence[str], parts: dict[str, Part], expected: Sequence[str]) -> None:
+    assert faults(asked, parts) == [*expected]
+
+
+def test_constraints_hold_for_what_is_there_alone() -> None:
+    parts = {"alpha": part("1")}
+    assert faults(["alpha"], parts, limits=["alpha<2", "beta<1"]) == []
+    assert faults(["alpha"], parts, limits=["alpha>2"]) == ["a constraint needs `alpha>2`, the lock has alpha 1"]
+    assert faults(["alpha"], parts, limits=["alpha>2; python_version < '3'"]) == []
+
+
+def test_rows_without_end_are_no_work() -> None:
+    deep = "beta; " + "(" * 2_000 + "os_name == 'x'" + ")" * 2_000
+    assert faults(["alpha"], {"alpha": part("1", deep, "c" + ",".join("!=1" for _ in range(200_000)))}) == []

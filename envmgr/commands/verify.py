@@ -10,12 +10,12 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.publish.flips import known_current, last_current, told_records
-from envmgr.publish.record import RECORD, SPECS, complete_numbers, read_record
+from envmgr.publish.record import ABANDONED, RECORD, SPECS, complete_numbers, read_record
 from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
-from envmgr.store.prefix import Install, installs
+from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.verify import verify_install
 from envmgr.system.users import find_account
 
@@ -168,7 +168,25 @@ def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
 
 
 def look(ctx: Context, what: VerifyWhat) -> Verified:
-    """See `verify_entries`. Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`."""
+    """See `verify_entries`. From the start again where a `gc` took away what was being looked at.
+
+    Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`.
+    """
+    while True:
+        found = _look(ctx, what)
+        if not _was_removed(ctx.prefix, found):
+            return found
+
+
+def _was_removed(prefix: Prefix, found: Verified) -> bool:
+    folders = (prefix.generation(number) for number in found.generations)
+    unused = (path for path, lines in found.installs.items() if lines and path not in found.users)
+    return any((each / ABANDONED).exists() and not (each / RECORD).exists() for each in folders) or any(
+        not prefix.install_at(path).path.exists() and not prefix.install_at(path).manifest.exists() for path in unused
+    )
+
+
+def _look(ctx: Context, what: VerifyWhat) -> Verified:
     if what.everything and (what.names or what.generations):
         raise InputError("verify-all", "--all is everything: name no entries and no generations with it")
     prefix = ctx.prefix

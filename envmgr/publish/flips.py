@@ -99,12 +99,12 @@ def _rename(prefix: Prefix, made: Flip) -> None:
         try:
             pending.replace(prefix.current)
         except FileNotFoundError:
-            if not made.path.exists() and made.path.with_suffix(".withdrawn").exists():
-                raise OvertakenError(
-                    prefix, f"flip {made.record.sequence} was withdrawn, as this run stood still"
-                ) from None
-            if known_current(prefix) != made.record.generation:  # else a server was asked twice, and had done it
-                raise
+            withdrawn = made.path.with_suffix(".withdrawn").exists()
+            if known_current(prefix) == made.record.generation and not withdrawn:
+                return  # the server was asked twice, and had done it
+            if withdrawn or made.path.exists():  # the mount is there
+                raise OvertakenError(f"flip {made.record.sequence} was withdrawn, as this run stood still") from None
+            raise
 
 
 @dataclass(frozen=True, slots=True)

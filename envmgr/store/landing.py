@@ -9,11 +9,16 @@ from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install
 from envmgr.store.tree import tree_digest
 from envmgr.system.files import exchange, sync_folder
+from envmgr.system.locks import require_not_anothers
 from envmgr.system.openat import remove_below
 
 
 def clear(install: Install) -> None:
-    """Remove what a build of it has made, or left: its lock is held. A tree that is to be replaced stays."""
+    """Remove what a build of it has made, or left: its lock is held. A tree that is to be replaced stays.
+
+    Raises EnvmgrError `lock-lost` where that is another run's by now.
+    """
+    require_not_anothers(install.lock)
     remove_below(install.prefix.root, install.staging)
     if install.replaces is None:
         remove_below(install.prefix.root, install.path)
@@ -22,8 +27,9 @@ def clear(install: Install) -> None:
 def land(install: Install) -> None:
     """Under its lock. A tree that it replaces goes away after the exchange: programs that run from it keep their files.
 
-    Raises EnvmgrError `repair-differs` where it is not the tree that it replaces.
+    Raises EnvmgrError `repair-differs` where it is not the tree that it replaces; `lock-lost`.
     """
+    require_not_anothers(install.lock)
     if install.replaces is None:
         install.staging.rename(install.path)
         sync_folder(install.path.parent)

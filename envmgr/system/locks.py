@@ -39,10 +39,7 @@ class Held:
     def require(self) -> None:
         """Before what was made under it counts. Raises EnvmgrError `lock-lost`."""
         if not self.still():
-            raise EnvmgrError(
-                "lock-lost", f"this run stood still for a minute or longer, and another one took {self.path}",
-                context=_named(_read_mark(mark_of(self.path))), hint="nothing that is published was changed: run the same command again",
-            )  # fmt: skip
+            raise _lost(self.path)
 
 
 @contextmanager
@@ -95,6 +92,23 @@ def try_file_lock(path: Path) -> Iterator[bool]:
             yield had
     finally:
         os.close(descriptor)
+
+
+def require_not_anothers(path: Path) -> None:
+    """By who made what this process is about to change under the lock on `path`. Raises EnvmgrError `lock-lost` where another run has its
+    mark there, as this one stood still.
+    """
+    with suppress(KeyError, TypeError, ValueError):
+        row = _read_mark(mark_of(path))
+        if Process(str(row["host"]), str(row["boot"]), int(row["pid"]), int(row["ticks"])) != this_process():
+            raise _lost(path)
+
+
+def _lost(path: Path) -> EnvmgrError:
+    return EnvmgrError(
+        "lock-lost", f"this run stood still for a minute or longer, and another one took {path}",
+        context=_named(_read_mark(mark_of(path))), hint="nothing that is published was changed: run the same command again",
+    )  # fmt: skip
 
 
 def mark_of(path: Path) -> Path:

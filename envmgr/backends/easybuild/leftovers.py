@@ -13,7 +13,7 @@ from envmgr.report import Reporter
 from envmgr.store.deadbuilds import clear_dead_build, clear_kept_rows
 from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.locks import try_file_lock
+from envmgr.system.locks import require_not_anothers, try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 
@@ -53,7 +53,10 @@ def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
 
 
 def remove_half(install: Install) -> None:
-    """Of one that is built again what is staged: what lies in its place stays."""
+    """Of one that is built again what is staged: what lies in its place stays. Raises EnvmgrError `lock-lost`, and leaves what is another
+    run's by now.
+    """
+    require_not_anothers(install.lock)
     paths = (install.staging,) if install.replaces is not None else (install.path, module_file(install))
     for path in paths:
         remove_below(install.prefix.root, path)

@@ -311,6 +311,23 @@ def test_a_run_that_stood_still_before_its_rename_makes_nothing_current_any_more
     assert came(prefix) == [(1, 1), (3, 3)]
 
 
+def test_a_run_whose_link_is_just_taken_away_stops(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another host cleans up, and has not come to the flip itself yet."""
+    go(prefix, 1)
+    real = Path.replace
+
+    def late(self: Path, target: Path) -> Path:
+        self.unlink()
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    with pytest.raises(OvertakenError):
+        go(prefix, 2)
+    monkeypatch.undo()
+    assert (current_number(prefix), names(prefix)) == (1, ["000001.json", "000002.withdrawn"])
+    assert go(prefix, 2) == 3
+
+
 def test_a_flip_whose_rename_was_answered_twice_has_come(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server's answer was lost, and the client asks again: it is told that the link is gone."""
     go(prefix, 1)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,15 @@ from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.spec import ModuleSpec
+from envmgr.publish import generations
 from envmgr.publish.change import Change, NewModule
+from envmgr.publish.flipfile import read_flip, sequences
 from envmgr.publish.generations import StagedCheck, publish, publishing, rollback
-from envmgr.publish.record import ABANDONED, RECORD, current_number
+from envmgr.publish.record import ABANDONED, RECORD, current_number, read_record
 from envmgr.report import Reporter, SilentReporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Prefix
+from envmgr.system import locks
 from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import this_process
 from envmgr.system.resources import shipped
@@ -159,3 +163,34 @@ def test_generation_that_is_made_again_is_not_put_on_another_one(site: Site) -> 
     assert caught.value.reference == "repair-impossible"
     assert current_number(prefix) == 1
     assert (prefix.generation(3) / ABANDONED).exists()
+
+
+@pytest.mark.parametrize("verb", ["publish", "rollback"])
+def test_what_another_host_made_current_under_a_lock_that_it_had_too_is_built_upon(
+    site: Site, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Locks stay on each client, and this run was taken for dead: between its look at `current` and its flip another publish is through."""
+    prefix = Prefix(site.prefix)
+    for number in (1, 2):
+        assert publish_it(site, NOTHING, nothing) == number
+    real = generations.flip
+
+    def late(*args: Any, **more: Any) -> int:
+        monkeypatch.setattr(generations, "flip", real)
+        monkeypatch.setattr(locks, "_try_lock", lambda *_: True)
+        locks.mark_of(prefix.publish_lock).unlink()
+        assert publish_it(site, NOTHING, nothing) in (3, 4)
+        monkeypatch.undo()
+        return real(*args, **more)
+
+    monkeypatch.setattr(generations, "flip", late)
+    if verb == "publish":
+        assert publish_it(site, NOTHING, nothing) == 5
+    else:
+        rollback(1, prefix, Runner(), SilentReporter(), signer=None)
+    rows = [read_flip(prefix, sequence).record for sequence in sequences(prefix)]
+    assert [row.before for row in rows] == [None, *(row.generation for row in rows[:-1])]
+    assert current_number(prefix) == rows[-1].generation == (5 if verb == "publish" else 1)
+    if verb == "publish":
+        assert read_record(prefix, 5).parent == 4
+        assert (prefix.generation(3) / ABANDONED).exists()

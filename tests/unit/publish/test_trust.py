@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,3 +133,24 @@ def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(
     found = read_current(made.prefix)
     assert found is not None
     assert found.number == 3
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_a_generation_that_gc_takes_as_it_is_verified_is_no_finding(
+    made: SignedPrefix, everything: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from envmgr.commands import verify
+
+    real = verify.verify_generation
+
+    def late(prefix: Prefix, number: int, *args: Any) -> object:
+        if number == 2:
+            monkeypatch.setattr(verify, "verify_generation", real)
+            made.flip(3)
+            abandon(prefix, number, "removed by gc")
+        return real(prefix, number, *args)
+
+    monkeypatch.setattr(verify, "verify_generation", late)
+    found = verify_entries(context(made), VerifyWhat(everything=everything))
+    assert 2 not in found.generations
+    assert not [each.found for each in found.findings if "generations/0002" in each.where]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from envmgr.store.landing import clear, land
 from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.tree import make_read_only, tree_digest
+from envmgr.system.locks import file_lock, mark_of
 
 
 def make(path: Path, text: str) -> None:
@@ -65,3 +67,18 @@ def test_land_keeps_what_is_there_when_the_new_tree_is_another(tmp_path: Path) -
     assert caught.value.context[0] == f"manifest    {'1' * 64}"
     clear(again)
     assert ((again.path / "file").read_text(), again.staging.exists()) == ("damaged", False)
+
+
+def test_what_another_run_builds_by_now_is_neither_landed_nor_removed(tmp_path: Path) -> None:
+    """This one stood still, another host took it for dead and began anew; then this one goes on, or fails and cleans up."""
+    new = install(tmp_path, None)
+    make(new.staging, "theirs")
+    with file_lock(new.lock):
+        mark = mark_of(new.lock)
+        row = json.loads(mark.read_text())
+        mark.write_text(json.dumps({**row, "host": "elsewhere"}))
+        for step in (clear, land):
+            with pytest.raises(EnvmgrError, match=r"(?s)error\[lock-lost\].*on elsewhere"):
+                step(new)
+    assert (new.staging / "file").read_text() == "theirs"
+    assert not new.path.exists()

@@ -44,23 +44,27 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes, and until its private folder is gone: by the row the next run
-    finds a folder that could not be removed. Under the install's lock only.
-    """
+    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    with beating(row_path(install), _row_text(install, work)):
+        yield
+
+
+def leave_row(install: Install, work: Path) -> None:
+    """A row as a dead build leaves it: by it the next run finds the private folder, which could not be removed. Raises EnvmgrError."""
+    atomic_write(row_path(install), _row_text(install, work))
+
+
+def _row_text(install: Install, work: Path) -> str:
     row = BuildRow(
         **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
-    with beating(row_path(install), pretty_json(asdict(row)), until_gone=work):
-        yield
+    return pretty_json(asdict(row))
 
 
 @contextmanager
-def beating(path: Path, text: str, *, anew: bool = False, until_gone: Path | None = None) -> Iterator[None]:
-    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one.
-
-    It stays where `until_gone` is still there at the end.
-    """
+def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
+    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one."""
     if not anew:
         atomic_write(path, text)
     elif not _written_anew(path, text):
@@ -80,8 +84,7 @@ def beating(path: Path, text: str, *, anew: bool = False, until_gone: Path | Non
         ended.set()
         thread.join()
         with suppress(OSError):
-            if until_gone is None or not os.path.lexists(until_gone):
-                path.unlink()
+            path.unlink()
 
 
 def _written_anew(path: Path, text: str) -> bool:

@@ -38,7 +38,7 @@ def printable(text: str) -> str:
 
 def size_text(count: int) -> str:
     """Bytes in every message and table: `999 B`, `12.3 kB`, `12.3 MB`, `2.05 GB`; decimal units, the largest that leaves 1 or more."""
-    value = float(count)
+    value = float(min(count, 10**18))  # of a size that others wrote down, which may be any number
     for unit in ("B", "kB", "MB"):
         if value < (1000 if unit == "B" else 999.95):  # 999.95 would be shown as 1000.0
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

@@ -183,7 +183,7 @@ class SmokeTest(_Model):
     files: tuple[str, ...] = ()
     needs: tuple[Literal["gpu", "mpi", "slurm", "compiler"], ...] = ()
     nodes: int = Field(default=1, ge=1)
-    timeout: float = Field(default=300, gt=0)
+    timeout: float = Field(default=300, gt=0, le=30 * 86400)
 
     _one = field_validator("name")(_one_line)
     _several = field_validator("run")(_lines)

@@ -18,7 +18,8 @@ from envmgr.catalog.entries import Catalog, open_catalog
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.publish.record import GenerationRecord, read_current
+from envmgr.publish.flips import flips
+from envmgr.publish.record import GenerationRecord, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import disk_error
@@ -98,9 +99,18 @@ def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> 
             told.log = str(reporter.path)
 
 
+def require_current_if_ever(ctx: Context) -> None:
+    """Raises EnvmgrError `current-damaged` where there is no `current`, though something was current once: it was lost."""
+    if not ctx.prefix.current.is_symlink() and flips(ctx.prefix):
+        raise EnvmgrError(
+            "current-damaged", f"there is no {ctx.prefix.current}, though there was one", hint=way_back(ctx.prefix)
+        )
+
+
 def published_record(ctx: Context) -> GenerationRecord:
     """The current generation; EnvmgrError `nothing-published` before the first publish."""
     current = read_current(ctx.prefix)
+    require_current_if_ever(ctx)
     if current is None:
         raise EnvmgrError(
             "nothing-published", "nothing was published yet", context=str(ctx.prefix.root), hint="`envmgr build ENTRY`"

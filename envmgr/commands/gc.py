@@ -16,7 +16,7 @@ from typing import ClassVar
 from envmgr.builds.install import can_write
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.slurm import requested_installs, sweep
-from envmgr.commands import Context, logged
+from envmgr.commands import Context, logged, require_current_if_ever
 from envmgr.commands.in_use import Asked, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flips
@@ -177,6 +177,7 @@ def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse, *, 
 
 def _state(ctx: Context, oldest: float) -> _State:
     prefix = ctx.prefix
+    require_current_if_ever(ctx)  # else all would seem unused
     complete = complete_numbers(prefix)
     records, damaged = read_records(prefix)
     created = {n: _seconds(r.created, prefix, n) for n, r in records.items()}

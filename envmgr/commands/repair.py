@@ -13,15 +13,15 @@ from envmgr.builds.repair import may_repair, repair_install
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.publish import smoke_check
-from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, look, trusted_owners
+from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
 from envmgr.commands.wanted import Wanted, load_one
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.publish.change import Change, NewModule
 from envmgr.publish.flips import known_current, last_current, told_records
-from envmgr.publish.generations import publish, rollback
-from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records
-from envmgr.publish.verify import verify_generation
+from envmgr.publish.generations import publish, repair_history, rollback
+from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
+from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.holds import holding
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Item
@@ -37,6 +37,7 @@ class _Plan:
 
     installs: dict[str, tuple[LoadedEntry, Item, Manifest | None]] = field(default_factory=dict)
     current: int | None = None
+    history: bool = False
     generation: int | None = None
     modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
     old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
@@ -49,6 +50,7 @@ class _Plan:
         return (
             *self.installs,
             *(["current"] if self.current is not None else []),
+            *(["the history"] if self.history else []),
             *([f"{what}, as a new one"] if again else []),
             *(f"generation {old}, as {made or 'a new one'}, which is not current" for old, made in self.old.items()),
         )
@@ -144,14 +146,15 @@ def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
 
 def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     current = known_current(ctx.prefix)
+    plan.history = bool(seen.history)
     plan.old = dict.fromkeys(_old_to_make(ctx, seen, current))
     if seen.current:
         sound = [n for n in complete_numbers(ctx.prefix) if n in seen.generations and not seen.generations[n].faults]
         last = last_current(ctx.prefix)
-        if last not in sound or (ctx.prefix.current.exists() and not ctx.prefix.current.is_symlink()):
+        if last not in sound or is_in_the_way(ctx.prefix):
             raise EnvmgrError(
                 "repair-impossible", "`current` cannot be made again", context=[f"current: {f.found}" for f in seen.current],
-                hint="move it away if it is no link; then `envmgr rollback NUMBER`, with a number of `envmgr history`",
+                hint=seen.way_back,
             )  # fmt: skip
         plan.current = last
     looked = seen.generations.get(current) if current is not None else None
@@ -176,9 +179,13 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     if wrong or not names:
         raise EnvmgrError(
             "repair-impossible", f"generation {current} cannot be published again: what it holds is not known",
-            context=wrong, hint="`envmgr rollback NUMBER` to one that is sound (`envmgr verify --all`), then build what it lacks",
+            context=wrong, hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
         )  # fmt: skip
     plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
+
+
+def _other_whole(ctx: Context) -> int | None:
+    return newest_whole(ctx.prefix, told_records(ctx.prefix), trusted_owners(ctx))
 
 
 def _old_to_make(ctx: Context, seen: Verified, current: int | None) -> Iterator[int]:
@@ -218,6 +225,8 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
             new.add(path)
     if plan.current is not None:
         rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
+    if plan.history:
+        repair_history(ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
     if plan.generation is None and not new and not plan.old:
         return None
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)

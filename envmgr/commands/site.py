@@ -22,6 +22,8 @@ from envmgr.commands.upgrade import explain_upgrade
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result, size_text
+from envmgr.store.place import require_place
+from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, free_bytes, group_id
 from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.scratch import temporary_files
@@ -141,6 +143,10 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
     if prefix.exists():
         free = size_text(free_bytes(prefix))
         yield SiteFact("prefix", "ok", f"{prefix}, {free} free on {_file_system(prefix)}")
+        try:
+            require_place(Prefix(prefix))
+        except EnvmgrError as error:
+            yield SiteFact("prefix", "error", error.message, error.hint)
         kind, _, options = mount_of(prefix)
         if site.mount.locks != "local" and (local := local_locks(kind, options)):
             yield SiteFact("mount.locks", "warning", local[1], LOCKS_HINT)

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
-from envmgr.publish.flips import known_current, last_current, told_records
-from envmgr.publish.record import ABANDONED, RECORD, SPECS, complete_numbers, read_record
+from envmgr.publish.flips import known_current, last_current, lost_lines, told_records
+from envmgr.publish.record import ABANDONED, RECORD, SPECS, complete_numbers, read_record, way_back
 from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
-from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
+from envmgr.publish.verify import (
+    Fault,
+    LookedAt,
+    current_faults,
+    named_manifests,
+    newest_whole,
+    published_numbers,
+    verify_generation,
+)
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
@@ -85,10 +93,14 @@ class Verified:
     number: int | None
     in_place: Mapping[str, str]
     flip: FlipLook | None = None
+    way_back: str = ""
+    history: str = ""
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
-            yield Finding("current", "error", fault.path, fault.found, hint=_CURRENT)
+            yield Finding("current", "error", fault.path, fault.found, hint=self.way_back)
+        if self.history:
+            yield Finding("history", "error", "var/history.jsonl", self.history, hint=_HISTORY)
         for flip in self.flip.faults if self.flip is not None else ():
             yield Finding(
                 "flip", severity_of(flip.state), flip.path, f"{flip.state}: {flip.found}", hint=mend_of(flip.state)
@@ -100,7 +112,7 @@ class Verified:
                     "error",
                     fault.path,
                     fault.found,
-                    hint=_generation_hint(looked, self.number),
+                    hint=_generation_hint(looked, self.number, self.way_back),
                 )
         for path, lines in self.installs.items():
             of = self.users.get(path, ())
@@ -122,7 +134,8 @@ class Verified:
         return f"flip {self.flip.sequence}, signed by {self.flip.who}"
 
 
-_CURRENT = "`envmgr verify --repair` makes it anew; so does `envmgr rollback NUMBER`"
+_CURRENT = "`envmgr verify --repair` makes it anew"
+_HISTORY = "`envmgr verify --repair` writes it again, from the flips; what they do not tell is lost"
 _GENERATION = "a generation never changes: find the cause; `envmgr verify --repair` publishes the same entries as a new generation"
 
 
@@ -136,9 +149,9 @@ _OLD_LOST = (
 )
 
 
-def _generation_hint(looked: LookedAt, current: int | None) -> str:
+def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> str:
     if looked.number == current:
-        return _GENERATION
+        return _GENERATION if looked.record is not None else f"what it held is not known: {way_back}"
     lost = looked.record is None or any(fault.path.endswith((f"/{RECORD}", f"/{SPECS}")) for fault in looked.faults)
     return _OLD_LOST if lost else _OLD.format(number=looked.number)
 
@@ -216,10 +229,33 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
         for path, lines in found.items()
         if lines and _is_made_in_place(prefix.install_at(path))
     }
+    faults = tuple(current_faults(prefix))
     return Verified(
-        checked, tuple(current_faults(prefix)), looked, {k: tuple(v) for k, v in users.items()}, found, own,
-        known_current(prefix), in_place, _look_at_flip(ctx),
+        checked, faults, looked, {k: tuple(v) for k, v in users.items()}, found, own,
+        known_current(prefix), in_place, _look_at_flip(ctx), _way_back(prefix, faults, looked, told, owners), lost_lines(prefix),
     )  # fmt: skip
+
+
+def _way_back(
+    prefix: Prefix,
+    faults: Sequence[Fault],
+    looked: Mapping[int, LookedAt],
+    told: Mapping[int, str],
+    owners: frozenset[int] | None,
+) -> str:
+    """What makes `current` right, or leads away from a generation that cannot be read; empty where nothing is wrong with either."""
+    number = known_current(prefix)
+    if not faults and (number is None or number not in looked or looked[number].record is not None):
+        return ""
+    whole = newest_whole(prefix, told, owners)
+    if faults and whole is not None and whole == last_current(prefix) and not is_in_the_way(prefix):
+        return _CURRENT
+    return way_back(prefix, whole)
+
+
+def is_in_the_way(prefix: Prefix) -> bool:
+    """Something else than a link lies at `current`."""
+    return prefix.current.exists() and not prefix.current.is_symlink()
 
 
 def _look_at_flip(ctx: Context) -> FlipLook | None:

@@ -15,7 +15,7 @@ from envmgr.catalog.lockrules.judge import Fault, Judged
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
-from envmgr.commands import Context
+from envmgr.commands import Context, require_current_if_ever
 from envmgr.commands.judging import faults_of, judge_all, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
@@ -26,7 +26,15 @@ from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
 from envmgr.publish.generations import render_digest
 from envmgr.publish.plan import BuildPlan, Candidate, make_plan
-from envmgr.publish.record import GenerationRecord, find_pip, published_spec, read_current, read_specs, with_own_pythons
+from envmgr.publish.record import (
+    GenerationRecord,
+    complete_numbers,
+    find_pip,
+    published_spec,
+    read_current,
+    read_specs,
+    with_own_pythons,
+)
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.system.resources import shipped
@@ -251,6 +259,8 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, Generat
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
     current = read_current(ctx.prefix)
+    if complete_numbers(ctx.prefix):
+        require_current_if_ever(ctx)
     specs = read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
 

@@ -31,7 +31,7 @@ from envmgr.publish.signature import Signer, require_allowed
 from envmgr.publish.stamp import seen_here
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import clear_temporaries, explain_os_error, sync_folder
+from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, sync_folder
 from envmgr.system.formats import require_format
 from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import GENERATION, HISTORY, append_line, digest_of, read_bytes
@@ -155,6 +155,30 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
             stay.discard(sequence)
             reporter.log(f"flip {sequence} was written and never came: it is withdrawn")
     return frozenset(stay)
+
+
+def lost_lines(prefix: Prefix) -> str:
+    """What the history has lost, in words; empty for nothing. The newest flip's line may be about to be written."""
+    current = known_current(prefix)
+    if current is None:
+        return ""
+    force, told = in_force(prefix, current), _told(prefix) or {}
+    if force is not None and (lost := [n for n in sequences(prefix) if n < force.record.sequence and n not in told]):
+        return f"has no line of {'flip' if len(lost) == 1 else 'flips'} {', '.join(map(str, lost))}"
+    with suppress(OSError):
+        if prefix.history.stat().st_size == 0:
+            return "is empty"
+    return "" if flips(prefix) else "has no line, and there is no flip"
+
+
+def write_history_again(prefix: Prefix, reporter: Reporter, signer: Signer | None) -> None:
+    """From the flips' files; where these are lost, too, by a new flip to what is current. Under `publishing` only."""
+    if rows := flips(prefix):
+        atomic_write(prefix.history, "".join(f"{json.dumps(row)}\n" for row in rows))
+        return
+    number = current_number(prefix)
+    if number is not None:
+        flip(prefix, number, number, "verify --repair", reporter, action="rollback", signer=signer)
 
 
 def came(prefix: Prefix) -> frozenset[int]:

@@ -15,7 +15,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import Change
 from envmgr.publish.flipfile import OvertakenError
-from envmgr.publish.flips import flip, known_current, last_current, settle
+from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
 from envmgr.publish.record import ABANDONED, complete_numbers, current_number, generation_numbers, read_record
 from envmgr.publish.signature import Signer
 from envmgr.publish.staged import Staged, Work
@@ -197,6 +197,13 @@ def _until_first(
     while True:
         with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
             return go(known)
+
+
+def repair_history(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None) -> None:
+    """Raises EnvmgrError `disk-full`, `not-writable`, `not-signed`."""
+    with publishing(prefix, runner, reporter):
+        if lost_lines(prefix):
+            write_history_again(prefix, reporter, signer)
 
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:

@@ -103,15 +103,30 @@ def current_number(prefix: Prefix) -> int | None:
             raise EnvmgrError("prefix-unreadable", f"cannot read {prefix.current}", context=str(error)) from None
         raise EnvmgrError(
             "current-damaged", f"{prefix.current} is not a link", context=f"it is a {_kind(prefix.current)}",
-            hint="move it away, then `envmgr rollback NUMBER` makes it anew; `envmgr history` shows the numbers",
+            hint=way_back(prefix),
         ) from None  # fmt: skip
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
     if not match or not (prefix.generation(int(match[1])) / RECORD).is_file():
         raise EnvmgrError(
             "current-damaged", f"{prefix.current} names no complete generation", context=f"it points to {target}",
-            hint="`envmgr rollback NUMBER` makes it anew; `envmgr history` shows the numbers",
+            hint=way_back(prefix),
         )  # fmt: skip
     return int(match[1])
+
+
+def way_back(prefix: Prefix, number: int | None = None) -> str:
+    """What makes `current` right: a rollback to generation `number`, else to the newest that is complete; without one, a new beginning."""
+    number = number or max(complete_numbers(prefix), default=None)
+    away = (
+        ""
+        if prefix.current.is_symlink() or not prefix.current.exists()
+        else f"`mv {prefix.current} {prefix.current}.away`; "
+    )
+    if number is not None:
+        return f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` adds what is built and not in it"
+    if not away and prefix.current.is_symlink():
+        away = f"`rm {prefix.current}`; "
+    return f"no generation is left: bring back {prefix.generations} from a backup; or {away}`envmgr publish` makes one of all that is built"
 
 
 def _kind(path: Path) -> str:

@@ -22,7 +22,7 @@ from envmgr.publish.change import (
     published_entries,
     refuse_name_clash,
 )
-from envmgr.publish.flips import utc_now
+from envmgr.publish.flips import flips, utc_now
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -120,7 +120,8 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
 
 def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 0) -> int:
     """The next number that nobody stages, or ever did; its row is there as long as `row`."""
-    number = max(above, *generation_numbers(work.prefix), 0)
+    # Of flips, too: folders may be lost.
+    number = max(above, *generation_numbers(work.prefix), *(int(row["to"]) for row in flips(work.prefix)), 0)
     while True:
         number += 1
         with suppress(FileExistsError):

@@ -88,6 +88,17 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
     return LookedAt(number, record, len(look.paths), tuple(faults), tuple(unseen))
 
 
+def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int] | None) -> int | None:
+    """The newest generation to which a rollback leads: as it was published, with all its installs there."""
+    for number in reversed(complete_numbers(prefix)):
+        looked = verify_generation(prefix, number, told, owners)
+        if looked.faults or looked.record is None:
+            continue
+        if all(prefix.install_at(path).exists() for path in looked.record.installs):
+            return number
+    return None
+
+
 def published_numbers(prefix: Prefix) -> list[int]:
     """Complete generations, and those that were current once and have lost their record since; without those that `gc` removed."""
     once = {int(row["to"]) for row in flips(prefix)}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
-from envmgr.system.files import pretty_json
+from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.processes import Process, all_processes, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within
 from envmgr.system.reading import ROW, read_json
@@ -40,15 +40,22 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes, and until its private folder is gone: by the row the next run
-    finds a folder that could not be removed. Under the install's lock only.
-    """
+    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    with beating(row_path(install), _row_text(install, work)):
+        yield
+
+
+def leave_row(install: Install, work: Path) -> None:
+    """A row as a dead build leaves it: by it the next run finds the private folder, which could not be removed. Raises EnvmgrError."""
+    atomic_write(row_path(install), _row_text(install, work))
+
+
+def _row_text(install: Install, work: Path) -> str:
     row = BuildRow(
         **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
-    with beating(row_path(install), pretty_json(asdict(row)), until_gone=work):
-        yield
+    return pretty_json(asdict(row))
 
 
 def left_row(install: Install) -> BuildRow | None:

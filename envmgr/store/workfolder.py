@@ -12,7 +12,7 @@ from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import is_plain_path
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import end_processes_in
+from envmgr.store.jobtable import end_processes_in, leave_row, recorded
 from envmgr.store.prefix import Install
 from envmgr.system.files import explain_os_error, remove_tree
 from envmgr.system.scratch import temporary_files
@@ -31,6 +31,18 @@ def work_folder(site: Site, install: Install) -> Path:
     if site.build_dir is None and _is_anothers(base / name):
         base = Path(own_home(os.environ.get("HOME"))) / ".cache" / "envmgr"
     return base / name / f"{install.entry.name}-{install.label}"
+
+
+@contextmanager
+def build_folder(install: Install, folder: Path) -> Iterator[None]:
+    """`private_folder`, with a row in the job table, which stays where the folder could not be removed. Errors as there."""
+    try:
+        with recorded(install, folder), private_folder(folder):
+            yield
+    finally:
+        if _is_ours(folder):
+            with suppress(OSError, EnvmgrError):
+                leave_row(install, folder)
 
 
 @contextmanager

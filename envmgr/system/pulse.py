@@ -23,10 +23,10 @@ _DEAD = 60.0  # seconds without one after which a run counts as dead
 
 
 @contextmanager
-def beating(path: Path, text: str, *, anew: bool = False, until_gone: Path | None = None) -> Iterator[None]:
+def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
     """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one.
 
-    It stays where `until_gone` is still there at the end. Another run may take it away from one that stood still too long: what lies there then is that run's, and is left alone.
+    Another run may take it away from one that stood still too long: what lies there then is that run's, and is left alone.
     """
     if not anew:
         atomic_write(path, text)
@@ -48,7 +48,7 @@ def beating(path: Path, text: str, *, anew: bool = False, until_gone: Path | Non
         ended.set()
         thread.join()
         with suppress(OSError, InputError):
-            if says(path, text) and (until_gone is None or not os.path.lexists(until_gone)):
+            if says(path, text):
                 path.unlink()
 
 

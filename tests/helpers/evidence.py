@@ -25,7 +25,7 @@ SHA = "0" * 64
 
 
 def site(**fields: Any) -> Site:
-    return _resolve(SiteFile(prefix=Path("/sw"), **fields), Path("/etc/envmgr/site.yaml"))
+    return _resolve(SiteFile(**{"prefix": Path("/sw"), **fields}), Path("/etc/envmgr/site.yaml"))
 
 
 def published(entries: Mapping[str, Requires]) -> PublishedGeneration:

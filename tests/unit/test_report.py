@@ -39,6 +39,10 @@ def test_size_has_decimal_units(count: int, text: str) -> None:
     assert size_text(count) == text
 
 
+def test_size_that_somebody_made_up_is_text_as_well() -> None:
+    assert size_text(10**400) == "1000000000.00 GB"
+
+
 @given(st.integers(0, 10**15))
 def test_size_is_as_large_as_the_count_within_a_rounding(count: int) -> None:
     number, unit = size_text(count).split()

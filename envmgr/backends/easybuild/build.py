@@ -18,10 +18,9 @@ from envmgr.backends.easybuild.items import MARKED, brings_python
 from envmgr.backends.easybuild.layout import Order, lay_out
 from envmgr.backends.easybuild.leftovers import clear, end_daemons, remove_half, remove_lock
 from envmgr.report import Reporter
-from envmgr.store.jobtable import recorded
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
-from envmgr.store.workfolder import private_folder, work_folder
+from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, sync_file_system
 from envmgr.system.openat import change, remove_below
 from envmgr.system.pythons import mark_pythons
@@ -44,7 +43,7 @@ def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: 
         for each in (install.path.parent, module_file(install).parent, locks_folder(install.prefix)):
             each.mkdir(parents=True, exist_ok=True)
         _let_read(module_file(install).parent)
-    with recorded(install, folder), private_folder(folder):
+    with build_folder(install, folder):
         try:
             with explain_os_error(folder):
                 easyconfig = lay_out(order, folder, jobs)

@@ -19,6 +19,7 @@ from tests.helpers.scenes import locked
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.rattle import rattle
 from tests.helpers.waiting import HANGS
+from tests.helpers.wheel_scene import make_wheel_box
 
 ENTRY, SPECS = "sci/1.0", [f"python {PYTHON}.*", "pip", "six"]
 SENTENCE = "This Python belongs to a module. For your own packages see `module help`"
@@ -104,6 +105,35 @@ def test_pip_that_only_looks_is_the_install_s_own(box: Sandbox, arguments: str) 
     done = loaded(box, f"pip {arguments}")
     own = loaded(box, f"{root(box)}/bin/pip {arguments}")
     assert (done.returncode, done.stdout, done.stderr) == (own.returncode, own.stdout, own.stderr)
+
+
+def test_virtual_environment_that_is_activated_has_its_own_pip(box: Sandbox) -> None:
+    remove_tree(box.root / "own")
+    done = loaded(
+        box,
+        "python -m venv own; pip --python own/bin/python list >/dev/null && echo other; . own/bin/activate; which pip; pip install -q tabulate",
+    )
+    assert (done.returncode, done.stdout) == (0, f"other\n{box.root}/own/bin/pip\n"), done.stderr
+
+
+def test_entry_of_wheels_refuses_as_well(sandbox: Sandbox) -> None:
+    """It has a Python and no pip: without the shim, `pip` would be the node's, and write into another Python."""
+    made = make_wheel_box(sandbox)
+    made.house.wheel("one")
+    made.entry("w/1.0", "one", python=made.base())
+    made.lock("w/1.0")
+    sandbox.ok("build", "w/1.0")
+    way_out = [line.replace("sci-1.0", "w-1.0") for line in WAY_OUT]
+    for command, said in (
+        ("install six", "pip cannot install packages in the module w/1.0"),
+        ("list", "the module w/1.0 has no pip"),
+    ):
+        done = sandbox.shell(f"module load w/1.0; pip {command}")
+        assert (done.returncode, done.stderr.splitlines()[2:]) == (1, way_out)
+        assert done.stderr.startswith(f"error: {said}")
+    program = "~/venvs/w-1.0/bin/python -c 'import one, pip; print(one.VERSION)'"
+    done = sandbox.shell(f"module load w/1.0; {way_out[1]} && {program}", timeout=HANGS)
+    assert done.stdout == "1.0\n", done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "csh", "zsh"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import getpass
 import os
 from pathlib import Path
@@ -8,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from envmgr.builds.leftovers import clean_leftovers
+from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
-from envmgr.store.workfolder import private_folder, work_folder
+from envmgr.report import SilentReporter
+from envmgr.store.jobtable import left_row
+from envmgr.store.prefix import Prefix
+from envmgr.store.workfolder import build_folder, private_folder, work_folder
 
 INSTALL: Any = SimpleNamespace(entry=SimpleNamespace(name="zlib"), label="1.3-12345678")
 
@@ -60,3 +66,33 @@ def test_place_that_the_site_names_is_taken_or_refused(place: Path, tmp_path: Pa
     assert folder.is_relative_to(named)
     with pytest.raises(EnvmgrError, match="is not ours alone"), private_folder(folder):
         pass
+
+
+def test_folder_that_could_not_be_removed_is_cleared_by_a_later_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An EIO of the disk, a process that still writes there: the row of the build stays, and the next run goes by it."""
+    prefix = Prefix(tmp_path / "prefix")
+    prefix.jobs.mkdir(parents=True)
+    install = prefix.install(Entry("zlib", "1.3"), "12345678" * 8)
+    folder = tmp_path / f"envmgr-build-{getpass.getuser()}" / f"zlib-{install.label}"
+
+    def fails(path: Path) -> None:
+        if path.is_dir() and any(path.iterdir()):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+
+    with build_folder(install, folder):
+        (folder / "made").write_text("")
+        monkeypatch.setattr("envmgr.store.workfolder.remove_tree", fails)
+    monkeypatch.undo()
+    assert (folder / "made").exists()
+    row = left_row(install)
+    assert row is not None
+    assert row.work == str(folder)
+    monkeypatch.setattr("envmgr.builds.leftovers.runs_here", lambda _row: False)  # the process that left it is this one
+    clean_leftovers(prefix, SilentReporter())
+    assert not folder.parent.exists()
+    assert left_row(install) is None
+    with build_folder(install, folder):
+        assert left_row(install) is not None
+    assert left_row(install) is None

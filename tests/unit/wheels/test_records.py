@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import signal
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from envmgr.wheels.failures import failure
 from envmgr.wheels.records import BadWheel, Overlap, promised
+from envmgr.wheels.unpack import Ended, unpack, unpack_all
 from tests.helpers.wheelhouse import Wheelhouse
 
 PACKAGES = "lib/python3.11/site-packages"
@@ -54,3 +60,52 @@ def test_file_that_is_no_wheel(tmp_path: Path) -> None:
     (tmp_path / "one-1.0-py3-none-any.whl").write_text("no zip")
     with pytest.raises(BadWheel, match="cannot be read"):
         promised([tmp_path / "one-1.0-py3-none-any.whl"], "3.11")
+
+
+@pytest.mark.parametrize("points", ["tool", "tool = one", "tool = one:", "tool = !"])
+def test_script_that_starts_nothing_is_the_wheels_fault(tmp_path: Path, points: str) -> None:
+    text = f"[console_scripts]\n{points}\n"
+    wheel = Wheelhouse(tmp_path).wheel("one", files={"one-1.0.dist-info/entry_points.txt": text})
+    with pytest.raises(BadWheel) as told:
+        promised([wheel], "3.11")
+    assert str(told.value).startswith(f"{wheel.name} ")
+    assert "AssertionError" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "one.py,sha256=x,1",
+        "one.py,sha256=é,1",
+        "one.py,nothing=x,1",
+        f"one.py,sha256={'A' * 43},{'9' * 5000}",
+        "one.py,,x",
+        ",,",
+    ],
+)
+def test_row_of_a_record_that_is_none_raises_nothing_else(tmp_path: Path, row: str) -> None:
+    """An error of a library tells nobody what is wrong, and some cannot be sent from one process to another."""
+    wheel = tmp_path / "one-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("one.py", "")
+        archive.writestr("one-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
+        archive.writestr("one-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: one\nVersion: 1.0\n")
+        archive.writestr("one-1.0.dist-info/RECORD", f"{row}\n")
+    with suppress(BadWheel):
+        promised([wheel], "3.11")
+    with suppress(BadWheel):
+        unpack(wheel, tmp_path / "root", Path("/final"), "3.11")
+
+
+def test_process_that_unpacks_and_is_killed_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = Wheelhouse(tmp_path).wheel("one")
+    monkeypatch.setattr("envmgr.wheels.unpack.unpack", killed)
+    with pytest.raises(Ended) as told:
+        unpack_all([wheel], tmp_path / "root", Path("/final"), "3.11", 1)
+    said = failure({"kind": "Ended", "message": str(told.value)}, {}).render()
+    assert said.startswith("error[install-failed]: a process that unpacks wheels was killed\n")
+    assert "terminated abruptly" not in said
+
+
+def killed(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

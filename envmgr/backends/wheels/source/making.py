@@ -21,9 +21,8 @@ from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import recorded
 from envmgr.store.prefix import Install, Item
-from envmgr.store.workfolder import private_folder, work_folder
+from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.reading import Kind, digest_of
 from envmgr.system.run import Runner
 from envmgr.wheels.folders import wheel_cache
@@ -60,7 +59,7 @@ def made_wheels(
     shut = shut_off(site, runner, reporter)
     say_who(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
-    with recorded(install, folder), private_folder(folder):
+    with build_folder(install, folder):
         made: list[Made] = []
         with reporter.stage(f"{install.entry} build", total=len(lock.sdists), unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):

@@ -1,0 +1,76 @@
+"""A user whose number has no name here: in a container, or while the directory service does not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import locked
+from tests.helpers.standin.channel import Channel
+
+ENTRY = "hello/1.0"
+
+
+@dataclass
+class Nameless(Sandbox):
+    """envmgr runs where /etc/passwd is empty, and no variable says who runs it."""
+
+    def command(self, *argv: str) -> list[str]:
+        owner = [] if os.geteuid() == 0 else ["--map-current-user"]
+        hide = 'mount --bind /dev/null /etc/passwd && exec "$@"'
+        return [
+            "unshare",
+            *owner,
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            hide,
+            "sh",
+            *super().command(*argv),
+        ]
+
+    def environ(self, **extra: str) -> dict[str, str]:
+        return {key: value for key, value in super().environ(**extra).items() if key != "HOME"}
+
+
+@pytest.fixture
+def box(tmp_path: Path, channel: Channel) -> Iterator[Nameless]:
+    made = Nameless(tmp_path, str(channel.folder))
+    made.write_site()
+    yield made
+    made.clear()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount over /etc/passwd")
+def test_verbs_work_for_a_user_without_a_name(box: Nameless) -> None:
+    locked(box, ENTRY, ["hello-prefix"])
+    box.ok("build", ENTRY)
+    for verb in (
+        ("verify", "--all"), ("test", ENTRY), ("list",), ("site", "check"), ("rollback", "1"), ("gc",), ("node-setup",), ("job", ENTRY),
+        ("remove", ENTRY), ("publish", ENTRY), ("history",), ("export", "--to", "ood"),
+    ):  # fmt: skip
+        done = box.run(*verb)  # which fails for a traceback
+        assert done.code != 4, (verb, done.stderr)
+        assert done.code == 0 or verb[0] in ("export", "job"), (verb, done.stderr)
+    audited = box.run("audit", "--format", "json")
+    assert audited.code != 4, audited.stderr
+    assert json.loads(audited.stdout)
+    record = json.loads((box.prefix / "generations/0001/generation.json").read_text())
+    assert record["user"] == "uid 0"
+    (manifest,) = box.prefix.glob("store/*/*.manifest.json")
+    assert json.loads(manifest.read_text())["provenance"]["user"] == "uid 0"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount over /etc/passwd")
+def test_embedded_site_of_a_user_without_a_name_and_a_home(box: Nameless) -> None:
+    (box.root / "site.yaml").unlink()
+    done = box.run("list", ENVMGR_SITE="")
+    assert done.code == 0, done.stderr

@@ -207,7 +207,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
         ]
     calls += [f"folders {PROGRAM} {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
-    return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
+    return chosen + _text("install.sh") + "\n" + _text("install.whole.sh") + "\n" + "\n".join(calls) + "\n"
 
 
 def _here(file: NodeFile) -> str:

@@ -33,6 +33,7 @@ look_at_flip() { # sets $doubt to what is to be told, or nothing; where the site
     '') doubt="nothing on this machine has checked who signed generation $bare of $prefix" ;;
     unchecked) doubt="it could not be checked who signed generation ${flip_of} of $prefix" ;;
     unsigned) doubt="nobody signed that generation ${flip_of} of $prefix is the current one" ;;
+    stale) doubt="the signature of generation ${flip_of} of $prefix is older than this site allows" ;;
     replayed) doubt="generation ${flip_of} of $prefix was current before, and is again without a new signature" ;;
     *) doubt="what is current in $prefix is not what was signed" ;;
     esac

@@ -100,9 +100,7 @@ def test_what_was_there_is_told_kept_and_put_back(scene: Signing, kind: str) -> 
             assert told[path] == (status, reason), path
         assert (tree_of(scene.etc) == before) == (action == "check")
     assert {status for status, _ in said(scene, "apply").values()} <= {"same", "skipped"}
-    assert {on_node(scene, path).is_symlink() for path in paths if path != LINK and "wants" not in path} == {
-        False
-    }
+    assert {on_node(scene, path).is_symlink() for path in paths if path != LINK and "wants" not in path} == {False}
     told = said(scene, "undo-check")
     assert {told[path] for path in paths} == {("would-remove", "what was there before comes back")}
     told = said(scene, "undo")

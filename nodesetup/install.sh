@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC2034 # install.whole.sh, which follows, reads task_prolog and slurm_state
 # install.sh: puts envmgr's files on this node, shows what that would change, or takes them away again.
 #
 #   sh node-setup.sh apply | check | undo

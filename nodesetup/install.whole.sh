@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154,SC2034 # install.sh has action, nl, slurm_state, slurm_value, task_prolog; reads fault
+# shellcheck shell=sh disable=SC2154,SC2034,SC2016 # install.sh has action, nl, slurm_state, slurm_value, task_prolog; reads fault
 # Files and links that are wholly envmgr's; the second part of what install.sh begins.
 #
 # What is not envmgr's is not lost: apply copies it to $KEPT, as it was, and undo puts it back. envmgr's is what bears its mark, or is

@@ -1,4 +1,5 @@
 # shellcheck shell=sh
+# Installed by `envmgr node-setup`.
 # gpus_look: what this node has of GPUs, a line each: driver, library (its folder), library_version, cuda, gpu, smi.
 #   gpu VENDOR ARCH DRIVER NAME; `-`: there is none, `?`: it was not told (a GPU that is hidden from who asks, for example).
 # `ask_smi` runs nvidia-smi with these words, in bounded time: 0, or its exit status, 124 when it hung; its words are in $smi_said.

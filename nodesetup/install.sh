@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC2034 # install.whole.sh, which follows, reads task_prolog and slurm_state
 # install.sh: puts envmgr's files on this node, shows what that would change, or takes them away again.
 #
 #   sh node-setup.sh apply | check | undo
@@ -52,72 +53,53 @@ clear_dead() { # PATH: what runs that were killed left beside it
     done
 }
 
-changed() { # PATH STATUS WORD: says the line for a change that was made (STATUS 0) or not
-    if [ "$2" = 0 ]; then say "$3" "$1"; else say failed "$1" "${fault:-it was killed, or does not say why}"; fi
+changed() { # PATH STATUS WORD [REASON]: says the line for a change that was made (STATUS 0) or not
+    if [ "$2" = 0 ]; then say "$3" "$1" "${4-}"; else say failed "$1" "${fault:-it was killed, or does not say why}"; fi
 }
 
-file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
-    want=$(cat && echo .)
-    want=${want%.}
-    clear_dead "$1"
-    case $action in
-    apply | check)
-        if [ -f "$1" ] && [ ! -h "$1" ] && contents "$1" && [ "$text" = "$want" ] &&
-            [ "$(stat -c '%a %u' -- "$1" 2>/dev/null)" = "$2 0" ]; then
-            say same "$1"
-        elif [ -d "$1" ] && [ ! -h "$1" ]; then
-            say failed "$1" "there is a folder of that name"
-        elif [ "$action" = check ]; then
-            say would-write "$1"
-        else
-            fault=$(mkdir -p -- "${1%/*}" 2>&1) && store "$1" "$2" "$want" ""
-            changed "$1" $? written
-        fi
-        ;;
-    *)
-        if [ ! -e "$1" ] && [ ! -h "$1" ]; then
-            say same "$1" "not there"
-        elif [ "$slurm_state:$task_prolog" = "named:$1" ]; then
-            say failed "$1" "stays: $slurm_value names it, and without it every task fails. Take the line out first"
-        elif [ "$action" = undo-check ]; then
-            say would-remove "$1"
-        else
-            fault=$(rm -f -- "$1" 2>&1)
-            changed "$1" $? removed
-        fi
-        ;;
-    esac
-}
-
-without_block() { # sets $rest to $text without envmgr's block, $new to "new" when we made the file; false when a block has no end
+without_block() { # LINES: sets $rest to $text without envmgr's block, $new to "new" when we made the file; else false, and $fault
     rest=$text
     new=
     while :; do
         case $rest in
         "$BEGIN"*) head= ;;
         *"$nl$BEGIN"*) head=${rest%%"$nl$BEGIN"*}$nl ;;
-        *) return 0 ;;
+        *) break ;;
         esac
         block=${rest#"$head"}
-        case $block in *"$nl$END"*) ;; *) return 1 ;; esac
-        tail=${block#*"$nl$END"}
+        case $block in *"$nl$END"*) ;; *) fault="the line '$BEGIN' is there, and no '$END' follows: mend it by hand" && return 1 ;; esac
         first=${block%%"$nl"*}
-        case $first in *"(new file)"*) new=new ;; esac
-        case $first in *"(line end added)"*) head=${head%"$nl"} ;; esac
+        tail=${block#*"$nl$END"}
+        inner=${block%%"$nl$END"*}
+        case ${inner#*"$nl"} in
+        "$1" | '[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh' | 'if ( -r /etc/profile.d/zz-envmgr.csh ) source /etc/profile.d/zz-envmgr.csh') ;;
+        *) first= ;; # it has more, or other lines
+        esac
+        case $first$tail in
+        "$BEGIN" | "$BEGIN$nl"*) ;;
+        "$BEGIN (new file)" | "$BEGIN (new file)$nl"*) new=new ;;
+        "$BEGIN (line end added)" | "$BEGIN (line end added)$nl"*) head=${head%"$nl"} ;;
+        *) fault="between '$BEGIN' and '$END' are lines that envmgr did not write: mend it by hand" && return 1 ;;
+        esac
         rest=$head${tail#"$nl"}
     done
+    case $nl$rest in *"$nl$END"*) fault="the line '$END' is there, and no '$BEGIN' before it: mend it by hand" && return 1 ;; esac
 }
 
 block() { # PATH top|end LINES: some lines of a file that is not ours, between two marks. A link's target is what is changed
-    target=$(readlink -f -- "$1") || target=$1
-    clear_dead "$target"
+    target=$(readlink -f -- "$1") || target=
     text=
+    if [ -z "$target" ] || { [ -e "$target" ] && [ ! -f "$target" ] && [ ! -d "$target" ]; }; then
+        say failed "$1" "it is no file, and no link to one"
+        return
+    fi
+    clear_dead "$target"
     if [ -e "$target" ] && ! contents "$target"; then
         say failed "$1" "$text"
         return
     fi
-    if ! without_block; then
-        say failed "$1" "the line '$BEGIN' is there, and no '$END' follows: mend it by hand"
+    if ! without_block "$3"; then
+        say failed "$1" "$fault"
         return
     fi
     like=$target
@@ -182,7 +164,7 @@ block_zsh() { # LINES
 block_csh() { # LINES
     if [ ! -e /etc/csh.cshrc ]; then
         say skipped /etc/csh.cshrc "no csh here"
-    elif contents /etc/csh.cshrc && without_block && case $rest in *profile.d*) ;; *) false ;; esac && [ "$rest" = "$text" ]; then
+    elif [ -f /etc/csh.cshrc ] && contents /etc/csh.cshrc && without_block "$1" && case $rest in *profile.d*) ;; *) false ;; esac && [ "$rest" = "$text" ]; then
         say skipped /etc/csh.cshrc "reads /etc/profile.d itself"
     else
         block /etc/csh.cshrc end "$1"
@@ -204,32 +186,6 @@ look_at_slurm() { # TASK_PROLOG: what this node's own slurm.conf says of it; slu
     slurm_value=
     slurm_state=absent
     if command -v slurmd >/dev/null 2>&1 || command -v srun >/dev/null 2>&1; then slurm_state=unknown; fi
-}
-
-link() { # PATH TARGET: a link that is wholly envmgr's
-    case $action in
-    apply | check)
-        if [ "$(readlink -- "$1")" = "$2" ]; then
-            say same "$1"
-        elif [ "$action" = check ]; then
-            say would-write "$1"
-        else
-            fault=$({ mkdir -p -- "${1%/*}" && ln -sfn -- "$2" "$1"; } 2>&1)
-            changed "$1" $? written
-        fi
-        ;;
-    *)
-        if [ ! -h "$1" ]; then
-            say same "$1" "not there"
-        elif [ "$action" = undo-check ]; then
-            say would-remove "$1"
-        else
-            fault=$(rm -f -- "$1" 2>&1)
-            changed "$1" $? removed
-            rmdir -- "${1%/*}" 2>/dev/null # if it was made for the link
-        fi
-        ;;
-    esac
 }
 
 unit() { # PATH PROGRAM, its text on stdin: a file of systemd's
@@ -296,8 +252,11 @@ flip_check() { # PROGRAM FOLDER: looks now, in the background, for the prefix ma
     esac
 }
 
-folders() { # FOLDER…: removed when they are empty and everything else was
-    [ "$action" != undo ] || rmdir -- "$@" 2>/dev/null
+folders() { # FOLDER…: removed, with those of $KEPT, when they are empty and everything else was
+    [ "$action" != undo ] || {
+        [ ! -d "$KEPT" ] || find "$KEPT" -depth -type d -exec rmdir {} + 2>/dev/null
+        rmdir -- "$@" 2>/dev/null
+    }
 }
 
 case $action in
@@ -308,5 +267,3 @@ apply | undo)
     }
     ;;
 esac
-
-# --- The files follow; `envmgr node-setup` writes these calls.

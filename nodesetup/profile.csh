@@ -1,13 +1,4 @@
 # envmgr: the shared modules, pinned to one generation. Installed by `envmgr node-setup`; `envmgr node-setup --undo` removes it.
 # For csh and tcsh. /etc/envmgr/node/pin works everything out, waits two seconds at most, and prints what to set.
-if ( -x /etc/envmgr/node/pin ) then
-  if ( $?prompt ) then
-    eval "`/etc/envmgr/node/pin csh i`"
-  else
-    eval "`/etc/envmgr/node/pin csh`"
-  endif
-  if ( $?envmgr_lmod ) then
-    if ( "`alias module`" == "" ) source "$envmgr_lmod"
-    unset envmgr_lmod
-  endif
-endif
+# One line, as in zz-envmgr.sh. Were pin started without /bin/sh, a csh would read it that lost its first line, and this file before it.
+if ( -r /etc/envmgr/node/pin && ! $?ENVMGR_PINNING ) eval "`/usr/bin/env ENVMGR_PINNING=yes /bin/sh /etc/envmgr/node/pin csh $?prompt`" #

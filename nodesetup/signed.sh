@@ -1,4 +1,5 @@
 # shellcheck shell=sh disable=SC2154,SC2034 # pin reads this file; the settings name prefix and signed
+# Installed by `envmgr node-setup`.
 # What root's last check says of the generation that `current` names. It reads one small file, starts nothing, and touches the prefix
 # only where another generation is to be kept.
 
@@ -32,10 +33,11 @@ look_at_flip() { # sets $doubt to what is to be told, or nothing; where the site
     '') doubt="nothing on this machine has checked who signed generation $bare of $prefix" ;;
     unchecked) doubt="it could not be checked who signed generation ${flip_of} of $prefix" ;;
     unsigned) doubt="nobody signed that generation ${flip_of} of $prefix is the current one" ;;
+    stale) doubt="the signature of generation ${flip_of} of $prefix is older than this site allows" ;;
     replayed) doubt="generation ${flip_of} of $prefix was current before, and is again without a new signature" ;;
     *) doubt="what is current in $prefix is not what was signed" ;;
     esac
-    [ -n "$doubt" ] && [ "$signed" = refuse ] || return
+    [ -n "$doubt" ] && [ "$signed" != note ] || return 0
     case $flip_good in
     "$bare") return ;; # it is the one that is kept
     '' | 0 | *[!0-9]*) number= ;;

@@ -13,6 +13,7 @@ from envmgr.errors import CommandError, InputError
 from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files
 from envmgr.modules.nodesetup_tree import plain_files
 from envmgr.publish.signature import signers_text
+from envmgr.publish.trust import highest_signed
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
@@ -100,7 +101,9 @@ def set_up_nodes(
         InputError: `node-setup-where` when it is not said where, or said twice; what `resolve_nodes` raises.
     """
     signing = ctx.site.signing
-    files = node_files(ctx.site, "" if undo else None if signing is None else signers_text(signing))
+    signers = "" if undo else None if signing is None else signers_text(signing)
+    floor = 0 if undo or signing is None else highest_signed(ctx.prefix, signing, ctx.runner)
+    files = node_files(ctx.site, signers, floor)
     plan = _plan(files)
     if nodes is not None and here:
         raise InputError("node-setup-where", "both --nodes and --here are given", hint="choose one")

@@ -126,14 +126,15 @@ class NodeFiles:
         )
 
 
-def node_files(site: Site, signers: str | None = None) -> NodeFiles:
+def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFiles:
     """What the nodes of `site` get; it depends on its prefix, `lmod.dir`, `slurm` and how it signs alone, and on nothing published.
 
-    `signers` is the text of the list of allowed signers; None where the site does not sign.
+    `signers` is the text of the list of allowed signers; None where the site does not sign. `floor` is the highest flip that was signed so
+    far: nodes take none before it, one that has seen nothing neither.
     """
     return NodeFiles(
         files=(
-            NodeFile(f"{HOME}/settings", "644", _settings(site), "the prefix, and where Lmod may lie"),
+            NodeFile(f"{HOME}/settings", "644", _settings(site, floor), "the prefix, and where Lmod may lie"),
             NodeFile(f"{HOME}/pin", "755", _text("pin"), "finds the generation of a shell or job, in bounded time"),
             *(NodeFile(f"{HOOK}/{name}", "644", _text(f"lmod/{name}"), why) for name, why in _HOOK_FILES.items()),
             NodeFile(f"{PROGRAM}/module", "755", _text("module"), "says what to write in a shell without `module`"),
@@ -207,7 +208,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
         ]
     calls += [f"folders {PROGRAM} {HOOK} {HOME} {HOME.rpartition('/')[0]}", 'say slurm "$slurm_state" "$slurm_value"']
     chosen = "" if action is None else f"set -- {action}\n"
-    return chosen + _text("install.sh") + "\n" + "\n".join(calls) + "\n"
+    return chosen + _text("install.sh") + "\n" + _text("install.whole.sh") + "\n" + "\n".join(calls) + "\n"
 
 
 def _here(file: NodeFile) -> str:
@@ -215,20 +216,22 @@ def _here(file: NodeFile) -> str:
     return f"<<'{_END_OF_FILE}'\n{file.text}{_END_OF_FILE}"
 
 
-def _settings(site: Site) -> str:
+def _settings(site: Site, floor: int) -> str:
     chosen = site.lmod.dir  # the package's folder, or the libexec in it
     lmod = ":".join(map(str, [chosen, chosen.parent])) if chosen is not None else ""
     usual = ":".join(str(folder / "lmod") for folder in USUAL_FOLDERS) if chosen is None else ""
     head = "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
     heal = assign(heal_export="yes") if site.slurm.heal_export else ""
-    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal + _signing_settings(site)
+    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal + _signing_settings(site, floor)
 
 
-def _signing_settings(site: Site) -> str:
+def _signing_settings(site: Site, floor: int) -> str:
     if site.signing is None:
         return ""
     days = site.signing.expires_days
-    return assign(signed=site.policies.unsigned, signed_days="" if days is None else str(max(1, int(days))))
+    return assign(
+        signed=site.policies.unsigned, signed_days="" if days is None else str(max(1, int(days))), signed_floor=floor
+    )
 
 
 def hook_names() -> tuple[str, ...]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
-from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first, sequences
+from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first, numbers_taken, pending_link, sequences
 from envmgr.publish.flips import came, known_current, told_records
 from envmgr.publish.record import RECORD, SPECS
 from envmgr.publish.signature import Signer, State, check_signature
@@ -22,7 +25,7 @@ from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
 
-FlipState = State | Literal["replayed"]
+FlipState = State | Literal["replayed", "gap"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,9 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     if digest != force.record.record:
         faults.append(FlipFault("wrong", where, f"it names another generations/{number:04d}/{RECORD} than lies there"))
     faults += _order(prefix, force, where, seen)
+    if not any(fault.state == "replayed" for fault in faults):
+        faults += _newer(prefix, force, where, signing, runner)
+    faults += _gaps(prefix)
     if signing.expires_days is not None and (age := _age_in_days(force)) > signing.expires_days:
         words = f"it is {age:.0f} days old; signing.expires_days is {signing.expires_days:g}"
         faults.append(FlipFault("expired", where, words))
@@ -165,9 +171,44 @@ def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipF
         yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {came_after[-1]} came after it")
 
 
+def _newer(prefix: Prefix, force: Flip, where: str, signing: Signing, runner: Runner) -> Iterator[FlipFault]:
+    """A newer flip that someone signed who may, of another generation, and no run that is about to make it current."""
+    ours = force.record.sequence
+    newest = newest_signed(prefix, signing, runner, after=ours)
+    if newest is not None and not os.path.lexists(pending_link(prefix, newest.record.sequence)):
+        words = f"flip {ours} is in force, and flip {newest.record.sequence} of generation {newest.record.generation} is signed"
+        yield FlipFault("replayed", where, words)
+
+
+def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
+    """The flip with the highest number, above `after`, that someone signed who may, whether it is in force or not."""
+    for flip in newest_first(prefix):
+        if flip.record.sequence <= after:
+            return None
+        with suppress(EnvmgrError):
+            if check_signature(flip, signing, runner).state in ("signed", "expired"):
+                return flip
+    return None
+
+
+def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
+    """The floor that node-setup leaves on nodes: no flip before it is taken. 0 where nothing was signed so far."""
+    newest = newest_signed(prefix, signing, runner)
+    return max(seen_here(prefix), 0 if newest is None else newest.record.sequence)
+
+
+def _gaps(prefix: Prefix) -> Iterator[FlipFault]:
+    """Numbers without a file, above the lowest that has one: a withdrawn flip keeps its own, and nothing of envmgr's takes one away."""
+    taken = numbers_taken(prefix)
+    missing = [(low + 1, high - 1) for low, high in pairwise(taken) if high - low > 1]
+    if missing:
+        shown = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in missing[:5])
+        yield FlipFault("gap", "flips", f"there is no flip {shown}{', …' if len(missing) > 5 else ''}")
+
+
 def severity_of(state: str) -> Severity:
     """Of a finding about a flip in that state."""
-    return "warning" if state in ("expired", "unchecked") else "error"
+    return "warning" if state in ("expired", "unchecked", "gap") else "error"
 
 
 def mend_of(state: str) -> str:
@@ -175,8 +216,10 @@ def mend_of(state: str) -> str:
     match state:
         case "unsigned":
             return "is what is current what you published? `envmgr verify` tells; then `envmgr sign`"
-        case "expired":
+        case "expired" | "stale":
             return "`envmgr sign` signs it anew"
+        case "gap":
+            return "someone took flips away: find out who; where a backup has them, put them back"
         case "unchecked":
             return "see what the reason says; then audit again"
         case "replayed":

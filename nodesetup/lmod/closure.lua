@@ -1,4 +1,5 @@
 -- closure.lua: the modules of a collection in another generation, with the dependencies that they have there; for restore.lua.
+-- Installed by `envmgr node-setup`.
 --
 -- Lmod restores the modules of a collection in their order and follows no `depends_on`: the list must have all. A module that
 -- the user asked for has the stackDepth 0; one that came with another has more, and a ref_count.

@@ -1,4 +1,5 @@
 -- collections.lua: envmgr's hook in Lmod. A collection (`module save`) restores in every later generation of its prefix.
+-- Installed by `envmgr node-setup`.
 --
 -- A collection holds the MODULEPATH of its shell, and that names a generation. Lmod refuses a collection where the system's part
 -- of that path is another one now, after it purged what was loaded; elsewhere it takes the shell back to the old generation.

@@ -1,4 +1,5 @@
 -- restore.lua: the copy of a collection that Lmod restores in this shell; for collections.lua.
+-- Installed by `envmgr node-setup`.
 
 local folder = ...
 local closure = assert(loadfile(folder .. "closure.lua"))(folder)

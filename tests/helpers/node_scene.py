@@ -81,8 +81,8 @@ class Scene:
         return subprocess.run(
             ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"} | (env or {}),
-            cwd="/", text=True, check=False, timeout=DEADLINE, stdin=subprocess.DEVNULL,
-            **({"capture_output": True} | options),
+            cwd="/", text=True, check=False, stdin=subprocess.DEVNULL,
+            **({"capture_output": True, "timeout": DEADLINE} | options),
         )  # fmt: skip
 
     def do(self, action: Action) -> dict[str, str]:

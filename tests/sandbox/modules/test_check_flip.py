@@ -22,6 +22,7 @@ from tests.helpers.waiting import wait_for
 @dataclass
 class Node(Scene):
     signed: SignedPrefix | None = None
+    floor: int = 0
 
     @property
     def made(self) -> SignedPrefix:
@@ -30,7 +31,7 @@ class Node(Scene):
 
     @property
     def files(self) -> NodeFiles:
-        return node_files(self.site, self.made.signers.read_text())
+        return node_files(self.site, self.made.signers.read_text(), self.floor)
 
     def check(self) -> tuple[str, str]:
         """(state and numbers, the last that were signed) after a look."""
@@ -266,6 +267,85 @@ def test_an_earlier_generation_comes_back_by_a_signed_flip_alone(strict: Node, f
     strict.made.flip(1)
     assert strict.check() == ("signed 1 3", "1 3")
     assert strict.login() == ("0001", "")
+
+
+def forget(node: Node, how: str) -> None:
+    """As a node that is new, was installed again, or whose file was damaged."""
+    settle_down(node)
+    if how == "no file":
+        node.stamp.unlink()
+        node.stamp.with_name("good").unlink(missing_ok=True)
+    else:
+        node.stamp.write_text({"empty": "", "garbage": "\0\1x\n%s $(id)\n9999999999999999\n"}[how])
+
+
+@pytest.mark.parametrize("how", ["no file", "empty", "garbage"])
+def test_a_node_without_memory_takes_no_earlier_generation(strict: Node, how: str) -> None:
+    """The newest flip that was signed counts, and what is planted without a signature does not."""
+    strict.made.generation(2)
+    strict.made.flip(2)
+    forget(strict, how)
+    strict.made.move(1)
+    text = (strict.made.prefix.flips / "000002.json").read_text()
+    strict.made.change("flips/999999999999.json", text.replace('"sequence": 2', '"sequence": 999999999999'))
+    strict.made.change("flips/999999999999.json.sig", "nothing\n")
+    assert strict.check() == ("replayed 1 1", "0 0")
+    assert strict.login()[0] == ""
+    for path in strict.made.prefix.flips.glob("000002*"):
+        path.unlink()
+    assert strict.check() == ("replayed 1 1", "0 0"), "it remembers what it saw"
+    for path in strict.made.prefix.flips.glob("999999999999*"):
+        path.unlink()
+    strict.made.flip(1)
+    assert strict.check()[0].startswith("signed 1 ")
+
+
+def test_a_flip_of_the_same_generation_without_a_signature_takes_nothing_away(strict: Node) -> None:
+    settle_down(strict)
+    text = (strict.made.prefix.flips / "000001.json").read_text()
+    strict.made.change("flips/000009.json", text.replace('"sequence": 1', '"sequence": 9'))
+    strict.made.change("flips/000009.json.sig", "nothing\n")
+    assert strict.check() == ("signed 1 1", "1 1")
+
+
+@pytest.mark.parametrize("how", ["no file", "empty", "garbage"])
+def test_node_setup_leaves_a_floor(strict: Node, how: str) -> None:
+    """Also where the newer flip was deleted, and the node remembers nothing."""
+    strict.made.generation(2)
+    strict.made.flip(2)
+    strict.floor = 2
+    (strict.etc / "envmgr/node/settings").write_text(strict.files.files[0].text)
+    forget(strict, how)
+    strict.made.move(1)
+    for path in strict.made.prefix.flips.glob("000002*"):
+        path.unlink()
+    assert strict.check() == ("replayed 1 1", "0 0")
+    strict.made.flip(1)
+    strict.made.flip(1)
+    assert strict.check()[0].startswith("signed 1 ")
+
+
+@pytest.mark.parametrize("date", ["2025-01-01", "2125-01-01"])
+def test_an_old_signature_is_not_taken_by_a_node_that_sees_it_first(tmp_path: Path, date: str) -> None:
+    """As TUF's timestamp: it cannot tell whether a newer one is kept from it. One that knows the flip keeps it."""
+    node = make(tmp_path, "refuse")
+    settle_down(node)
+    assert node.check() == ("signed 1 1", "1 1")
+    settings = node.etc / "envmgr/node/settings"
+    settings.write_text(f"{settings.read_text()}signed_days=30\n")
+    flip = node.made.prefix.flips / "000001.json"
+    node.made.change("flips/000001.json", re.sub(r'"date": "[-0-9]+', f'"date": "{date}', flip.read_text()))
+    node.made.sign(1)
+    assert node.check() == ("expired 1 1", "1 1")
+    assert node.login() == ("0001", "")
+    forget(node, "no file")
+    assert node.check() == ("stale 1 1", "0 0")
+    words = (
+        "envmgr: the signature of generation 1 of SW is older than this site allows: its modules are not in this shell"
+    )
+    assert node.login() == ("", words)
+    node.made.flip(1)
+    assert node.check() == ("signed 1 2", "1 2")
 
 
 def test_a_key_that_is_not_valid_any_more_keeps_nothing_out(strict: Node) -> None:

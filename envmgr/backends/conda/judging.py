@@ -10,7 +10,9 @@ from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.rows import is_build, read_row
 from envmgr.catalog.gpu.needs import short_cuda
+from envmgr.catalog.lockrules.commands import BRINGERS
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts
+from envmgr.catalog.lockrules.rules import HIDDEN
 from envmgr.wheels.lock import cuda_majors, glibc_of
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 
@@ -33,6 +35,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
         *_virtual(lock, own, wanted),
         *_variants(packages),
         *_unmet(packages),
+        *_hiding(packages),
     ]
     glibc = glibc_of(() if lock.added is None else lock.added.wheels)
     return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
@@ -109,6 +112,14 @@ def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:
         chosen = max(found, key=lambda variant: len(found[variant]))
         specs = ", ".join(f"`{name} * *_{chosen}`" for name in _BLAS if name in packages)
         yield Fault("blas-variants", told, f"{specs} in `specs`, for one variant, and lock again")
+
+
+def _hiding(packages: Collection[str]) -> Iterator[Fault]:
+    """By their names, those that are known for it; a build sees the programs themselves."""
+    for name in sorted(BRINGERS.keys() & set(packages)):
+        yield Fault(
+            HIDDEN, f"{name} brings {BRINGERS[name]}, and hides those of the system", f"leave {name} out of `specs`"
+        )
 
 
 def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.cuda import driver_faults, minimum_driver
-from envmgr.catalog.lockrules.rules import RULES
+from envmgr.catalog.lockrules.rules import HIDDEN, RULES
 from envmgr.catalog.versions import older
 from envmgr.errors import InputError
 
@@ -62,7 +62,7 @@ def judge(facts: LockFacts, recipe: Recipe) -> Judged:
     return Judged(
         faults=tuple(fault for fault in found if fault.rule not in accept),
         accepted=tuple((fault, accept[fault.rule]) for fault in found if fault.rule in accept),
-        unused=tuple(sorted(accept.keys() - {fault.rule for fault in found})),
+        unused=tuple(sorted(accept.keys() - {fault.rule for fault in found} - {HIDDEN})),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+HIDDEN = "hidden-commands"
+
 RULES: Mapping[str, str] = {
     "cuda-majors": "packages for different majors of CUDA",
     "cuda-virtual": "packages of CUDA that the recipe does not ask for by `__cuda`, or by an older one",
@@ -12,5 +14,6 @@ RULES: Mapping[str, str] = {
     "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
     "unmet-need": "a package that lacks what it needs, or has another build of it",
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
+    HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those that the reason begins with",
 }
 """Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""

@@ -10,6 +10,7 @@
     kill -KILL 0
   ) </dev/null >/dev/null 2>&1 &
 )
+# shellcheck disable=SC3045 # dash, bash and busybox have it
 [ -z "$2" ] || ulimit -d "$2" 2>/dev/null # fails where the hard limit is lower still
 shift 2
 exec "$@"

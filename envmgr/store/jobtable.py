@@ -23,6 +23,7 @@ from envmgr.store.prefix import Install
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, write_new
 from envmgr.system.processes import Process, all_processes, this_process
 from envmgr.system.reading import ROW, opened, read_json
+from envmgr.system.sandbox import PLACE
 
 _BEAT = 2.0  # seconds between two touches of a row
 _WATCH = 10.0  # seconds to look for one
@@ -221,7 +222,13 @@ def _own_processes() -> Iterator[int]:
 
 
 def _is_below(pid: int, folder: str) -> bool:
-    """By its working folder, or by its environment: builds are given a path below theirs in a variable `ENVMGR_…`."""
+    """By its working folder, as others or as it sees it; or by its environment: builds are given a path below theirs in a variable
+    `ENVMGR_…`.
+    """
+    with suppress(OSError):
+        place = Path(f"/proc/{pid}/root{PLACE}").stat()
+        if any(os.path.samestat(place, work.stat()) for work in Path(folder).iterdir()):
+            return True
     with suppress(OSError):
         if (Path(f"/proc/{pid}/cwd").readlink() / "x").is_relative_to(folder):
             return True

@@ -10,7 +10,6 @@ from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.rows import is_build, read_row
 from envmgr.catalog.gpu.needs import short_cuda
-from envmgr.catalog.lockrules.commands import BRINGERS
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts
 from envmgr.catalog.lockrules.rules import HIDDEN
 from envmgr.wheels.lock import cuda_majors, glibc_of
@@ -20,6 +19,12 @@ _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")
 _OPENMP = "_openmp_mutex"
 _FEW = 6
+# Packages of conda's channels that bring some of them -> which, among others.
+BRINGERS: Mapping[str, str] = {
+    "bash": "bash", "busybox": "sh, su", "coreutils": "cat, chmod, echo, env, kill, test", "dash": "dash", "fish": "fish",
+    "mosh": "mosh", "openssh": "scp, sftp, ssh, ssh-keygen", "procps-ng": "kill, ps", "sshpass": "sshpass", "sudo": "sudo", "tcsh": "tcsh",
+    "util-linux": "mount, su", "which": "which", "zsh": "zsh",
+}  # fmt: skip
 
 
 def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:

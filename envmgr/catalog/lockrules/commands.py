@@ -1,12 +1,10 @@
 """Commands that no package may hide from users without a word of the recipe: what guards an account, starts jobs, or is the shell itself.
 
-A build looks at what its install puts on PATH; of conda's packages some are known by their names, and a lock is judged by those.
+A build looks at what its install puts on PATH.
 Not here: what ordinary environments bring beside their own programs (`clear`, `tar`, `openssl`, `curl`, `git`, `kinit`).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 # Of bash, zsh, dash and tcsh. Source: their manuals, "Shell builtin commands".
 _BUILTINS = """
@@ -32,10 +30,3 @@ slurmctld slurmd slurmdbd slurmstepd
 """
 _MODULES = "module ml modulecmd lmod clearMT clearLmod settarg envmgr"
 COMMANDS = frozenset(f"{_BUILTINS} {_SHELLS} {_ACCOUNTS} {_SYSTEM} {_SLURM} {_MODULES}".split())
-
-# Packages of conda's channels that bring some of them -> which, among others.
-BRINGERS: Mapping[str, str] = {
-    "bash": "bash", "busybox": "sh, su", "coreutils": "cat, chmod, echo, env, kill, test", "dash": "dash", "fish": "fish",
-    "mosh": "mosh", "openssh": "scp, sftp, ssh, ssh-keygen", "procps-ng": "kill, ps", "sshpass": "sshpass", "sudo": "sudo", "tcsh": "tcsh",
-    "util-linux": "mount, su", "which": "which", "zsh": "zsh",
-}  # fmt: skip

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog.lockrules.commands import BRINGERS, COMMANDS
+from envmgr.backends.conda.judging import BRINGERS
+from envmgr.catalog.lockrules.commands import COMMANDS
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Backend, Built, LoadedLock, OwnFolder, all_backends
+from envmgr.builds.hidden import require_none_hidden
 from envmgr.catalog.gpu.codes import same_effect
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
@@ -76,11 +77,15 @@ def ensure_install(
         install.check_digest()
         if install.exists():
             manifest = read_manifest(install.manifest)
+            if install.entry == lock.entry:
+                require_none_hidden(lock.entry, manifest.facts.environment, recipe)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
         verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
+            if install.entry == lock.entry:  # others are below it, and are on PATH by its own facts, if at all
+                require_none_hidden(lock.entry, built.facts.environment, recipe)
             facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(

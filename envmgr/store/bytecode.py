@@ -63,7 +63,8 @@ def compile_python(
     if not python.exists() or not folders:
         return
     emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
-    argv: list[str | Path] = [python, "-s", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
+    # Without -S, Python runs what `.pth` files and `sitecustomize` say, as whoever builds; -I would drop the hash seed.
+    argv: list[str | Path] = [python, "-s", "-S", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
     argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
     said: list[str] = []
     done = 0

@@ -21,6 +21,7 @@ from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.processes import Process, all_processes, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within
 from envmgr.system.reading import ROW, read_json
+from envmgr.system.sandbox import PLACE
 
 _WATCH = 10.0  # seconds to look for a touch of a row
 
@@ -123,7 +124,13 @@ def _own_processes() -> Iterator[int]:
 
 
 def _is_below(pid: int, folder: str) -> bool:
-    """By its working folder, or by its environment: builds are given a path below theirs in a variable `ENVMGR_…`."""
+    """By its working folder, as others or as it sees it; or by its environment: builds are given a path below theirs in a variable
+    `ENVMGR_…`.
+    """
+    with suppress(OSError):
+        place = Path(f"/proc/{pid}/root{PLACE}").stat()
+        if any(os.path.samestat(place, work.stat()) for work in Path(folder).iterdir()):
+            return True
     with suppress(OSError):
         if (Path(f"/proc/{pid}/cwd").readlink() / "x").is_relative_to(folder):
             return True

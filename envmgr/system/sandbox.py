@@ -7,10 +7,15 @@ Source: unshare(1), network_namespaces(7), user_namespaces(7), mount_namespaces(
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.system.run import Runner
+from envmgr.system.shelltext import script_text
 from envmgr.system.users import Account
+
+PLACE = Path("/var/tmp")  # noqa: S108 - a folder that every host has: nothing is written to it
+"""Where a folder is seen that shall have one path on every host, for every user."""
 
 # What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how (util-linux 2.36).
 _OF_ROOT = ("unshare", "--net")
@@ -34,6 +39,31 @@ def without_network(runner: Runner, account: Account | None = None) -> tuple[tup
         else:
             return words, ()
     return None, tuple(said)
+
+
+def seen_at_place(
+    folder: Path, before: tuple[str, ...], runner: Runner, account: Account | None = None
+) -> tuple[str, ...]:
+    """The words before a command of this user, or of root's child `account`, that stands in `folder` and sees it at PLACE, on a host
+    with the name `envmgr`. `before` are words that go before them. Empty where that cannot be had.
+    """
+    root = account is None and os.geteuid() == 0
+    words = (
+        *(("unshare", "--mount") if root else _OF_MOUNTS),
+        "--uts",
+        "/bin/sh",
+        "-c",
+        script_text(__file__, "place.sh"),
+        "sh",
+    )
+    words = (*words, str(folder), str(PLACE))
+    try:
+        runner.run([*before, *words, "true"], run_as=account, timeout=60)
+    except Interrupted:
+        raise
+    except EnvmgrError:
+        return ()
+    return words
 
 
 def with_own_mounts(runner: Runner) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:

@@ -8,11 +8,22 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import posixpath
+import re
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from envmgr.system.reading import printable
+
+_LARGEST = 64 << 20  # bytes of a RECORD
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_OF_PYTHON = re.compile(
+    r"(bin/)?(pyvenv\.cfg|pybuilddir\.txt)|bin/python(3(\.[0-9]+)?)?|lib(64)?/(python[0-9]+\.zip|libpython[^/]*)|lib64/python3.*"
+)
 
 # Folder of `<name>-<version>.data` -> where its files land. `purelib` and `platlib` are one folder.
 _SCHEMES = {"scripts": "bin", "data": "", "headers": "include/site/python{minor}"}
@@ -76,40 +87,84 @@ def reading(wheel: Path) -> Iterator[None]:
 
 
 def _read(wheel: Path, minor: str) -> Iterator[Promise]:
-    with reading(wheel):
-        with zipfile.ZipFile(wheel) as archive:
-            records = [n for n in archive.namelist() if n.endswith(".dist-info/RECORD") and n.count("/") == 1]
-            if len(records) != 1:
-                raise BadWheel(f"{wheel.name} has {len(records)} files .dist-info/RECORD")
-            rows = [*csv.reader(io.StringIO(archive.read(records[0]).decode()))]
-            scripts = records[0].replace("RECORD", "entry_points.txt")
-            points = archive.read(scripts).decode() if scripts in archive.namelist() else ""
-        started = _entry_points(points, wheel)
-    for row in rows:
-        if len(row) != 3 or row[0] == records[0] or row[0].endswith((".pyc", "/RECORD.jws", "/RECORD.p7s")):
-            continue
-        if row[0].startswith("/") or ".." in row[0].split("/"):
-            raise BadWheel(f"{wheel.name} has a path outside of its install: {row[0]}")
-        with reading(wheel):
-            digest = _hex(row[1])
-        yield Promise(_place(row[0], minor), digest, ".data/scripts/" in row[0])
-    yield from (Promise(f"bin/{name}", f"starts {function}", True) for name, function in started)
+    with reading(wheel), zipfile.ZipFile(wheel) as archive:
+        members = [name for name in archive.namelist() if not name.endswith("/")]
+        records = [n for n in members if n.endswith(".dist-info/RECORD") and n.count("/") == 1]
+        if len(records) != 1:
+            raise BadWheel(f"{wheel.name} has {len(records)} files .dist-info/RECORD")
+        rows = [row for row in csv.reader(io.StringIO(_text(archive, records[0]))) if row]
+        scripts = records[0].replace("RECORD", "entry_points.txt")
+        points = [*_entry_points(_text(archive, scripts))] if scripts in members else []
+    sums = _agree(wheel.name, members, rows, records[0])
+    data = f"{'-'.join(wheel.name.split('-')[:2])}.data"
+    for path in members:
+        if path != records[0] and "__pycache__" not in path.split("/")[:-1]:  # bytecode is left out, and compiled
+            place = _place(path, data, minor)
+            if _is_pythons(place, minor):
+                raise BadWheel(f"{wheel.name} has a file of the Python that it is installed into: {printable(place)}")
+            with reading(wheel):
+                digest = _hex(sums.get(path, ""))
+            yield Promise(place, digest, path.startswith(f"{data}/scripts/"))
+    for name, module, attribute in points:
+        if not _PROGRAM.fullmatch(name) or _is_pythons(f"bin/{name}", minor):
+            raise BadWheel(f"{wheel.name} has a script with the name `{printable(name)}`")
+        yield Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
 
 
-def _entry_points(text: str, wheel: Path) -> list[tuple[str, str]]:
-    """Script -> what it starts."""
+def _text(archive: zipfile.ZipFile, name: str) -> str:
+    if archive.getinfo(name).file_size > _LARGEST:
+        raise ValueError(f"{name} has more than {_LARGEST} bytes")
+    return archive.read(name).decode()
+
+
+def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], record: str) -> dict[str, str]:
+    """Path -> its sum, of a RECORD that has each file of the archive once, and each by a path that has one spelling.
+
+    Signatures alone are in no RECORD. Rows of bytecode, which is left out, may be of files that are not there. Raises BadWheel.
+    """
+    signatures = {f"{record}.jws", f"{record}.p7s"}
+    paths = [row[0] for row in rows]
+    for path in (*members, *paths):
+        if path.startswith("/") or ".." in path.split("/"):
+            raise BadWheel(f"{wheel} has a path outside of its install: {printable(path)}")
+        if posixpath.normpath(path) != path or not path.isprintable() or "\\" in path:
+            raise BadWheel(f"{wheel} has a path with more than one spelling: {printable(path)}")
+    if wrong := next((row for row in rows if len(row) != 3), None):
+        raise BadWheel(f"{wheel} has a row of RECORD that is none: {printable(','.join(wrong))}")
+    for what, found in (("RECORD", paths), ("archive", members)):
+        if len(found) != len({*found}):
+            twice = next(path for path, count in Counter(found).items() if count > 1)
+            raise BadWheel(f"{wheel} has a file twice in its {what}: {printable(twice)}")
+    if extra := sorted({*members} - {*paths} - signatures - {record}):
+        more = f", and {len(extra) - 1} more" if len(extra) > 1 else ""
+        raise BadWheel(f"{wheel} has files that its RECORD does not list: {printable(extra[0])}{more}")
+    if signed := sorted(signatures & {*paths}):
+        raise BadWheel(f"{wheel} lists a signature of its RECORD in it: {signed[0]}")
+    there = {*members}
+    if absent := sorted(path for path in paths if path not in there and not path.endswith(".pyc") and path != record):
+        raise BadWheel(f"{wheel} lists a file that it does not have: {printable(absent[0])}")
+    return {row[0]: row[1] for row in rows}
+
+
+def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
     from installer.utils import parse_entrypoints
 
-    try:
-        return [(name, f"{module}:{attribute}") for name, module, attribute, _ in parse_entrypoints(text)]
-    except AssertionError:
-        raise BadWheel(f"{wheel.name} has an entry_points.txt with a script that names no function") from None
+    for name, module, attribute, _ in parse_entrypoints(text):
+        yield name, module, attribute
 
 
-def _place(path: str, minor: str) -> str:
+def _is_pythons(place: str, minor: str) -> bool:
+    """Whether the file would be, or lead, the Python itself: it would run before anything is tested. Source: CPython, Modules/getpath.py."""
+    library = f"lib/python{minor}/"
+    if place.startswith(library):
+        return not place.startswith(f"{library}site-packages/")
+    return bool(_OF_PYTHON.fullmatch(place))
+
+
+def _place(path: str, data: str, minor: str) -> str:
     packages = f"lib/python{minor}/site-packages"
     head, _, rest = path.partition("/")
-    if not head.endswith(".data") or not rest:
+    if head != data:
         return f"{packages}/{path}"
     scheme, _, inner = rest.partition("/")
     if scheme in ("purelib", "platlib"):
@@ -117,8 +172,8 @@ def _place(path: str, minor: str) -> str:
     if scheme == "headers":
         return f"{_SCHEMES[scheme].format(minor=minor)}/{head.partition('-')[0]}/{inner}"
     folder = _SCHEMES.get(scheme)
-    if folder is None:
-        raise BadWheel(f"{path}: there is no scheme `{scheme}`")
+    if folder is None or not inner:
+        raise BadWheel(f"{printable(path)}: there is no scheme `{printable(scheme)}`")
     return f"{folder}/{inner}" if folder else inner
 
 

@@ -11,6 +11,7 @@ from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.rows import is_build, read_row
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts
+from envmgr.catalog.lockrules.rules import HIDDEN
 from envmgr.wheels.lock import cuda_majors, glibc_of
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 
@@ -18,6 +19,12 @@ _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")
 _OPENMP = "_openmp_mutex"
 _FEW = 6
+# Packages of conda's channels that bring some of them -> which, among others.
+BRINGERS: Mapping[str, str] = {
+    "bash": "bash", "busybox": "sh, su", "coreutils": "cat, chmod, echo, env, kill, test", "dash": "dash", "fish": "fish",
+    "mosh": "mosh", "openssh": "scp, sftp, ssh, ssh-keygen", "procps-ng": "kill, ps", "sshpass": "sshpass", "sudo": "sudo", "tcsh": "tcsh",
+    "util-linux": "mount, su", "which": "which", "zsh": "zsh",
+}  # fmt: skip
 
 
 def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
@@ -33,6 +40,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
         *_virtual(lock, own, wanted),
         *_variants(packages),
         *_unmet(packages),
+        *_hiding(packages),
     ]
     glibc = glibc_of(() if lock.added is None else lock.added.wheels)
     return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
@@ -109,6 +117,14 @@ def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:
         chosen = max(found, key=lambda variant: len(found[variant]))
         specs = ", ".join(f"`{name} * *_{chosen}`" for name in _BLAS if name in packages)
         yield Fault("blas-variants", told, f"{specs} in `specs`, for one variant, and lock again")
+
+
+def _hiding(packages: Collection[str]) -> Iterator[Fault]:
+    """By their names, those that are known for it; a build sees the programs themselves."""
+    for name in sorted(BRINGERS.keys() & set(packages)):
+        yield Fault(
+            HIDDEN, f"{name} brings {BRINGERS[name]}, and hides those of the system", f"leave {name} out of `specs`"
+        )
 
 
 def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:

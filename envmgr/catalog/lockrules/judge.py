@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.cuda import driver_faults, minimum_driver
-from envmgr.catalog.lockrules.rules import FILE_NEEDS, RULES
+from envmgr.catalog.lockrules.rules import FILE_NEEDS, HIDDEN, RULES
 from envmgr.catalog.versions import older
 from envmgr.errors import InputError
 
@@ -65,7 +65,7 @@ def judge(facts: LockFacts, recipe: Recipe) -> Judged:
     return Judged(
         faults=tuple(fault for fault in found if fault.rule not in accept),
         accepted=tuple((fault, accept[fault.rule]) for fault in found if fault.rule in accept),
-        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - {FILE_NEEDS})),
+        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - {FILE_NEEDS, HIDDEN})),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 FILE_NEEDS = "file-needs"
+HIDDEN = "hidden-commands"
 
 RULES: Mapping[str, str] = {
     "cuda-majors": "packages for different majors of CUDA",
@@ -15,5 +16,6 @@ RULES: Mapping[str, str] = {
     "unmet-need": "a package that lacks what it needs, or has another build of it",
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
     FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those that the reason names",
+    HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those that the reason begins with",
 }
 """Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""

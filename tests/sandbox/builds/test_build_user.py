@@ -8,7 +8,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import envmgr
 from envmgr.system.files import remove_tree
 from tests.helpers.builders import builders, compiled
-from tests.helpers.places import CACHE
+from tests.helpers.open_folders import for_everybody
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, data, error_of, locked, log_of, processes
 from tests.helpers.standin.channel import Channel
@@ -61,31 +59,6 @@ class OpenSandbox(Sandbox):
 
     def command(self, *argv: str) -> list[str]:
         return [*self.wrap, *super().command(*argv)]
-
-
-def for_everybody(root: Path) -> list[str]:
-    """Words before a command that let other users run this Python and these sources, where they lie in a user's home.
-
-    The home is covered in a mount namespace of that command; its own folders that are needed are put back.
-    """
-    needed = {Path(p).resolve() for p in (sys.base_prefix, sys.prefix, Path(envmgr.__file__).parents[1], CACHE)}
-    closed = {a for p in needed for a in p.parents if a.stat().st_mode & 0o005 != 0o005}
-    outermost = {a for a in closed if not closed & set(a.parents)}
-    lines = []
-    for home in sorted(outermost):
-        inside = sorted(p if p.is_dir() else p.parent for p in needed if home in p.parents)
-        for number, folder in enumerate(inside):
-            lines += [f"mkdir {root}/saved{number}", f"mount --bind {folder} {root}/saved{number}"]
-        lines.append(f"mount -t tmpfs -o mode=755 tmpfs {home}")
-        for number, folder in enumerate(inside):
-            lines += [
-                f"mkdir -p {folder}",
-                f"mount --bind {root}/saved{number} {folder}",
-                f"umount {root}/saved{number}",
-            ]
-        lines += [f"rmdir {root}/saved{number}" for number in range(len(inside))]
-    script = "\n".join(["set -e", *lines, 'exec "$@"'])
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"] if lines else []
 
 
 @pytest.fixture

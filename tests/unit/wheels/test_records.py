@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import signal
+import warnings
 import zipfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +57,94 @@ def test_same_content_is_no_overlap_and_other_content_is(tmp_path: Path) -> None
 def test_paths_that_leave_the_install(tmp_path: Path, path: str) -> None:
     with pytest.raises(BadWheel):
         promised([Wheelhouse(tmp_path).wheel("one", files={path: "x"})], "3.11")
+
+
+RECORD = "one-1.0.dist-info/RECORD"
+
+
+def rewritten(wheel: Path, record: Callable[[str], str] = str, more: Sequence[tuple[str, str]] = ()) -> Path:
+    """With another RECORD, and with files that are in none."""
+    with zipfile.ZipFile(wheel) as archive:
+        files = [(name, archive.read(name).decode()) for name in archive.namelist()]
+    with warnings.catch_warnings(), zipfile.ZipFile(wheel, "w") as archive:
+        warnings.simplefilter("ignore")  # a name that is there twice
+        for name, text in [*files, *more]:
+            archive.writestr(name, record(text) if name == RECORD else text)
+    return wheel
+
+
+@pytest.mark.parametrize(
+    ("record", "more", "told"),
+    [
+        (str, [("extra.py", "x")], "has files that its RECORD does not list: extra.py"),
+        (str, [("one-1.0.data/scripts/sudo", "x"), ("a.pyc", "x")], "does not list: a.pyc, and 1 more"),
+        (str, [("one-1.0.dist-info/entry_points.txt", "[console_scripts]\nsudo = one:main\n")], "RECORD does not list"),
+        (str, [("sub/RECORD.jws", "x")], "has files that its RECORD does not list: sub/RECORD.jws"),
+        (str, [("one.py", "x")], "has a file twice in its archive: one.py"),
+        (lambda text: text + "one.py,sha256=AAAA,1\n", [], "has a file twice in its RECORD: one.py"),
+        (lambda text: text + "/etc/x,,\n", [], "has a path outside of its install: /etc/x"),
+        (lambda text: text + "a/../../x,,\n", [], "has a path outside of its install: a/../../x"),
+        (lambda text: text + "a//x,,\n", [], "has a path with more than one spelling: a//x"),
+        (lambda text: text + "./x,,\n", [], "more than one spelling"),
+        (lambda text: text + "a\\x,,\n", [], "more than one spelling"),
+        (lambda text: text + "a\u202ex,,\n", [], "more than one spelling"),
+        (lambda text: text + "absent.py,,\n", [], "lists a file that it does not have: absent.py"),
+        (lambda text: text + "absent.py\n", [], "has a row of RECORD that is none"),
+        (lambda text: text + f"{RECORD}.jws,,\n", [(f"{RECORD}.jws", "x")], "lists a signature of its RECORD in it"),
+    ],
+)
+def test_record_that_does_not_tell_all(
+    tmp_path: Path, record: Callable[[str], str], more: list[tuple[str, str]], told: str
+) -> None:
+    with pytest.raises(BadWheel, match=re.escape(told)):
+        promised([rewritten(Wheelhouse(tmp_path).wheel("one"), record, more)], "3.11")
+
+
+def test_signatures_are_in_no_record_and_bytecode_may_be_absent(tmp_path: Path) -> None:
+    """Bytecode that is no cache is a module, and counts as one."""
+    wheel = Wheelhouse(tmp_path).wheel("one", files={"mod.pyc": "x", "pkg/__pycache__/a.cpython-311.pyc": "x"})
+    rewritten(
+        wheel,
+        lambda text: f"{text}__pycache__/b.pyc,,\n\n",
+        [(f"{RECORD}.jws", "x"), (f"{RECORD}.p7s", "y"), ("pkg/", "")],
+    )
+    found = promised([wheel], "3.11")
+    assert f"{PACKAGES}/{RECORD}.jws" in found.paths
+    assert f"{PACKAGES}/mod.pyc" in found.files
+    assert not [path for path in found.paths if "__pycache__" in path]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "pyvenv.cfg", "bin/pyvenv.cfg", "bin/pybuilddir.txt", "bin/python3.11", "bin/python", "lib/python311.zip", "lib/libpython3.11.so.1.0",
+        "lib/python3.11/sitecustomize.py", "lib/python3.11/os.py", "lib64/python3.11/os.py",
+    ],
+)  # fmt: skip
+def test_files_of_the_python_itself(tmp_path: Path, path: str) -> None:
+    with pytest.raises(BadWheel, match="has a file of the Python that it is installed into"):
+        promised([Wheelhouse(tmp_path).wheel("one", files={f"one-1.0.data/data/{path}": "x"})], "3.11")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a b", "-x", "x\u202e", ".hidden", "python", "python3.11"])
+def test_names_of_scripts(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadWheel, match="has a script with the name"):
+        promised([Wheelhouse(tmp_path).wheel("one", scripts={name: "one:main"})], "3.11")
+
+
+@pytest.mark.parametrize(
+    "points", ["no section", "[console_scripts]\nx = one\n", "[console_scripts]\nx = os; evil:y\n"]
+)
+def test_entry_points_that_are_none(tmp_path: Path, points: str) -> None:
+    files = {"one-1.0.dist-info/entry_points.txt": points}
+    with pytest.raises(BadWheel, match="cannot be read"):
+        promised([Wheelhouse(tmp_path).wheel("one", files=files)], "3.11")
+
+
+def test_folder_of_data_is_the_wheels_own(tmp_path: Path) -> None:
+    """As it is for the installer: another one is a package."""
+    found = promised([Wheelhouse(tmp_path).wheel("one", files={"two-1.0.data/scripts/x": "x"})], "3.11")
+    assert f"{PACKAGES}/two-1.0.data/scripts/x" in found.files
 
 
 def test_file_that_is_no_wheel(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from envmgr.system.excerpt import meaningful, without_colour
 from envmgr.system.files import explain_os_error
 from envmgr.system.reading import ROW, Kind, opened, printable, read_json
 from envmgr.system.run import Bounds, Completed, Runner, clean_env
+from envmgr.system.sandbox import PLACE, seen_at_place
 from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.foreign import Metadata, read_metadata
@@ -30,6 +31,7 @@ from envmgr.wheels.requirements import checked_all
 
 _LOG = Kind("log", 1 << 50)
 _TAIL = 1 << 20  # bytes of a log that are looked at
+_PACKAGES = Path(envmgr.__file__).resolve().parent.parent
 _ANSWER = "answer.json"
 _CHILD = "envmgr.backends.wheels.source.child"
 # What a source may take to answer before it is built: seconds, and memory.
@@ -88,25 +90,17 @@ def call_child(
         EnvmgrError: `build-failed`, `patch-failed`, `build-differs`, `sdist-invalid`, and of the disk.
     """
     log, told = work / "log", work / _ANSWER
+    words = placed(source, work, shut, runner, wheels, account)
+    seen = PLACE if words else work
     request = {
-        "ask": ask, "work": str(work), "log": str(log), "answer": str(told), "sdist": str(source.sdist),
+        "ask": ask, "work": str(seen), "log": str(seen / "log"), "answer": str(seen / _ANSWER), "sdist": str(source.sdist),
         "patches": [str(p) for p in source.patches], "minor": source.minor, "wheels": [str(path) for path in wheels],
         "base": None if source.base is None else str(source.base), "programs": str(source.programs), "jobs": jobs, "times": times,
     }  # fmt: skip
-    env = clean_env(PYTHONPATH=str(Path(envmgr.__file__).resolve().parent.parent), HOME=str(work), TMPDIR=str(work))
+    env = clean_env(PYTHONPATH=str(_PACKAGES), HOME=str(seen), TMPDIR=str(seen))
     # Its output goes into the log from its first instruction on: nobody but us holds the pipe, which could be flooded.
-    argv: list[str | Path] = [
-        *shut.words,
-        "/bin/sh",
-        "-c",
-        'exec "$@" >>"$0" 2>&1',
-        log,
-        sys.executable,
-        "-s",
-        "-P",
-        "-m",
-        _CHILD,
-    ]
+    argv: list[str | Path] = [*shut.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
+    argv += [sys.executable, "-s", "-P", "-m", _CHILD]
     building = ask == "wheel"
     try:
         done = runner.run(
@@ -130,6 +124,25 @@ def call_child(
     return answer
 
 
+def placed(
+    source: Source, work: Path, shut: Shut, runner: Runner, wheels: Sequence[Path] = (), account: Account | None = None
+) -> tuple[str, ...]:
+    """The words by which a build sees `work` at PLACE, the same for every user and host; none where it would not see what it needs."""
+    needed = [
+        source.sdist,
+        *source.patches,
+        *wheels,
+        source.programs,
+        Path(sys.executable),
+        Path(sys.prefix),
+        _PACKAGES,
+    ]
+    needed += [] if source.base is None else [source.base]
+    if any(path.is_relative_to(PLACE) or path.resolve().is_relative_to(PLACE) for path in needed):
+        return ()
+    return seen_at_place(work, shut.words, runner, account)
+
+
 def _read(told: Path, ask: str, source: Source, done: Completed, log: Path, kept: str) -> Answer:
     try:
         return Answer.model_validate(read_json(told, ROW) if done.returncode == 0 else None)
@@ -143,7 +156,13 @@ def _read(told: Path, ask: str, source: Source, done: Completed, log: Path, kept
             ) from None  # fmt: skip
     except (OSError, ValueError, EnvmgrError):
         pass
-    raise _failure(Answer(kind="died"), ask, source, [f"exit status {done.returncode}", *_said(log)], kept)
+    raise _failure(
+        Answer(kind="died"),
+        ask,
+        source,
+        [f"exit status {done.returncode}", *done.stderr.strip().splitlines()[-5:], *_said(log)],
+        kept,
+    )
 
 
 def _failure(answer: Answer, ask: str, source: Source, said: Sequence[str], log: str) -> EnvmgrError:

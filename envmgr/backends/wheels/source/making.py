@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.source.calling import Source, call_child
+from envmgr.backends.wheels.source.calling import Source, call_child, placed
 from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -25,6 +25,7 @@ from envmgr.store.prefix import Install, Item
 from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.reading import Kind, digest_of
 from envmgr.system.run import Runner
+from envmgr.system.sandbox import PLACE
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import LockedSdist
 from envmgr.wheels.metadata import requires_in
@@ -87,6 +88,11 @@ def _make(
     def keep(log: Path) -> str:
         return _keep_log(log, install, sdist.name)
 
+    seen = PLACE if placed(source, work, shut, runner, wheels) else work
+    if seen == work:
+        reporter.say(
+            f"{install.entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another user or folder its files may differ"
+        )
     answer = call_child(
         "wheel", source, work, shut, runner, wheels=wheels, jobs=jobs, times=2, keep_log=keep, on_tick=tick
     )
@@ -99,6 +105,7 @@ def _make(
     return Made(path, {
         "name": sdist.name, "version": sdist.version, "sdist": sdist.file, "sdist_sha256": sdist.sha256, "wheel": path.name,
         "wheel_sha256": sha256, "network": shut.network,
+        "path": str(seen),
     })  # fmt: skip
 
 

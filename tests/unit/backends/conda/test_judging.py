@@ -205,3 +205,10 @@ def test_what_a_package_needs_is_there() -> None:
     assert faults(package("a 1 0", "b; if python <3.11", "B 1.*"), package("b 1 0")) == []
     told = ("unmet-need", "a 1 needs `b * mpi_*`, the lock has 1 nompi_0")
     assert faults(package("a 1 0", "b * mpi_*"), package("b 1 nompi_0")) == [told]
+
+
+def test_package_that_is_known_to_hide_commands_is_told() -> None:
+    assert faults(package("openssh 9.9 0")) == [
+        ("hidden-commands", "openssh brings scp, sftp, ssh, ssh-keygen, and hides those of the system")
+    ]
+    assert faults(package("openssl 3.0 0"), package("ncurses 6.5 0")) == []

@@ -111,7 +111,11 @@ def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
 
 def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
     """Errors as `read_bytes`; ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
-    data = read_bytes(path, kind, tree=tree)
+    return parse_json(read_bytes(path, kind, tree=tree), most=most)
+
+
+def parse_json(data: bytes, *, most: int | None = None) -> Any:
+    """ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
     if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
         raise ValueError(f"more than {most} keys and values")
     try:

@@ -5,18 +5,18 @@ Source: PEP 658, PEP 714 (`<url>.metadata`); of a file in a folder, its own META
 
 from __future__ import annotations
 
-import urllib.request
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from email.parser import HeaderParser
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from envmgr.downloads.web import read_page
 from envmgr.system.run import Runner
 
 _AT_ONCE = 8
-_LIMIT = 10.0  # seconds without a byte
 _LARGEST = 1 << 22  # bytes
 
 
@@ -36,11 +36,10 @@ def _requires(url: str) -> tuple[str, ...] | None:
         if url.startswith("file://"):
             text = _from_wheel(Path(unquote(urlsplit(url).path)))
         elif url.startswith(("http://", "https://")):
-            with urllib.request.urlopen(f"{url}.metadata", timeout=_LIMIT) as answer:  # noqa: S310 - http(s), seen above
-                text = answer.read(_LARGEST).decode(errors="replace")
+            text = read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
         else:
             return None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, HTTPException, ValueError, KeyError, zipfile.BadZipFile):
         return None
     return _rows(text)
 
@@ -57,4 +56,5 @@ def _rows(metadata: str) -> tuple[str, ...]:
 def _from_wheel(path: Path) -> str:
     with zipfile.ZipFile(path) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
-        return wheel.read(name).decode(errors="replace")
+        with wheel.open(name) as file:
+            return file.read(_LARGEST).decode(errors="replace")

@@ -110,8 +110,9 @@ def compile_requirements(
 
 def _refuse_foreign(text: str, places: Sequence[Place], scratch: Path) -> None:
     """A page on the network that lists files of this machine. EnvmgrError `index-foreign`."""
-    own = [scratch, *(Path(unquote(urlsplit(each.url).path)) for each in places if each.url.startswith("file://"))]
-    roots = [os.path.realpath(path.parent if _is_index(path) else path) for path in own]
+    own = [Path(unquote(urlsplit(each.url).path)) for each in places if each.url.startswith("file://")]
+    # The files of an index in files usually lie beside it.
+    roots = [os.path.realpath(path) for path in (scratch, *(path.parent if _is_index(path) else path for path in own))]
     for package in tomllib.loads(text).get("packages", ()):
         for file in (*package.get("wheels", ()), *(package[kind] for kind in ("sdist", "archive") if kind in package)):
             url = file.get("url") or (scratch / file["path"]).as_uri()

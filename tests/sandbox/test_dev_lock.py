@@ -67,7 +67,9 @@ class Project:
 
     def make(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = ["make", "-C", str(self.folder), *words]
-        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, check=False, timeout=DEADLINE)
+        return subprocess.run(
+            argv, env=self.environment, capture_output=True, text=True, check=False, timeout=10 * DEADLINE
+        )
 
     def ok(self, *words: str) -> str:
         done = self.make(*words)

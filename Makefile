@@ -13,6 +13,11 @@ SHARE ?= bind
 NODE = login
 AS = root
 
+# Nothing is installed but what dev-lock.txt has, by its sha256: for the project, its tests, what they build, and ReFrame.
+LOCK = dev-lock.txt
+UV = $(BIN)/python -m tools.uv
+LOCKED = --quiet --exact --no-compile-bytecode --require-hashes --constraints $(LOCK) --build-constraints $(LOCK)
+
 # ReFrame has a virtual environment of its own: what it needs is as large as all of ours, and only one file of the tests runs it.
 REFRAME = tests/.cache/reframe
 
@@ -20,19 +25,25 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help root venv lmod demo demo-cluster test test-sandbox test-cluster test-easybuild test-slow test-torch soak coverage check golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-easybuild test-slow test-torch soak coverage check golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 15
 
-venv: $(VENV)/.installed  ## .venv with the project and what its tests need
+venv: $(VENV)/.installed  ## .venv with the project and what its tests need, exactly as dev-lock.txt has it
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml $(LOCK)
 	@tools/make-venv $(VENV)
 	@echo "installing the project"
-	@$(BIN)/python -m tools.install --editable '.[dev]'
+	@$(UV) pip install $(LOCKED) -r pyproject.toml --extra dev --group build
+	@$(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+update: venv  ## move dev-lock.txt to the newest versions that pyproject.toml allows; `make venv test` shows what they do
+	@$(UV) --one-index pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--extra dev --group build --group reframe --output-file $(LOCK) pyproject.toml
+	@git --no-pager diff --stat -- $(LOCK)
 
 lmod: venv  ## make sure that Lmod is here
 	@PYTHON=$(BIN)/python tools/ensure lmod
@@ -56,6 +67,9 @@ test: venv lmod  ## unit tests, every verb once, one drift on a cluster: three m
 	@$(BIN)/python -m tests.helpers.standin
 	@$(PYTEST) tests/unit $(FIRST)
 
+test-newest: venv lmod  ## unit tests with the newest versions that pyproject.toml allows, and with the lowest, each in a throw-away environment
+	@tools/test-newest $(BIN) $(PYTEST_ARGS)
+
 test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine alone
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
@@ -66,7 +80,7 @@ test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machi
 
 $(REFRAME)/.installed: Makefile $(VENV)/.installed
 	@PYTHON=$(BIN)/python tools/make-venv $(REFRAME)
-	@$(REFRAME)/bin/python -m tools.install 'reframe-hpc==4.10.4'
+	@$(UV) pip install --python $(REFRAME) $(LOCKED) --group reframe
 	@touch $@
 
 test-easybuild: venv lmod  ## real EasyBuild, on toys and small software

@@ -13,7 +13,6 @@ import hashlib
 import http.client
 import os
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from io import BufferedReader
@@ -23,7 +22,8 @@ from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
 from envmgr.downloads.faults import Fault, differs, explain
-from envmgr.downloads.space import DownloadRecord
+from envmgr.downloads.space import DownloadRecord, Room, TooLarge
+from envmgr.downloads.web import open_url
 from envmgr.report import size_text
 from envmgr.system.processes import host_mark
 
@@ -68,6 +68,7 @@ async def fetch_all(
     *,
     retries: int,
     stall_timeout: float,
+    min_free: int,
     keep: bool = False,
     to_the_end: bool = False,
 ) -> list[str]:
@@ -75,18 +76,20 @@ async def fetch_all(
 
     A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied into
     the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
-    `stall_timeout` is seconds without a byte. The first file that cannot be had ends the others, unless `to_the_end`.
+    `stall_timeout` is seconds without a byte; `min_free` bytes of the cache's file system stay free, whatever comes. The first file
+    that cannot be had ends the others, unless `to_the_end`.
 
     Raises:
-        DownloadError: every place of a file failed; OSError: the cache cannot be written.
+        DownloadError: every place of a file failed; OSError: the cache cannot be written; TooLarge.
     """
     gate = asyncio.Semaphore(AT_ONCE)
+    room = Room(cache, min_free)
     failed: list[Mapping[str, Any]] = []
 
     async def one(record: DownloadRecord) -> str:
         async with gate:
             try:
-                found = await _fetch(record, cache, client, emit, retries, stall_timeout, keep=keep)
+                found = await _fetch(record, cache, client, emit, retries, stall_timeout, room, keep=keep)
             except DownloadError as error:
                 if not to_the_end:
                     raise
@@ -109,7 +112,15 @@ async def fetch_all(
 
 
 async def _fetch(
-    record: DownloadRecord, cache: Path, client: Any, emit: Emit, retries: int, stall_timeout: float, *, keep: bool
+    record: DownloadRecord,
+    cache: Path,
+    client: Any,
+    emit: Emit,
+    retries: int,
+    stall_timeout: float,
+    room: Room,
+    *,
+    keep: bool,
 ) -> str:
     target: Path = cache / record["sha256"] / record["file"]
     if await asyncio.to_thread(has, target, record["sha256"]):
@@ -120,7 +131,7 @@ async def _fetch(
             try:
                 if place.startswith("file://") and not keep:
                     return await asyncio.to_thread(_from_folder, place, record["sha256"])
-                await _into_cache(place, record, target, client, emit, stall_timeout)
+                await _into_cache(place, record, target, client, emit, stall_timeout, room)
             except Fault as fault:
                 last = (place, fault.kind, str(fault))
                 if fault.again and attempt < retries:
@@ -153,7 +164,7 @@ def _open_in_folder(place: str) -> BufferedReader:
 
 
 async def _into_cache(
-    place: str, record: DownloadRecord, target: Path, client: Any, emit: Emit, stall_timeout: float
+    place: str, record: DownloadRecord, target: Path, client: Any, emit: Emit, stall_timeout: float, room: Room
 ) -> None:
     if urlsplit(place).scheme not in _SCHEMES:
         raise Fault("refused", "only http(s):// URLs and folders are fetched from", again=False)
@@ -162,7 +173,7 @@ async def _into_cache(
             part.unlink()  # another run fetched it meanwhile
             return
         try:
-            writer = _Writer(file, record["name"], record.get("size"), emit)
+            writer = _Writer(file, record["name"], record.get("size"), emit, room)
             if place.startswith("file://"):
                 await _copy(place, writer)
             else:
@@ -170,7 +181,7 @@ async def _into_cache(
                     await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
                     file.truncate(0)
-                    writer = _Writer(file, record["name"], record.get("size"), emit)
+                    writer = _Writer(file, record["name"], record.get("size"), emit, room)
                     await _unless_stalled(
                         asyncio.ensure_future(_read_plainly(place, writer, stall_timeout)), writer, stall_timeout
                     )
@@ -210,7 +221,7 @@ async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: flo
     except asyncio.CancelledError:
         task.cancel()
         raise
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, TooLarge) as error:
         if writer.error is not None:
             raise writer.error from None  # our disk, not their network
         raise await asyncio.to_thread(explain, error, place) from None
@@ -225,9 +236,8 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
 
 async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
     """By Python's own client, which leaves the bytes alone. `stall_timeout` is seconds without a byte."""
-    request = urllib.request.Request(place, headers={"Accept-Encoding": "identity"})  # noqa: S310 - http(s), seen above
     try:
-        with await asyncio.to_thread(urllib.request.urlopen, request, timeout=stall_timeout) as answer:
+        with await asyncio.to_thread(open_url, place, stall=stall_timeout) as answer:
             while chunk := await asyncio.to_thread(answer.read1, _CHUNK):  # what is there: a drip is seen as one
                 await asyncio.to_thread(writer.write, chunk)
     except (OSError, http.client.HTTPException) as error:
@@ -283,14 +293,14 @@ class OversizedError(OSError):
 
 
 class _Writer:
-    """What rattler writes the stream into: counts, hashes, and tells progress."""
+    """What rattler writes the stream into: counts, hashes, looks for room, and tells progress."""
 
-    def __init__(self, file: BinaryIO, name: str, size: int | None, emit: Emit) -> None:
+    def __init__(self, file: BinaryIO, name: str, size: int | None, emit: Emit, room: Room) -> None:
         self.digest = hashlib.sha256()
         self.done = 0
         self.moved = time.monotonic()
-        self.error: OSError | OversizedError | None = None
-        self._file, self._name, self._size, self._emit = file, name, size, emit
+        self.error: OSError | TooLarge | None = None
+        self._file, self._name, self._size, self._emit, self._room = file, name, size, emit, room
         self._told = 0.0
         self.least_rate = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
         emit("download", name=name, done=0, total=size)
@@ -300,8 +310,9 @@ class _Writer:
             self.error = OversizedError(self._size or _LARGEST)
             raise self.error
         try:
+            self._room.take(len(data))
             self._file.write(data)
-        except OSError as error:
+        except (OSError, TooLarge) as error:
             self.error = error  # rattler's own error would not say that it was the disk
             raise
         self.digest.update(data)

@@ -6,20 +6,42 @@ import asyncio
 import http.client
 import shutil
 import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from envmgr.downloads.web import open_url
 from envmgr.report import size_text
 
+_LOOK_EVERY = 8 << 20  # bytes between two looks at the file system
 _HEAD_TIMEOUT = 2  # seconds
 DownloadRecord = Mapping[str, Any]
 
 
 class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
     """What is to be fetched and unpacked does not fit."""
+
+
+class Room:
+    """What is left of a file system while files come to `folder` whose sizes are not known, or not true; `keep_free` bytes stay."""
+
+    def __init__(self, folder: Path, keep_free: int) -> None:
+        self._folder, self._keep_free, self._unseen = folder, keep_free, _LOOK_EVERY
+
+    def take(self, size: int) -> None:
+        """So many bytes more were written, or are about to be. Raises TooLarge."""
+        self._unseen += size
+        if self._unseen >= _LOOK_EVERY:
+            self._unseen = 0
+            self.require()
+
+    def require(self) -> None:
+        """Raises TooLarge."""
+        if (free := shutil.disk_usage(self._folder).free) < self._keep_free:
+            raise TooLarge(
+                f"{size_text(free)} are free while it comes, and {size_text(self._keep_free)} are to stay free"
+            )
 
 
 async def require_space(
@@ -74,9 +96,8 @@ def _told_size(place: str) -> int:
         return path.stat().st_size if path.is_file() else 0
     if not place.startswith(("http://", "https://")):
         return 0
-    request = urllib.request.Request(place, method="HEAD")  # noqa: S310 - http(s), from the site or the lock
     try:
-        with urllib.request.urlopen(request, timeout=_HEAD_TIMEOUT) as answer:  # noqa: S310
+        with open_url(place, method="HEAD", stall=_HEAD_TIMEOUT) as answer:
             return int(answer.headers.get("Content-Length") or 0)
     except urllib.error.HTTPError:
         return 0  # the host answers; the download itself will say what is wrong

@@ -23,6 +23,7 @@ async def fetch(request: dict[str, Any]) -> None:
         emit,
         retries=request["retries"],
         stall_timeout=request["stall_timeout"],
+        min_free=request["min_free"],
         keep=True,
         to_the_end=True,
     )

@@ -118,19 +118,24 @@ def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
 
 
 def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
-    """Errors as `read_bytes`, and `text-invisible`; ValueError for what is no JSON, nested deeper than Python reads, or may have more
-    than `most` values.
-    """
+    """Errors as `read_bytes` and `parse_json`; InputError `text-invisible`."""
     data = read_bytes(path, kind, tree=tree)
+    if kind.also is None:
+        return parse_json(data, most=most)
+    _decoded(data, path, kind)
+    found = parse_json(data, most=most)
+    require_visible_values(found, path, kind.also)
+    return found
+
+
+def parse_json(data: bytes, *, most: int | None = None) -> Any:
+    """ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
     if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
         raise ValueError(f"more than {most} keys and values")
     try:
-        found = json.loads(_decoded(data, path, kind))
-        if kind.also is not None:
-            require_visible_values(found, path, kind.also)
+        return json.loads(data)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    return found
 
 
 def _decoded(data: bytes, path: Path, kind: Kind) -> str:

@@ -5,20 +5,20 @@ Source: PEP 658, PEP 714 (`<url>.metadata`); of a file in a folder, its own META
 
 from __future__ import annotations
 
-import urllib.request
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from email.parser import HeaderParser
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from envmgr.downloads.web import read_page
 from envmgr.system.run import Runner
 from envmgr.wheels.foreign import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
 
 _AT_ONCE = 8
-_LIMIT = 10.0  # seconds without a byte
 _LARGEST = 1 << 22  # bytes
 
 
@@ -38,12 +38,11 @@ def _requires(url: str) -> tuple[str, ...] | None:
         if url.startswith("file://"):
             text = _from_wheel(Path(unquote(urlsplit(url).path)))
         elif url.startswith(("http://", "https://")):
-            with urllib.request.urlopen(f"{url}.metadata", timeout=_LIMIT) as answer:  # noqa: S310 - http(s), seen above
-                text = answer.read(_LARGEST).decode(errors="replace")
+            text = read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
         else:
             return None
         return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, HTTPException, ValueError, KeyError, zipfile.BadZipFile):
         return None
 
 

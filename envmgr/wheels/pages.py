@@ -6,28 +6,28 @@ Source: PEP 503 (`#sha256=…` of a link), PEP 691 (`hashes` of a file); credent
 from __future__ import annotations
 
 import base64
-import json
+import html
 import netrc
 import os
 import re
-import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from http.client import HTTPException
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from envmgr.downloads.web import Page, read_page
+from envmgr.system.reading import parse_json
 from envmgr.system.run import Runner
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _AT_ONCE = 8
-_PIECE = 1 << 16  # bytes
-_LIMIT = 60.0  # seconds for a page
-_STALL = 10.0  # seconds without a byte
+_LARGEST = 64 << 20  # bytes of a page
+_MOST = 2_000_000  # keys and values of one
+# Both take time that grows with the page alone, whatever it holds: `html.parser` does not.
+_LINK = re.compile(r"""<a\s(?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
+_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +61,17 @@ def sha256_told(
 
 
 def _look(listed: Listed, environ: Mapping[str, str]) -> bool | str:
-    told = _files(*_read(listed, environ)).get(listed.file)
+    told = _files(_read(listed, environ)).get(listed.file)
     return f"{listed.page} lists it no more" if told is None else told
 
 
-def _read(listed: Listed, environ: Mapping[str, str]) -> tuple[str, bytes]:
-    """The content type of its page, and the page. OSError, ValueError."""
+def _read(listed: Listed, environ: Mapping[str, str]) -> Page:
+    """Raises as `read_page` does."""
     parts = urlsplit(listed.page)
     if parts.scheme == "file":
-        return "text/html", (Path(unquote(parts.path)) / "index.html").read_bytes()
-    if parts.scheme not in ("http", "https"):
-        raise ValueError(f"no page that can be read: {listed.page}")
+        return read_page(f"{listed.page}index.html", most=_LARGEST)
     page = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    request = urllib.request.Request(page, headers={"Accept": _ACCEPT})  # noqa: S310 - http(s), seen above
-    for key, value in _login(listed, environ).items():
-        request.add_unredirected_header(key, value)  # a redirect may lead to another host
-    ends, pieces = time.monotonic() + _LIMIT, []
-    with urllib.request.urlopen(request, timeout=_STALL) as answer:  # noqa: S310
-        while piece := answer.read1(_PIECE):
-            pieces.append(piece)
-            if time.monotonic() > ends:
-                raise TimeoutError(f"{page} took more than {_LIMIT:.0f} s")
-        return answer.headers.get_content_type(), b"".join(pieces)
+    return read_page(page, most=_LARGEST, headers={"Accept": _ACCEPT}, secrets=_login(listed, environ))
 
 
 def environment_key(index: str) -> str:
@@ -111,22 +100,11 @@ def _login(listed: Listed, environ: Mapping[str, str]) -> dict[str, str]:
     return {"Authorization": f"Basic {text}"} if found else {}
 
 
-def _files(kind: str, content: bytes) -> dict[str, bool]:
+def _files(page: Page) -> dict[str, bool]:
     """File -> whether a sha256 stands beside it."""
-    if kind.endswith("json"):
-        rows: list[dict[str, Any]] = json.loads(content)["files"]
+    if page.kind.endswith("json"):
+        rows: list[dict[str, Any]] = parse_json(page.content, most=_MOST)["files"]
         return {row["filename"]: "sha256" in row["hashes"] for row in rows}
-    links = _Links()
-    links.feed(content.decode(errors="replace"))
-    return links.files
-
-
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.files: dict[str, bool] = {}
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a" and (href := dict(attrs).get("href")):
-            parts = urlsplit(href)
-            self.files[unquote(parts.path).rpartition("/")[2]] = parts.fragment.startswith("sha256=")
+    links = _LINK.findall(page.content.decode(errors="replace"))
+    places = (urlsplit(html.unescape("".join(found.groups("")))) for link in links if (found := _HREF.search(link)))
+    return {unquote(place.path).rpartition("/")[2]: place.fragment.startswith("sha256=") for place in places}

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import signal
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.report import size_text
 from envmgr.system.run import Bounds, Runner, clean_env
 from envmgr.system.users import Account
 from envmgr.wheels.pages import environment_key, login_of
 from envmgr.wheels.requirements import checked
 
 _LIMIT = 1800.0  # seconds that a resolution may take
-_BOUNDS = Bounds(memory=4 << 30)  # the largest that was tried, 186 packages, has 0.4 GB
+# Many times what the largest resolutions that were seen need (186 packages: 0.4 GB). uv keeps whole pages in memory, and wheels without
+# metadata on disk.
+_BOUNDS = Bounds(memory=2 << 30, output=256 << 20)
+_MOST_OF_DISK = 0.9  # of what is free below the scratch folder when it begins
 _GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
 _RETRIES_OF = (
     r"UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)|UV_(HTTP_TIMEOUT|HTTP_RETRIES|INSECURE_HOST|KEYRING_PROVIDER)|NETRC"
@@ -75,7 +82,8 @@ def compile_requirements(
     A folder of wheels among the `options` is before them. Root's uv runs as `account`, if there is one, which can write its cache alone.
 
     Raises:
-        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`; InputError `requirement-invalid`.
+        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`, `index-too-large`, `index-foreign`, `disk-full`; InputError
+            `requirement-invalid`.
     """
     from uv import find_uv_bin
 
@@ -92,13 +100,24 @@ def compile_requirements(
     argv += ["--python-platform", _nearest(platform), "--cache-dir", cache, *options, *_places(places)]
     argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
     argv += ["--constraints", limits, asked]
+    least = shutil.disk_usage(folder).free * (1 - _MOST_OF_DISK)
+
+    def look() -> None:
+        if (free := shutil.disk_usage(folder).free) < least:
+            raise EnvmgrError(
+                "disk-full", f"{size_text(free)} are left under {folder} while uv reads the index", context=_asked(requirements, places),
+                hint="an index that sends files without end does that; else name a larger folder by TMPDIR",
+            )  # fmt: skip
+
     try:
         env = _environment(environ)
         if account is not None:
             env |= {**account.variables(), "TMPDIR": str(cache), **_logins(places, environ)}
-        done = runner.run(argv, cwd=folder, env=env, timeout=_LIMIT, run_as=account, bounds=_BOUNDS)
+        done = runner.run(argv, cwd=folder, env=env, timeout=_LIMIT, run_as=account, bounds=_BOUNDS, on_tick=look)
     except CommandError as error:
         raise _failure(error, requirements, places) from None
+    if "pylock.toml" in options:
+        _refuse_foreign(done.stdout, places, folder)
     return done.stdout
 
 
@@ -118,6 +137,25 @@ def _logins(places: Sequence[Place], environ: Mapping[str, str]) -> dict[str, st
             key = environment_key(place.index)
             found |= {f"{key}_USERNAME": login[0], f"{key}_PASSWORD": login[1]}
     return found
+
+
+def _refuse_foreign(text: str, places: Sequence[Place], scratch: Path) -> None:
+    """A page on the network that lists files of this machine. EnvmgrError `index-foreign`."""
+    own = [Path(unquote(urlsplit(each.url).path)) for each in places if each.url.startswith("file://")]
+    # The files of an index in files usually lie beside it.
+    roots = [os.path.realpath(path) for path in (scratch, *(path.parent if _is_index(path) else path for path in own))]
+    for package in tomllib.loads(text).get("packages", ()):
+        for file in (*package.get("wheels", ()), *(package[kind] for kind in ("sdist", "archive") if kind in package)):
+            url = file.get("url") or (scratch / file["path"]).as_uri()
+            scheme = urlsplit(url).scheme
+            path = os.path.realpath(unquote(urlsplit(url).path))
+            at_home = scheme == "file" and any(os.path.commonpath((path, root)) == root for root in roots)
+            if scheme not in ("http", "https") and not at_home:
+                raise EnvmgrError(
+                    "index-foreign", f"the index lists {url} for {package['name']}, which is no file of it",
+                    context=[f"index {each.index}: {each.url}" for each in places],
+                    hint="ask an index that you trust: this one names files of the machine that asks",
+                )  # fmt: skip
 
 
 def _nearest(platform: str) -> str:
@@ -141,9 +179,17 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", NO_COLOR="1", **passed)
 
 
+def _asked(requirements: Sequence[str], places: Sequence[Place]) -> list[str]:
+    return [f"asked: {', '.join(requirements)}"[:1000], *(f"index {p.index}: {p.url}" for p in places)]
+
+
 def _failure(error: CommandError, requirements: Sequence[str], places: Sequence[Place]) -> EnvmgrError:
-    said = _sentences(error.stderr)
-    asked = [f"asked: {', '.join(requirements)}", *(f"index {p.index}: {p.url}" for p in places)]
+    said, asked = _sentences(error.stderr), _asked(requirements, places)
+    if error.returncode == -signal.SIGABRT or "it wrote more than" in error.message:
+        return EnvmgrError(
+            "index-too-large", f"uv needs more than {size_text(_BOUNDS.memory)} of memory for what the index sends", context=asked,
+            hint="the index sends pages without end, or is no package index: open its URL, or ask another place (`lock --index NAME=URL-OR-FOLDER`)",
+        )  # fmt: skip
     if "No solution found" in error.stderr or "no versions of" in error.stderr:
         hint = "loosen a requirement, or name an index that has what is missing (`indexes`, `backends.wheels.indexes` of site.yaml)"
         if "exclude-newer" in error.stderr:

@@ -107,6 +107,12 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         places = [place for channel in request["channels"] for place in channel["places"]]
         reference, hint = _DOWNLOADS["stalled"]
         return EnvmgrError(reference, f"a channel stalled: {message}", context=places, hint=hint)
+    if event["kind"] == "Endless":
+        places = [place for channel in request["channels"] for place in channel["places"]]
+        return EnvmgrError(
+            "channel-too-large", f"a channel sends repodata without end: {message}", context=places,
+            hint="is it a channel? open its URL, or lock against another place of it (`lock --channel NAME=URL-OR-FOLDER`)",
+        )  # fmt: skip
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
         return EnvmgrError(

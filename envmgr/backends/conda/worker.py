@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import json
 import os
+import resource
 import shutil
 import threading
 import time
@@ -27,6 +28,9 @@ from envmgr.store.bytecode import compile_python
 _LINKED_FROM = ".unpacked"
 """Folder of a staging folder: what is linked from."""
 _LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all
+_MOST_READ = 4 << 30  # bytes of repodata, unpacked; the largest channels have a tenth of that
+_MOST_OF_DISK = 0.9  # of what is free below the scratch folder when it begins
+_MEMORY = 8 << 30  # bytes of data of a solve
 _BUSY = 0.1  # share of one core from which a solve counts as computing
 
 
@@ -107,11 +111,17 @@ class NetworkError(Exception):
     """No place of a channel answered."""
 
 
-def end_when_stalled(cache: Path, timeout: float) -> None:
-    """End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds, or reads so little meanwhile that
+def bound_solve(cache: Path, timeout: float) -> None:
+    """Bound what a solve takes of memory, and of the disk for the repodata that rattler keeps in `cache`.
+
+    And end the worker, with an event, when a solve neither reads nor computes for `timeout` seconds, or reads so little meanwhile that
     it would go on for hours: rattler would wait on.
     """
     pause = min(1.0, timeout / 4)
+    least = shutil.disk_usage(cache).free * (1 - _MOST_OF_DISK)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
     def watch() -> None:
         cpu, size, moved = time.process_time(), 0, time.monotonic()
@@ -128,6 +138,9 @@ def end_when_stalled(cache: Path, timeout: float) -> None:
                 if computes or not read or read < before or read - before >= _LEAST_RATE * timeout:
                     began, before = now, read
                 size, cpu = read, cpu + used
+            if size > _MOST_READ or shutil.disk_usage(cache).free < least:
+                emit("error", kind="Endless", message=f"{size_text(size)} of repodata came")
+                os._exit(1)
             if now - moved > timeout:
                 said = f"no byte for {timeout:g} s"
             elif now - began > timeout:
@@ -199,6 +212,7 @@ async def install(request: dict[str, Any]) -> None:
         emit,
         retries=request["retries"],
         stall_timeout=request["stall_timeout"],
+        min_free=request["min_free"],
     )
     archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
     files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
@@ -260,12 +274,12 @@ def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
 
 def work(request: dict[str, Any]) -> None:
     if request["op"] == "solve":
-        end_when_stalled(Path(request["cache"]), request["stall_timeout"])
+        bound_solve(Path(request["cache"]), request["stall_timeout"])
         asyncio.run(solve(request))
     elif request["op"] == "offer":
         from envmgr.backends.conda.offer import offer
 
-        end_when_stalled(Path(request["cache"]), request["stall_timeout"])
+        bound_solve(Path(request["cache"]), request["stall_timeout"])
         asyncio.run(offer(request))
     else:
         asyncio.run(install(request))

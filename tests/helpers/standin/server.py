@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 # Source: PEP 503, PEP 691.
 _KINDS = {"index.json": "application/vnd.pypi.simple.v1+json", "index.html": "text/html"}
-Kind = Literal["cut", "corrupt", "404", "503-then-ok", "stall", "slow", "flood"]
+Kind = Literal["cut", "corrupt", "404", "503-then-ok", "stall", "slow", "flood", "endless"]
 
 
 @dataclass(slots=True)
@@ -29,7 +29,8 @@ class Fault:
     - `503-then-ok`: unavailable, `times` times (default 2), then fine;
     - `stall`: nothing more comes after `at` bytes, until `Server.release()`;
     - `slow`: `rate` bytes per second;
-    - `flood`: no length is told, and after the file 300 MB of zeros follow.
+    - `flood`: no length is told, and after the file 300 MB of zeros follow;
+    - `endless`: no length is told, and the file comes again and again, until the client hangs up.
 
     `at` is a byte offset, half of the body by default. `times` counts requests: later ones are served well; None means
     every request.
@@ -154,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._start(row, 404, 0)
         else:
             data = file.read_bytes()
-            flood = fault is not None and fault.kind == "flood"
+            flood = fault is not None and fault.kind in ("flood", "endless")
             self._start(row, 200, None if flood else len(data), _KINDS.get(file.name, "application/octet-stream"))
             if body:
                 self._send(row, data, fault)
@@ -193,6 +194,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._write(row, data)
                 for _ in range(300):
                     self._write(row, bytes(1 << 20))
+                self._hang_up()
+            case "endless":
+                many = data * (1 + (1 << 20) // max(1, len(data)))
+                with contextlib.suppress(OSError):  # the client's way out
+                    while not server._closing.is_set():
+                        self._write(row, many)
                 self._hang_up()
             case "slow" if fault:
                 self._trickle(row, data, fault.rate)

@@ -402,3 +402,23 @@ def test_credentials_of_an_index_are_for_its_hashes_too(scene: WheelBox) -> None
             "was not seen"
             not in scene.box.ok("lock", "some/1.0", UV_INDEX_HOUSE_USERNAME="me", UV_INDEX_HOUSE_PASSWORD="it's").stderr
         )
+
+
+def test_index_that_sends_a_page_without_end_is_given_up(scene: WheelBox) -> None:
+    """uv took 4 GB of memory in 20 s, and went on."""
+    scene.house.wheel("top")
+    scene.entry("some/1.0", "top")
+    with scene.served() as server:
+        server.faults["simple/top*"] = Fault("endless")
+        text = scene.refused("lock", "some/1.0").stderr
+    assert "error[index-too-large]: uv needs more than" in text
+
+
+def test_page_on_the_network_lists_no_file_of_this_machine(scene: WheelBox) -> None:
+    other = scene.house.wheel("top").rename(scene.house.folder / "top-1.0-py3-none-any.whl")
+    scene.entry("some/1.0", "top")
+    for page in (scene.house.simple / "top").iterdir():
+        page.write_text(page.read_text().replace("../../files/top-1.0-py3-none-any.whl", other.as_uri()))
+    with scene.served():
+        text = scene.refused("lock", "some/1.0").stderr
+    assert f"error[index-foreign]: the index lists {other.as_uri()} for top" in text

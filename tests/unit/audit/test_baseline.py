@@ -17,6 +17,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.judge import judge
 from envmgr.errors import InputError
 from tests.helpers.evidence import evidence
+from tests.helpers.wording import pydantic_says
 
 ASKED = Asked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
 
@@ -143,4 +144,4 @@ def test_what_depends_on_who_looks_is_not_compared_with_another_users() -> None:
 def test_missing_fields_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read(f"schema: {SCHEMA}\n", tmp_path)
-    assert error.value.context == ("asked: Field required", "values: Field required")
+    assert error.value.context == (f"asked: {pydantic_says('missing')}", f"values: {pydantic_says('missing')}")

@@ -14,6 +14,7 @@ from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfi
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import InputError
 from envmgr.system.resources import shipped
+from tests.helpers.wording import pydantic_says
 
 NOT_URL = "must be an http(s):// or file:// URL"
 NO_BACKEND = f"there is no such backend; known: {', '.join(backend_names())}"
@@ -73,7 +74,7 @@ def test_keys_of_old_site_files_are_read_as_their_backend_s(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("channel", "fault"),
     [
-        ({}, ".url: Field required"),
+        ({}, f".url: {pydantic_says('missing')}"),
         ({"url": "conda-forge"}, f".url: {NOT_URL}"),
         ({"url": "ftp://x/c"}, f".url: {NOT_URL}"),
         ({"url": "http://x/c d"}, f".url: {NOT_URL}"),
@@ -132,7 +133,7 @@ def test_faults_of_a_site_whose_file_cannot_be_read_here_are_told_without_lines(
     """A build job has the site in its request."""
     site = site_of(tmp_path, backends={"conda": {"channels": {"c": {}}}})
     (tmp_path / "site.yaml").unlink()
-    assert faults(site) == ["backends.conda.channels.c.url: Field required"]
+    assert faults(site) == [f"backends.conda.channels.c.url: {pydantic_says('missing')}"]
 
 
 def test_channel_loses_its_final_slash() -> None:

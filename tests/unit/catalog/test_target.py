@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from envmgr.catalog.target import Target, read_target
+from tests.helpers.wording import one_of
 
 ROCKY = 'NAME="Rocky Linux"\nVERSION="9.4 (Blue Onyx)"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
 
@@ -57,5 +58,5 @@ def test_read_target_knows_this_host() -> None:
 
 
 def test_target_refuses_a_level_that_does_not_exist() -> None:
-    with pytest.raises(ValidationError, match="Input should be 'x86-64', 'x86-64-v2'"):
+    with pytest.raises(ValidationError, match=one_of("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")):
         Target(arch="x86_64", cpu_level="x86-64-v9", os_id="rocky", os_major="9", glibc="2.34")

@@ -229,6 +229,7 @@ OTHERWISE = {
     "downloads/__init__.py": "the cache, and what an administrator names",
     "downloads/download.py": "the cache, held against a sha256",
     "downloads/sources.py": "the cache, held against a sha256",
+    "downloads/web.py": "no file: what a server says, up to a size",
     "modules/lmod.py": "Lmod itself",
     "modules/nodesetup.py": "a script that ships with envmgr",
     "modules/render.py": "templates that ship with envmgr",
@@ -250,7 +251,7 @@ OTHERWISE = {
     "system/reading.py": "the one way",
     "system/scratch.py": "locks of folders",
     "system/shelltext.py": "a script that ships with envmgr",
-    "wheels/pages.py": "an index that the site names",
+    "wheels/metadata.py": "a member of a wheel that is open, up to a size",
     "wheels/unpack.py": "a wheel of the cache",
 }
 OPENS = {

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from envmgr.errors import InputError
 from envmgr.system.reading import Kind, read_file_text
 from envmgr.system.yamlfile import MOST_NODES, load_model, parse_yaml
+from tests.helpers.wording import one_of, pydantic_says, yaml_says
 
 THING = Kind("thing", 1 << 20)
 
@@ -66,17 +67,22 @@ def faults(tmp_path: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("name: [a\nsize: 1\n", "2:5"),
+        ("a:\n\tb: 1\n", "2:1"),
+        ("a: *nowhere\n", "1:4"),
+        ("a: 1\n---\nb: 2\n", "2:1"),
+        ("a: !!python/object/apply:os.system [id]\n", "1:4"),
+    ],
+)
+def test_parse_yaml_tells_line_and_column_and_what_pyyaml_says(text: str, place: str) -> None:
+    assert syntax_error(text) == f"f.yaml:{place}: {yaml_says(text)}"
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: [a\nsize: 1\n", "f.yaml:2:5: did not find expected ',' or ']'"),
-        ("a:\n\tb: 1\n", "f.yaml:2:1: found character that cannot start any token"),
-        ("a: *nowhere\n", "f.yaml:1:4: found undefined alias"),
-        ("a: 1\n---\nb: 2\n", "f.yaml:2:1: but found another document"),
-        ("a: &a [*a]\n", "f.yaml:1:4: found unconstructable recursive node"),
-        (
-            "a: !!python/object/apply:os.system [id]\n",
-            "f.yaml:1:4: could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.system'",
-        ),
         ("when: 2024-13-45\n", "f.yaml:1:7: `2024-13-45` is no timestamp"),
         ("a:\n- b: !!int x\n", "f.yaml:2:6: `x` is no int"),
         ("a: !!bool maybe\n", "f.yaml:1:4: `maybe` is no bool"),
@@ -91,8 +97,13 @@ def test_parse_yaml_tells_line_and_column_of_a_syntax_error(text: str, message: 
     assert syntax_error(text) == message
 
 
+def test_parse_yaml_refuses_a_list_that_holds_itself() -> None:
+    assert syntax_error("a: &a [*a]\n").startswith("f.yaml:1:4: ")
+
+
 def test_parse_yaml_tells_a_control_character() -> None:
-    assert syntax_error('a: "x\0"\n').startswith("f.yaml: unacceptable character #x0000")
+    text = 'a: "x\0"\n'
+    assert syntax_error(text) == f"f.yaml: {yaml_says(text)}"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +160,10 @@ def test_parse_yaml_refuses_aliases_that_expand_without_end(text: str) -> None:
 def test_parse_yaml_refuses_deep_nesting_before_libyaml_overflows_its_stack(
     opening: str, closing: str, depth: int
 ) -> None:
-    assert "nested more than 100 deep" in syntax_error(opening * depth + "x" + closing * depth)
+    """By libyaml itself, where its own limit comes first: whatever it says."""
+    said = syntax_error(opening * depth + "x" + closing * depth)
+    assert said.startswith("f.yaml:1:")
+    assert "nested more than 100 deep" in said or depth > 1000
 
 
 def test_parse_yaml_refuses_deep_nesting_line_by_line() -> None:
@@ -209,17 +223,17 @@ def test_load_model_tells_each_fault_with_line_and_field_in_file_order(tmp_path:
         "colour: red\n"
     )
     assert faults(tmp_path, text) == [
-        "2: size: Input should be a valid integer, unable to parse string as an integer",
+        f"2: size: {pydantic_says('int_parsing')}",
         "5: parts.1.run: must not be empty",
-        "6: parts.1.kind: Input should be 'a' or 'b'",
-        "8: parts.2.run: Field required",
+        f"6: parts.1.kind: {one_of('a', 'b')}",
+        f"8: parts.2.run: {pydantic_says('missing')}",
         "11: table.first.run: must be text: put it in quotes",
         "12: colour: unknown field",
     ]
 
 
 def test_load_model_tells_a_missing_field_at_its_parent(tmp_path: Path) -> None:
-    assert faults(tmp_path, "# a comment\nsize: 1\n") == ["2: name: Field required"]
+    assert faults(tmp_path, "# a comment\nsize: 1\n") == [f"2: name: {pydantic_says('missing')}"]
 
 
 def test_load_model_tells_a_wrong_type_of_a_list(tmp_path: Path) -> None:
@@ -228,7 +242,7 @@ def test_load_model_tells_a_wrong_type_of_a_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "~\n"])
 def test_load_model_treats_an_empty_file_as_one_without_fields(tmp_path: Path, text: str) -> None:
-    assert [line.partition(": ")[2] for line in faults(tmp_path, text)] == ["name: Field required"]
+    assert [line.partition(": ")[2] for line in faults(tmp_path, text)] == [f"name: {pydantic_says('missing')}"]
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text\n", "3\n"])
@@ -247,7 +261,7 @@ def test_load_model_follows_merge_keys(tmp_path: Path) -> None:
 
 def test_load_model_tells_a_fault_of_a_merged_mapping(tmp_path: Path) -> None:
     text = "name: x\nparts:\n  - &p {run: y, kind: b}\n  - <<: *p\n    kind: c\n"
-    assert faults(tmp_path, text) == ["5: parts.1.kind: Input should be 'a' or 'b'"]
+    assert faults(tmp_path, text) == [f"5: parts.1.kind: {one_of('a', 'b')}"]
 
 
 def test_read_text_tells_a_missing_file(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator
+from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from envmgr.downloads.space import Room, TooLarge
+from envmgr.downloads.web import open_url, read_page
+from envmgr.wheels import metadata, pages
+from tests.helpers.wheelhouse import Wheelhouse
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """What the path says: /endless, /drip (headers), /to?URL, /bomb."""
+
+    over = Event()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        what, _, place = self.path[1:].partition("?")
+        if what == "drip":
+            self.wfile.write(b"HTTP/1.0 200 OK\r\nX: ")
+            while not self.over.wait(0.05):
+                self.wfile.write(b"x")
+            return
+        self.send_response(302 if what == "to" else 200)
+        if what == "to":
+            self.send_header("Location", place)
+        if what == "bomb":
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        if what == "bomb":
+            self.wfile.write(gzip.compress(bytes(1 << 20)))
+        while what == "endless":
+            self.wfile.write(bytes(1 << 16))
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            pass  # the client hung up
+
+    Hostile.over.clear()
+    with Quiet(("127.0.0.1", 0), Hostile) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        Hostile.over.set()
+        server.shutdown()
+
+
+def test_page_without_end_is_not_read_to_it(url: str) -> None:
+    with pytest.raises(ValueError, match=f"{url}/endless is larger than 1000000 bytes"):
+        read_page(f"{url}/endless", most=1_000_000)
+
+
+def test_page_whose_headers_never_end_is_given_up(url: str) -> None:
+    with pytest.raises(TimeoutError, match=f"{url}/drip took more than 1 s"):
+        read_page(f"{url}/drip", most=1000, longest=1)
+
+
+def test_page_is_not_unpacked(url: str) -> None:
+    assert len(read_page(f"{url}/bomb", most=10_000).content) < 10_000
+
+
+@pytest.mark.parametrize(
+    "place", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:text/plain,x", "gopher://127.0.0.1/"]
+)
+def test_redirect_leads_to_no_other_scheme(url: str, place: str) -> None:
+    with pytest.raises((OSError, HTTPException, ValueError)):
+        read_page(f"{url}/to?{place}", most=1000)
+    with pytest.raises(ValueError, match="only http"):
+        open_url(place)
+
+
+def test_redirect_in_a_circle_ends(url: str) -> None:
+    with pytest.raises(OSError, match="redirect"):
+        read_page(f"{url}/to?{url}/to", most=1000)
+
+
+def test_file_that_is_no_regular_one_or_too_large_is_no_page(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(1001))
+    for path in (Path("/dev/zero"), tmp_path / "large"):
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            read_page(path.as_uri(), most=1000)
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 1_000_000, b'{"files": ' * 100_000, b'{"files": [' + b"1," * 3_000_000 + b"1]}", b"9" * 100_000],
+    ids=["lists", "maps", "values", "number"],
+)  # fmt: skip
+def test_hostile_json_of_an_index_is_a_fault_of_the_page(content: bytes) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        pages._files(pages.Page("application/vnd.pypi.simple.v1+json", content))
+
+
+def test_links_of_a_page_are_read_as_indexes_write_them() -> None:
+    text = """<!DOCTYPE html><A HREF="../a-1.whl#sha256=00" data-requires-python=">=3.8">a</A> <a\nhref='b%2B1.whl'>b</a>
+    <a data-x="1 > 0" href=c.whl#sha256=11>c</a><abbr href="no.whl"><a name="none">"""
+    found = pages._files(pages.Page("text/html", text.encode()))
+    assert found == {"a-1.whl": True, "b+1.whl": False, "c.whl": True}
+
+
+@pytest.mark.parametrize(
+    "text", ["<a ", '<a "', "<a '\"", "<a href=", "<!--", "</", "<a " + 'x="\'" ' * 9, "<![CDATA["]
+)
+def test_links_of_a_hostile_page_take_time_that_grows_with_it_alone(text: str) -> None:
+    """Else this would take hours."""
+    content = (text * ((4 << 20) // len(text))).encode()
+    assert set(pages._files(pages.Page("text/html", content))) <= {"", "<a"}
+
+
+def test_metadata_of_a_wheel_is_read_up_to_a_size(tmp_path: Path) -> None:
+    house = Wheelhouse(tmp_path)
+    bomb = house.wheel("bomb", files={"bomb-1.0.dist-info/x": ""}, requires=["x" * 1000] * 20_000)
+    assert len(metadata._from_wheel(bomb)) == metadata._LARGEST
+
+
+def test_room_ends_where_what_must_stay_free_begins(tmp_path: Path) -> None:
+    Room(tmp_path, 0).take(1)
+    with pytest.raises(TooLarge, match="are to stay free"):
+        Room(tmp_path, 1 << 60).take(1)

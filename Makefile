@@ -41,7 +41,7 @@ demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away pre
 	@$(BIN)/python -m demo
 
 demo-cluster: root venv lmod  ## the mission on a cluster in namespaces: build, job, audit, a broken node mended (KEEP=1 keeps it)
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(BIN)/python -m demo.cluster
 
 root:
@@ -52,16 +52,16 @@ FIRST = tests/sandbox/test_every_verb.py tests/cluster/audit/test_drift.py
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test: venv lmod  ## unit tests, every verb once, one drift on a cluster: three minutes (PYTEST_ARGS="-x -k lock")
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(BIN)/python -m tests.helpers.standin
 	@$(PYTEST) tests/unit $(FIRST)
 
 test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine alone
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
 
 test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster make
 	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
 
 $(REFRAME)/.installed: Makefile $(VENV)/.installed
@@ -70,19 +70,19 @@ $(REFRAME)/.installed: Makefile $(VENV)/.installed
 	@touch $@
 
 test-easybuild: venv lmod  ## real EasyBuild, on toys and small software
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster make cmake
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster make cmake
 	@$(PYTEST) tests/easybuild
 
 test-slow: venv lmod  ## Python and MPICH from real source, with mpi4py, run under mpirun and srun
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
 	@$(BIN)/python -m pytest -m "slow and not soak" tests/easybuild
 
 test-torch: venv lmod  ## PyTorch with its CUDA libraries from the public index, to training on two nodes (10 GB of disk)
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
 	@$(BIN)/python -m pytest -m slow tests/torch
 
 soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster compilers
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
 	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
 
 coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with the processes of envmgr (COVERAGE="test test-cluster")
@@ -104,7 +104,7 @@ bench: venv lmod  ## every claim on speed, both sides in one run
 	@$(BIN)/python -m benchmarks
 
 cluster-up: venv lmod  ## a real cluster in namespaces of this machine, until cluster-down (N=3 SHARE=bind|sshfs|nfs)
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(BIN)/python -m tests.helpers.cluster up -N $(N) --share $(SHARE)
 
 cluster-shell:  ## a login shell in it (NODE=c1 AS=alice)

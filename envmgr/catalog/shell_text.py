@@ -175,6 +175,8 @@ def fault_in_posix(text: str) -> str:
 
 def fault_in_csh(text: str) -> str:
     """Why csh would make something else of it, where Lmod hands it over in backquotes; empty where it would not."""
+    if not text.isascii():
+        return "tcsh loses bytes of characters that are not ASCII, where the locale is C"
     for word in text.split():
         if "{" in word and word != "{":
             return f"csh opens braces, in quotes too: `{word[:40]}`"

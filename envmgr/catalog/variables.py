@@ -77,10 +77,13 @@ def fault_in_variable(name: str, *, as_list: bool) -> str:
 def fault_in_value(value: str, *, as_list: bool) -> str:
     """Why not every shell gets these bytes; empty where all do: bash, sh, zsh, ksh, csh, tcsh and fish. `as_list`: elements between colons.
 
-    Lmod hands csh its text in backquotes, and expands `~` in lists; zsh looks programs up after `=`. Tried with Lmod 8.6.19.
+    Lmod hands csh its text in backquotes, and expands `~` in lists; zsh looks programs up after `=`. Tried with Lmod 8.6.19 and
+    tcsh 6.24, which reads what Lmod says in pieces.
     """
     if unseen := first_unseen(value):
         return f"it holds {number_of(unseen)}: neither shells nor people get it as it is"
+    if not value.isascii():
+        return "tcsh loses bytes of characters that are not ASCII, where the locale is C"
     if braces := sorted({*value} & {*"{}!"}):
         return f"csh reads `{braces[0]}` in it"
     if value.startswith("=") or ":=" in value:

@@ -108,7 +108,7 @@ def test_compose_module_fills_in_root_name_and_version() -> None:
 
 
 def test_compose_module_fills_in_once() -> None:
-    assert environment(set={"A": "$${root}"}) == [("set", "A", "${root}")]
+    assert environment(set={"A": "$$root"}) == [("set", "A", "$root")]
 
 
 def test_compose_module_leaves_home_and_user_for_the_load() -> None:

@@ -34,4 +34,4 @@ whatis("Description: says \"hello\", ]] and ]==] -- \\ {{ braces }} {% tags %} {
 pushenv("_7ZIP_ROOT", "/cluster/envmgr/store/7zip/23.01-deadbeef")
 pushenv("ENVMGR__7ZIP_DIGEST", "deadbeef884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
 pushenv("ENVMGR_GENERATION", "42")
-pushenv("GREETING", "it's \"$HOME\" `x` \\n]]1 é 漢")
+pushenv("GREETING", "it's \"$HOME\" `x` \\n]]1  ")

@@ -23,7 +23,7 @@ from envmgr.commands.judging import faults_of, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
-from envmgr.publish.accepted import accepted_lines, judge_recipe
+from envmgr.publish.accepted import judge_recipe
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
@@ -42,12 +42,23 @@ class CopyResult(Result):
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a recipe accepts of its lock or its module, for whoever reviews it: `change` is what is done, `reason` the recipe's."""
+
+    entry: str
+    rule: str
+    change: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckResult(Result):
     """`checked` counts recipes."""
 
     schema: ClassVar[str] = "envmgr.check/1"
     checked: int
     findings: tuple[Finding, ...]
+    accepted: tuple[Accepted, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -90,24 +101,30 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
     recipes: dict[str, Recipe] = {}
     locks: dict[str, LoadedLock] = {}
+    accepted: list[Accepted] = []
     look = _Look(catalog)
     for entry in found:
-        findings += _check_whole(ctx, look, entry, recipes, locks)
+        findings += _check_whole(ctx, look, entry, recipes, locks, accepted)
     findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
     told = (
         replace(each, found=printable(each.found, _LONGEST), hint=printable(each.hint, _LONGEST)) for each in findings
     )
-    return CheckResult(len(found), tuple(told))
+    return CheckResult(len(found), tuple(told), tuple(accepted))
 
 
 def _check_whole(
-    ctx: Context, look: _Look, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
+    ctx: Context,
+    look: _Look,
+    found: CatalogEntry,
+    recipes: dict[str, Recipe],
+    locks: dict[str, LoadedLock],
+    accepted: list[Accepted],
 ) -> list[Finding]:
     """Whatever an entry says, it does not end the check of the others."""
     try:
-        return _check_entry(ctx, look, found, recipes, locks)
+        return _check_entry(ctx, look, found, recipes, locks, accepted)
     except Interrupted:
         raise
     except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote
@@ -116,9 +133,14 @@ def _check_whole(
 
 
 def _check_entry(
-    ctx: Context, look: _Look, found: CatalogEntry, recipes: dict[str, Recipe], locks: dict[str, LoadedLock]
+    ctx: Context,
+    look: _Look,
+    found: CatalogEntry,
+    recipes: dict[str, Recipe],
+    locks: dict[str, LoadedLock],
+    accepted: list[Accepted],
 ) -> list[Finding]:
-    """`recipes` and `locks` get what could be read."""
+    """`recipes`, `locks` and `accepted` get what could be read."""
     where = str(found.recipe_path)
     try:
         recipe = found.recipe()
@@ -147,7 +169,7 @@ def _check_entry(
         for remark in shortened(backend.remarks(recipe, ctx.site))
     ]
     findings += _missing(look, found, recipe)
-    findings += _check_module(found, recipe)
+    findings += _check_module(found, recipe, accepted)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
         findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
@@ -176,33 +198,36 @@ def _check_entry(
             )
             for rule in judged[-1][1].unused
         ]
-        findings += [
-            Finding("accept", "note", str(found.entry), f"{where}: {line}") for line in accepted_lines(judged[-1][1])
-        ]
+        accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged[-1][1].accepted]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
     return findings
 
 
-def _check_module(found: CatalogEntry, recipe: Recipe) -> list[Finding]:
-    """What its module would do that must be accepted, and each accepted line with its reason: who reviews the recipe sees it."""
+def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted]) -> list[Finding]:
+    """What its module would do that must be accepted; `accepted` gets what is."""
     name, where = str(found.entry), found.recipe_path
     judged = judge_recipe(found.entry, recipe)
+    accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged.accepted]
+    taken = {*judged.unused, *RULES, *(key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted)}
+    accepted += [  # its lock does not say what the scripts of its packages set
+        _accepted(found, key, "where its packages change it", why)
+        for key, why in recipe.accept.items()
+        if key not in taken
+    ]
     told = [
         Finding("environment", "error", name, f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
         for fault in judged.faults
     ]
-    told += [Finding("accept", "note", name, f"{where}: {line}") for line in accepted_lines(judged)]
-    taken = {key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted}
-    for key, why in recipe.accept.items():
-        if key in judged.unused:
-            told.append(
-                Finding("environment", "warning", name, f"{where}: accept.{key}: it needs no word", hint="take it out")
-            )
-        elif key not in RULES and key not in taken:  # a package's: its lock does not say what its scripts set
-            told.append(Finding("accept", "note", name, f"{where}: accept.{key}: where its packages change it: {why}"))
-    return told
+    return told + [
+        Finding("environment", "warning", name, f"{where}: accept.{key}: it needs no word", hint="take it out")
+        for key in judged.unused
+    ]
+
+
+def _accepted(found: CatalogEntry, rule: str, change: str, reason: str) -> Accepted:
+    return Accepted(str(found.entry), rule, printable(change, _LONGEST), printable(reason, _LONGEST))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from envmgr.catalog.accept import ON_UNLOAD, key_for
@@ -79,9 +79,3 @@ def _told(op: EnvOp, short: Mapping[str, str]) -> str:
     for root, name in short.items():
         value = value.replace(root, name)
     return f"{op.kind} {printable(value, _SHOWN)}".strip() if op.kind != "unset" else "unset"
-
-
-def accepted_lines(judged: Judged) -> Iterator[str]:
-    """Each accepted change with its reason, for whoever reviews the recipe."""
-    for fault, why in judged.accepted:
-        yield f"accept.{fault.rule}: {fault.text}: {why}"

@@ -92,6 +92,8 @@ def show_check(result: CheckResult) -> None:
         out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
         if finding.hint:
             out(f"  hint: {finding.hint}")
+    for each in result.accepted:
+        out(f"accepted: {each.entry}: {each.rule}: {each.change} ({each.reason})")
     errors = sum(f.severity == "error" for f in result.findings)
     warnings = sum(f.severity == "warning" for f in result.findings)
     checked, found = counted(result.checked, "recipes"), f"{counted(errors, 'errors')}, {counted(warnings, 'warnings')}"

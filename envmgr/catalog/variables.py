@@ -50,8 +50,9 @@ SEARCHED = frozenset(
 _OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _XML = re.compile(r"file://(?=/)")
 _XML_OF_SYSTEM = "/etc/xml/catalog"
-_OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|PATH|VERSION)", re.ASCII)
-_EASYBUILDS_NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)\w+", re.ASCII)
+_OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|VERSION)", re.ASCII)
+# What EasyBuild's own modules note for builds, and by what CMake, CuPy and PyTorch's builds find CUDA.
+_NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)\w+|CUDA_PATH", re.ASCII)
 # Names of that form by which other programs take settings, plug-ins or a place to work in: an entry may have any name.
 _KNOWN = re.compile(
     r"""(?:ANDROID|ANSIBLE|APPTAINER\w*|AWS|AZURE|BUNDLE|CARGO|CCACHE|CL|CLANG|COMPOSER|CONAN|CONDA|CURL|DBUS|DISTUTILS|DOCKER|DOTNET|EASYBUILD|EDITOR
@@ -114,7 +115,7 @@ def may_go_unsaid(
         return name in SEARCHED | _OF_INSTALLS and all(
             _lies_in(each, roots, xml=name == "XML_CATALOG_FILES") for each in elements
         )
-    named = is_own(name, owners) or _EASYBUILDS_NOTES.fullmatch(name)
+    named = is_own(name, owners) or _NOTES.fullmatch(name)
     return (
         kind != "unset" and bool(named) and all(("/" not in e and "~" not in e) or _lies_in(e, roots) for e in elements)
     )

@@ -69,7 +69,7 @@ def _changes(
     for op in ops:
         as_list = op.kind in ("prepend", "append")
         elements = op.value.split(op.separator) if as_list else [op.value]
-        if not may_go_unsaid(op.kind, op.name, [e for e in elements if e or not as_list], owners=owners, roots=roots):
+        if not may_go_unsaid(op.kind, op.name, elements, owners=owners, roots=roots):
             found.setdefault(f"variable:{op.name}", []).append(_told(op, short))
     return {rule: "; ".join(texts) for rule, texts in found.items()}
 

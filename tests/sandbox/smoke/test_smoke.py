@@ -23,7 +23,13 @@ def test_test_that_needs_mpi_is_skipped_without_a_launcher_and_runs_with_one(san
     launcher.mkdir()
     (launcher / "mpiexec").write_text("#!/bin/sh\n")
     (launcher / "mpiexec").chmod(0o755)
-    sandbox.recipe("mpi/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(launcher)]}})
+    sandbox.recipe(
+        "mpi/1.0",
+        HELLO,
+        tests=tests,
+        environment={"prepend": {"PATH": [str(launcher)]}},
+        accept={"variable:PATH": "a stand-in"},
+    )
     sandbox.ok("lock", "--all")
     # Slurm's srun is a launcher, too: here there is none.
     hide = 'for name in srun mpiexec mpirun; do file=$(command -v $name) && mount --bind /dev/null "$file"; done; exec "$@"'
@@ -47,7 +53,13 @@ def test_failing_mpi_test_is_never_a_skip(sandbox: Sandbox, status: int) -> None
     (launcher / "srun").write_text("#!/bin/sh\n")
     (launcher / "srun").chmod(0o755)
     tests = [{"name": "ranks", "run": f"exit {status}", "needs": ["mpi"]}]
-    sandbox.recipe("mpi/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(launcher)]}})
+    sandbox.recipe(
+        "mpi/1.0",
+        HELLO,
+        tests=tests,
+        environment={"prepend": {"PATH": [str(launcher)]}},
+        accept={"variable:PATH": "a stand-in"},
+    )
     sandbox.ok("lock", "mpi/1.0")
     done = sandbox.run("build", "mpi/1.0")
     assert done.code == 3
@@ -73,7 +85,13 @@ def test_test_that_needs_slurm_runs_in_a_job_or_where_slurm_answers(
         {"name": "ranks", "run": ranks, "needs": ["slurm"], "timeout": 61},
         {"name": "none", "run": 'test -z "$(env | grep SLURM_)"'},
     ]
-    sandbox.recipe("app/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(commands)]}})
+    sandbox.recipe(
+        "app/1.0",
+        HELLO,
+        tests=tests,
+        environment={"prepend": {"PATH": [str(commands)]}},
+        accept={"variable:PATH": "a stand-in"},
+    )
     sandbox.ok("lock", "--all")
     done = sandbox.ok("build", "app/1.0", "--format", "json", **({"SLURM_JOB_ID": job} if job else {})).data["tests"]
     detail = "no Slurm on this node" if status == "skipped" else ""
@@ -93,7 +111,13 @@ def test_test_that_needs_slurm_asks_for_what_the_site_says(sandbox: Sandbox, job
     sandbox.write_site()
     says = " ".join(f"${{SLURM_{name}-none}}" for name in ("ACCOUNT", "PARTITION", "QOS", "EXCLUDE"))
     tests = [{"name": "ranks", "run": f"said=$(srun echo {says}); test \"$said\" = '{asked}'", "needs": ["slurm"]}]
-    sandbox.recipe("app/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(commands)]}})
+    sandbox.recipe(
+        "app/1.0",
+        HELLO,
+        tests=tests,
+        environment={"prepend": {"PATH": [str(commands)]}},
+        accept={"variable:PATH": "a stand-in"},
+    )
     sandbox.ok("lock", "--all")
     environ = {"SLURM_JOB_ID": job} if job else {}
     for argv in (["build", "app/1.0"], ["test", "app/1.0"]):
@@ -140,7 +164,9 @@ def test_entry_is_tested_again_when_what_it_loads_changed(sandbox: Sandbox) -> N
     sandbox.recipe("top/1.0", ["shared"], depends=["base/1.0"], tests=[{"name": "has", "run": 'test -z "$BROKEN"'}])
     sandbox.ok("lock", "--all")
     sandbox.ok("build", "top/1.0")
-    sandbox.recipe("base/1.0", HELLO, environment={"set": {"BROKEN": "yes"}})
+    sandbox.recipe(
+        "base/1.0", HELLO, environment={"set": {"BROKEN": "yes"}}, accept={"variable:BROKEN": "for the test"}
+    )
     done = sandbox.run("build", "base/1.0")
     assert done.code == 3
     assert "error[smoke-test-failed]: 1 smoke test of top/1.0 failed" in done.stderr

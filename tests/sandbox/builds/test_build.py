@@ -382,7 +382,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
         "envmgr.show/1",
         {"entry", "state", "notes", "software", "recipe", "folder", "packages", "digest", "install", "module", "gpu"},
     ),
-    "catalog check hello/1.0": ("envmgr.check/1", {"checked", "findings"}),
+    "catalog check hello/1.0": ("envmgr.check/1", {"checked", "findings", "accepted"}),
     "site check": ("envmgr.site-check/1", {"source", "facts"}),
     "lock hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
     "lock --check hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),

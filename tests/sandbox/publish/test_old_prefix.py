@@ -18,7 +18,12 @@ ENTRIES = ("act/1.0", "tool/1.0", "top/1.0", "toy/1.0")
 
 @pytest.fixture(params=sorted(p.name.removesuffix(".tar.gz") for p in FIXTURES.glob("*.tar.gz")))
 def box(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OldPrefix]:
+    """As after an upgrade: what the packages of `act` set is accepted since then."""
     with old_prefix(request.param, tmp_path) as made:
+        path = made.site / "recipes/act/1.0/recipe.yaml"
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"accept": {"variable:HELLO_*": "its packages' own"}})
+        )
         yield made
 
 

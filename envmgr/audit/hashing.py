@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -176,8 +177,9 @@ def _in_words(lines: Sequence[str]) -> Iterator[str]:
     want: dict[str, dict[str, str]] = {}
     closed: set[str] = set()
     for line in lines:
-        side = want if line.startswith(("\t", "\\x09")) else have
-        kind, _, rest = line.removeprefix("\\x09").removeprefix("\t").partition(" ")
+        record = re.sub(r"^(\t|\\t|\\x09)", "", line)  # a tab, as answers show it
+        side = have if record == line else want
+        kind, _, rest = record.partition(" ")
         if kind == "!":
             closed.add(rest)
             continue

@@ -11,6 +11,7 @@ from envmgr.audit.hashing import HashOnNodes, NodeFault, Place
 from envmgr.commands import Context
 from envmgr.commands.verify import Verified, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.finding import Finding
+from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.flips import known_current
@@ -89,7 +90,10 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
         0o555,
         [
             *(TreePath(path, "dir", 0o555) for path in folders),
-            *(TreePath(path, "file", 0o444, 0, sha256) for path, sha256 in files.items()),
+            *(
+                TreePath(path, "file", 0o555 if path.startswith(f"{SHIMS}/") else 0o444, 0, sha256)
+                for path, sha256 in files.items()
+            ),
         ],
     )
 

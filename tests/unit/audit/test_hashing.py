@@ -15,6 +15,7 @@ import pytest
 from envmgr.audit import hashing
 from envmgr.audit.hashing import _TRY, HashOnNodes, Place, _in_words
 from envmgr.nodes import Reply
+from envmgr.probe.shell import read_lines
 from envmgr.report import SilentReporter
 from envmgr.store.tree import make_read_only, scan_tree
 from envmgr.system.files import sha256_bytes
@@ -66,6 +67,7 @@ def test_a_link_in_its_place_is_not_followed(tree: Path, tmp_path: Path) -> None
     ("lines", "words"),
     [
         (["f 1  a", "\tf 2  a"], ["a: sha256 changed"]),
+        (read_lines(["@k|f 1  a", "@k|\tf 2  a"])["k"].splitlines(), ["a: sha256 changed"]),
         (["f 1  a", "m 777 a", "\tf 2  a", "\tm 444 a"], ["a: mode, sha256 changed"]),
         (["f 1  a b", "m 444 a b"], ["a b: not among what it must have"]),
         (["\tf 1  a", "\\x09m 444 a"], ["a: missing"]),

@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, ClassVar, Protocol
 
+from envmgr.characters import LINES, shown
+
 _SECRETS = (
     re.compile(r"(://)[^\s/@'\"<>]+(?=@)"),  # a user's name and password
     re.compile(r"(https?://[^\s'\"<>]*?/t/)[^/\s'\"<>,]+"),  # conda's tokens
     re.compile(r"([?&](?:[a-z_-]*(?:token|password|secret|signature|credential)|key|sig)=)[^&\s'\"<>]+", re.IGNORECASE),
 )
-# What a terminal obeys, or shows in another order: all but line breaks and tabs.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def masked(text: str) -> str:
@@ -32,8 +32,8 @@ def masked(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`masked`, and with control characters by their numbers: for terminals, and for logs that are read on one."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), masked(text))
+    """`masked`, and with what acts unseen by its numbers, all but line breaks and tabs: for terminals, and for logs that are read on one."""
+    return shown(masked(text), LINES)
 
 
 def size_text(count: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
+from envmgr.modules.pip_shim import PIP_SHIM
 from envmgr.modules.render import GPU_GATE, GPU_RULES, MODULE, MODULERC, SRUN_NOTE
 from envmgr.system.resources import shipped
 from tests.helpers.golden_cases import GOLDEN, cases, render_case
@@ -30,7 +31,7 @@ def check() -> tuple[int, int]:
     lmod = find_lmod(None, os.environ)
     folder = shipped("modulefiles")
     templates = {path.name for path in folder.iterdir() if path.is_file()}
-    if unused := templates - {MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE}:
+    if unused := templates - {MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM}:
         raise EnvmgrError("template-unused", f"no golden case renders {', '.join(sorted(unused))}", context=str(folder))
     rendered = {case: render_case(case) for case in cases()}
     names = {Path(path).name for tree in rendered.values() for path in tree}

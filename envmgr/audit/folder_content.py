@@ -9,9 +9,10 @@ from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence
 from envmgr.audit.named_paths import named_paths
 from envmgr.finding import Finding
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group
-from envmgr.system.shelltext import assign, script_text, words
+from envmgr.system.shelltext import assign, script_text
 
 _MOST, _DEEP = 10_000, 100_000  # files of a folder whose content is read
 _SECONDS, _DEEP_SECONDS = 5, 30  # for a list; twice that for contents
@@ -76,13 +77,13 @@ def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
         check, folder, values, evidence, what="closed", sampled=check == "hierarchy",
         say=lambda lines: f"{user} cannot read {short(', '.join(lines.splitlines()))}" if lines else f"{user} can read all of it",
         told=lambda of: f"{user} cannot read {short(', '.join(line for line in of.value.splitlines() if line not in of.right.splitlines()) or 'less than others')}",
-        hint=f"on the node: `chmod a+rX {_shell_paths(folder, values)}`, or as restricted as on the others",
+        hint=f"{open_hint(evidence.site, _paths(folder, values), whom=user)}; as restricted as on the others",
     )  # fmt: skip
 
 
-def _shell_paths(folder: str, values: Values) -> str:
+def _paths(folder: str, values: Values) -> list[str]:
     lines = sorted({line for value in values for line in value.splitlines()})
-    return words(*(f"{folder}/{line}" for line in lines[:8]))
+    return [f"{folder}/{line}" for line in lines[:8]]
 
 
 def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Finding]:
@@ -104,7 +105,7 @@ def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
     )  # fmt: skip
     yield from _lacking(
         check, folder, entered, evidence, "paths that are closed", f"{evidence.plan.user} cannot enter",
-        lambda paths: f"on the node: `chmod a+rx {' '.join(paths)}`, or as restricted as on the others",
+        lambda paths: f"{open_hint(evidence.site, paths, whom='users')}; as restricted as on the others",
     )  # fmt: skip
 
 

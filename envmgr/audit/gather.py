@@ -52,7 +52,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
-from envmgr.system.users import this_account
+from envmgr.system.usernames import own_name
 
 Via = Literal["ssh", "slurm", "both"]
 
@@ -298,7 +298,7 @@ class _Asking:
 
 def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
-    me = this_account().name
+    me = own_name()
     login = site.transport.user or me
     if login == "root" or site.transport.become:
         return site.audit.user or site.build_user or "nobody", ("root", "user")

@@ -2,17 +2,30 @@
 # Listings of places below the prefix, as this node's mount has them, by the build user where root asks. The arguments are NUMBER
 # FOLDER of each place. Of a place with a file "$0.want.NUMBER", which has the right listing with 0x01 for a line break in a name,
 # the records are told that only one of the two has, `verify_most` at most; of others, the listing's sha256.
-: "${build_user?}" "${verify_end?}" "${verify_most?}" "${verify_list?}"
+: "${build_user?}" "${verify_end?}" "${verify_most?}" "${verify_list?}" "${verify_try?}"
 
 verify_mine() { "$@"; }
 if [ "$(id -u)" = 0 ] && [ -n "$build_user" ] && id -u "$build_user" >/dev/null 2>&1; then
   verify_mine() { (as "$build_user" "$@"); }
 fi
 verify_listing() { verify_mine /bin/sh -c "$verify_list" sh "$1"; }
+# Whether the node's own programs can make a listing at all, tried on one that is known: `verify_try` is its sha256.
+mkdir "$0.try"
+chmod 755 "$0.try"
+echo try >"$0.try/file"
+chmod 644 "$0.try/file"
+if [ "$(verify_listing "$0.try" | sum)" != "$verify_try" ]; then
+  verify_said=$(verify_mine /bin/sh -c 'sha256sum <"$1" 2>&1 >/dev/null' sh "$0.try/file" | tail -n 1)
+  put verify.unable "${verify_said:-find, sort, xargs, sed or sha256sum is missing or of another kind}"
+  set --
+fi
 verify_began=$(date +%s)
 while [ $# -gt 0 ] && [ "$(($(date +%s) - verify_began))" -lt "$verify_end" ]; do
-  if ! [ -e "$2" ] && ! [ -L "$2" ]; then
-    put "verify.gone.$1" yes
+  if ! verify_said=$(verify_mine /bin/sh -c 'LC_ALL=C ls -d "$1" 2>&1 >/dev/null' sh "$2"); then
+    case $verify_said in
+      *": No such file or directory") put "verify.gone.$1" yes ;;
+      *) put "verify.closed.$1" "${verify_said##*: }" ;;
+    esac
   elif [ -e "$0.want.$1" ]; then
     verify_listing "$2" | tr '\n\0' '\001\n' | LC_ALL=C comm -3 - "$0.want.$1" | head -n "$verify_most" | lines "verify.line.$1"
     put "verify.compared.$1" yes

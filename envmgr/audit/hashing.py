@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from envmgr.catalog.site import Site
 from envmgr.nodes import Reply, ask_nodes
@@ -27,14 +28,17 @@ _MOST = 40  # records of a folder that a node tells
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder that must hold just `paths`, with modes as they are there; `mode` is the folder's own."""
+    """A folder that must hold just `paths`, with modes as they are there; `mode` is its own. Of a file it is the `sha256`, without paths."""
 
     folder: str
     mode: int
-    paths: Sequence[TreePath]
+    paths: Sequence[TreePath] = ()
+    sha256: str = ""
 
     def listing(self) -> list[bytes]:
         """The records that a node makes of it, sorted."""
+        if self.sha256:
+            return [f"f {self.sha256}  .".encode(), f"m {self.mode:o} .".encode()]
         found = [f"d {self.mode:o} ."]
         for path, kind, mode, _, sha256, target in self.paths:
             if kind == "link":
@@ -44,6 +48,15 @@ class Place:
             else:
                 found.append(f"d {mode:o} {path}")
         return sorted(map(os.fsencode, found))
+
+
+_TRY = sha256_bytes(
+    b"".join(
+        record + b"\0"
+        for record in Place("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).listing()
+    )
+)
+"""The sum of a listing that each node makes first, of a folder of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,7 @@ class HashOnNodes:
     via: Way
     seconds: float
     currents: dict[str, str] = field(default_factory=dict)  # node -> what `current` names there
+    unseen: set[str] = field(default_factory=set)  # nodes that did not tell all: nothing is verified there
 
     def ask(self, nodes: Sequence[str], places: Sequence[Place]) -> list[NodeFault]:
         """What is wrong, on which node; a node that does not tell is wrong, too."""
@@ -73,36 +87,53 @@ class HashOnNodes:
         differing: dict[str, list[int]] = {}
         for node, facts in self._replies(nodes, self._script(places, {}), faults):
             self.currents[node] = facts.get("current", "")
+            if why := facts.get("verify.unable"):
+                faults.append(NodeFault(node, "", f"could not look: {why}"))
+                self.unseen.add(node)
+                continue
             for number, place in enumerate(places):
                 if facts.get(f"verify.gone.{number}"):
                     faults.append(NodeFault(node, place.folder, "missing"))
+                elif why := facts.get(f"verify.closed.{number}"):
+                    faults.append(NodeFault(node, place.folder, f"cannot be looked at: {why}"))
                 elif (said := facts.get(f"verify.sum.{number}")) is None:
                     faults.append(NodeFault(node, place.folder, f"not looked at within {self.seconds:g} s"))
+                    self.unseen.add(node)
                 elif said != sums[number]:
                     differing.setdefault(node, []).append(number)
         wrong = sorted({number for numbers in differing.values() for number in numbers})
         if wrong:
             wanted = {number: places[number].listing() for number in wrong}
-            for node, facts in self._replies(list(differing), self._script(places, wanted), faults):
-                for number in differing[node]:
-                    lines = facts.get(f"verify.line.{number}", "").splitlines()
+            told = dict(self._replies(list(differing), self._script(places, wanted), faults))
+            for node, numbers in differing.items():
+                for number in numbers:
+                    lines = told.get(node, {}).get(f"verify.line.{number}", "").splitlines()
                     found = list(_in_words(lines)) or ["its content differs"]
                     faults += [NodeFault(node, places[number].folder, each) for each in found]
         return faults
 
     def _replies(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> Iterator[tuple[str, Facts]]:
         answered: list[tuple[str, Facts]] = []
+        replied = 0
         with self.reporter.stage("verify", total=len(nodes), unit="nodes") as stage:
 
+            def fail(node: str, why: str) -> None:
+                faults.append(NodeFault(node, "", why))
+                self.unseen.add(node)
+
             def take(reply: Reply) -> None:
-                stage.update(len(answered) + len(faults), detail=reply.node)
+                nonlocal replied
+                replied += 1
+                stage.update(replied, detail=reply.node)
                 if reply.status != "answered":
-                    faults.append(NodeFault(reply.node, "", f"{reply.status}: {reply.reason}"))
+                    fail(reply.node, f"{reply.status}: {reply.reason}")
                     return
                 facts, _, _ = read_answer(reply.text)
                 if (gate := facts.get("gate", "")) != "ok":
-                    why = "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}"
-                    faults.append(NodeFault(reply.node, "", why))
+                    fail(
+                        reply.node,
+                        "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}",
+                    )
                 else:
                     answered.append((reply.node, facts))
 
@@ -122,7 +153,8 @@ class HashOnNodes:
             word for n, place in enumerate(places) if not wanted or n in wanted for word in (str(n), place.folder)
         ]
         text = (
-            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_list=script_text(__file__, "list.sh"))
+            assign(verify_end=math.ceil(self.seconds), verify_most=_MOST, verify_try=_TRY)
+            + assign(verify_list=script_text(__file__, "list.sh"))
             + "".join(files)
             + f"set -- {words(*chosen)}\n"
             + script_text(__file__, "node.sh")
@@ -142,17 +174,25 @@ def _in_words(lines: Sequence[str]) -> Iterator[str]:
     """What differs, path by path, of records that only the node has, and of those that only we have (after a tab)."""
     have: dict[str, dict[str, str]] = {}
     want: dict[str, dict[str, str]] = {}
+    closed: set[str] = set()
     for line in lines:
         side = want if line.startswith(("\t", "\\x09")) else have
         kind, _, rest = line.removeprefix("\\x09").removeprefix("\t").partition(" ")
+        if kind == "!":
+            closed.add(rest)
+            continue
         if kind == "l":
             path, _, value = rest.partition(" ")
         else:
             value, _, path = rest.partition(" ")
         side.setdefault(path.strip(), {})[kind] = value
-    for path in sorted({*have, *want}):
+    for path in sorted({*have, *want, *closed}):
         here, there = have.get(path, {}), want.get(path, {})
-        if not there:
+        if path in closed:
+            yield f"{shown(path)}: cannot be read"
+        elif not here and closed.intersection(_above(path)):
+            continue  # nobody knows whether it is there
+        elif not there:
             yield f"{shown(path)}: not among what it must have"
         elif not here:
             yield f"{shown(path)}: missing"
@@ -165,3 +205,7 @@ def _in_words(lines: Sequence[str]) -> Iterator[str]:
                 else ["kind"]
             )
             yield f"{shown(path)}: {', '.join(what)} changed"
+
+
+def _above(path: str) -> list[str]:
+    return [str(parent) for parent in PurePosixPath(path).parents]

@@ -17,7 +17,7 @@ _CAUSES = {
         "/dev/ptmx has mode {}, by the ptmxmode of /dev/pts",
         "on the node: `mount -o remount,ptmxmode=0666 /dev/pts`; what mounted it so, /etc/fstab or a chroot's script?",
     ),
-    "device": ("/dev/ptmx has mode {}", "on the node: `chmod 666 /dev/ptmx`; which rule of udev made it so?"),
+    "device": ("/dev/ptmx has mode {}", "on the node: `udevadm trigger --name-match=ptmx` gives it the mode of udev's rules, which is 666; which rule made it so?"),
     "full": ("all {} are in use", "on the node: `fuser -v /dev/pts/*` tells who has them; `sysctl kernel.pty.max` is how many there may be"),
 }  # fmt: skip
 

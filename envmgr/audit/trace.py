@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
-from envmgr.system.shelltext import assign, quote, script_text
+from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 
 MOST = 12  # nodes that are asked: each stands for all with the same answers
 
@@ -124,6 +124,7 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
             "prefix": "".join(
                 [
                     assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home=""),
+                    assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}"),
                     script_text(__file__, "csh.sh"),
                     script_text(__file__, "sh"),
                     calls,

@@ -1,12 +1,13 @@
 # shellcheck shell=sh
 # Which line of which start-up file set a variable last, or an alias: traced shells, each once, as the account whose shell it is.
+# `trace_end` is what such a shell runs behind them.
 # `trace_names` are the names, or NAME~PART, for what brought PART into a list, or :COMMAND, for who calls it; trace KEY ACCOUNT HOW, HOW `login`,
 # `job` (a login shell, which finds SLURM_JOB_ID), `interactive`, `ssh`, `csh` or `zsh`. Behind trace.csh.sh.
 #
 # A trace line names where it is, and who called that: `+FILE:LINE<CALLER:LINE<CALLER:LINE: text`. Bash takes no PS4 from the
 # environment for root: there a bash that sets it reads the start-up files itself, in bash's order. Lmod silences traces of itself,
 # but for LMOD_SH_DBG_ON.
-: "${trace_names?}" "${trace_pin?}" "${trace_profile?}" # the folder of node-setup's files, and the one that shells read
+: "${trace_names?}" "${trace_pin?}" "${trace_profile?}" "${trace_end?}" # the folder of node-setup's files, and the one that shells read
 
 # shellcheck disable=SC2016 # bash's
 trace_ps4='+${BASH_SOURCE[0]-}:${LINENO}<${BASH_SOURCE[1]-}:${BASH_LINENO[0]-}<${BASH_SOURCE[2]-}:${BASH_LINENO[1]-}: '
@@ -28,20 +29,21 @@ trace_run() { # ACCOUNT HOW
   esac
   if [ "$2" = csh ]; then
     # shellcheck disable=SC2016 # the inner shell's
-    as "$1" /bin/sh -c 'exec csh -X -c true 2>&1'
+    as "$1" /bin/sh -c 'exec csh -X -c "unset savehist savedirs" 2>&1'
   elif [ "$2" = zsh ]; then
     # shellcheck disable=SC2016 # zsh's
-    as "$1" env LMOD_SH_DBG_ON=1 PS4='+%x:%I<: ' /bin/sh -c 'exec zsh -xl -c true 2>&1 >/dev/null'
+    as "$1" env LMOD_SH_DBG_ON=1 PS4='+%x:%I<: ' /bin/sh -c 'exec zsh -xl -c "$0" 2>&1 >/dev/null' "$trace_end"
   elif [ "$(id -u "$1")" = 0 ]; then
     trace_inside=
     [ "$2" != interactive ] || trace_inside=-i
     # shellcheck disable=SC2016,SC2086 # the inner shell's; one word or none
     as "$1" env LMOD_SH_DBG_ON=1 $trace_job /bin/sh -c 'exec 9>&1 >/dev/null 2>&1; exec /bin/bash --norc --noprofile "$@"' sh \
-      $trace_inside -c "$trace_root" "$trace_ps4" "$2"
+      $trace_inside -c "$trace_root
+$trace_end" "$trace_ps4" "$2"
   else
     # shellcheck disable=SC2016,SC2086 # the inner shell's; two words or none
     as "$1" env LMOD_SH_DBG_ON=1 $trace_job PS4="$trace_ps4" BASH_XTRACEFD=9 /bin/sh -c \
-      'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c true' "$trace_options"
+      'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c "$1"' "$trace_options" "$trace_end"
   fi
 }
 # The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is none of Lmod's own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import platform
 import socket
@@ -22,13 +21,15 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, size_text
 from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
+from envmgr.store.place import write_place
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
 from envmgr.system.locks import file_lock
+from envmgr.system.modes import ask_owner
 from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
-from envmgr.system.usernames import user_name
+from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
 
 
@@ -68,7 +69,10 @@ def ensure_install(
     def waiting(holder: str) -> None:
         reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
 
-    with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled):
+    with (
+        explain_os_error(install.lock),
+        file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled) as held,
+    ):
         install.check_digest()
         if install.exists():
             manifest = read_manifest(install.manifest)
@@ -89,10 +93,11 @@ def ensure_install(
                     extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
                 )
                 compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+                held.require()
                 write_manifest(install.manifest, manifest)
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
-                for path in (install.path, *built.extra):
+                for path in (install.path, *built.extra) if held.still() else ():  # else they are another run's
                     remove_below(site.prefix, path)
             raise
         verified.made(install.relative)
@@ -130,7 +135,7 @@ def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built,
         "tools": {"envmgr": envmgr.__version__, "python": platform.python_version(), **built.tools},
         **({"made": [dict(each) for each in built.made]} if built.made else {}),
         "host": socket.gethostname(),
-        "user": getpass.getuser(),
+        "user": own_name(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -187,13 +192,14 @@ def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
         with explain_os_error(folder):
             new = not folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
-        for fault in _unwritable(folder, getpass.getuser()):
+        for fault in _unwritable(folder, own_name()):
             raise fault
         if group is not None and (new or folder.stat().st_gid != group):
             _give_to_group(folder, group, site)
         elif group is not None and not _is_of_group(folder, group):
             with suppress(EnvmgrError):  # another member's: it can be used, but does not hand the group on
                 _give_to_group(folder, group, site)
+    write_place(prefix)
     if group is not None:
         for folder in (below for each in own if each.public for below in sorted(each.path.iterdir())):
             if folder.is_dir() and not _is_of_group(folder, group):
@@ -209,7 +215,7 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
             yield EnvmgrError(
                 "not-writable",
                 f"{account.name} cannot reach {prefix.root}: {above} is closed to it",
-                hint=f"chmod o+x {above}",
+                hint=ask_owner([str(above)], whom=account.name, to="enter"),
             )
     elif faults := tuple(_unwritable(prefix.root, account.name)):
         yield from faults
@@ -283,7 +289,7 @@ def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> No
         try:
             change(folder, group=group, mode=0o2777 & ~site.policies.mask | also)
         except PermissionError:
-            raise _group_not_theirs(getpass.getuser(), folder, site) from None
+            raise _group_not_theirs(own_name(), folder, site) from None
 
 
 def _group_not_theirs(user: str, folder: Path, site: Site) -> EnvmgrError:

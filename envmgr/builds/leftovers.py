@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from envmgr.backends import Backend, all_backends
@@ -17,7 +19,9 @@ from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.locks import try_file_lock
 from envmgr.system.openat import remove_below
-from envmgr.system.processes import runs_here
+from envmgr.system.processes import host_mark, runs_here
+
+_ABANDONED = 86400.0  # seconds without a byte after which another host's download counts as given up
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
@@ -28,9 +32,12 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
     manifest, and that a generation names, is in use, and stays.
     """
     for part in prefix.cache.glob("*/*/.*.part"):
-        with try_file_lock(part) as free:
-            if free:
+        with suppress(FileNotFoundError), try_file_lock(part) as free:
+            if free and not _is_of_another_host(part):
                 remove_below(prefix.root, part)
+    for mark in prefix.locks.glob("*.lock.holder"):
+        with try_file_lock(mark.with_suffix("")):  # one of a dead run goes with that
+            pass
     backends = all_backends()
     _clean_rows(prefix, backends, reporter)
     clear_kept_rows(prefix, reporter)
@@ -64,6 +71,12 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
     for backend in backends:
         backend.clean(prefix, reporter)
     return removed
+
+
+def _is_of_another_host(part: Path) -> bool:
+    """Which may write it still, on a file system that keeps locks to each client."""
+    host = re.fullmatch(r"\..+\.([0-9a-f]{8})\.part", part.name)
+    return host is not None and host[1] != host_mark() and time.time() - part.stat().st_mtime < _ABANDONED
 
 
 def _leftover_of(path: Path) -> str | None:

@@ -54,7 +54,10 @@ def repair_install(
     def waiting(holder: str) -> None:
         reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
 
-    with explain_os_error(install.lock), file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled):
+    with (
+        explain_os_error(install.lock),
+        file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled) as held,
+    ):
         verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path} again")
         exact = known.tree if known is not None and lock.backend.reproducible else ""
@@ -76,6 +79,7 @@ def repair_install(
                 mask=site.policies.mask, workers=max(2, jobs), extra=_extra(built.extra, site),
             )  # fmt: skip
             compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+            held.require()
             write_manifest(install.manifest, manifest)
         if known is not None:
             reporter.say(

@@ -13,11 +13,13 @@ from typing import Any, Literal
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from envmgr.catalog.accept import fault_in_key
 from envmgr.catalog.gpu.codes import parse_code
-from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
+from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix
 from envmgr.catalog.target import CpuLevel
-from envmgr.catalog.variables import fault_in_variable
+from envmgr.catalog.variables import fault_in_value, fault_in_variable
+from envmgr.characters import LINES, first_unseen
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.reading import RECIPE, SOFTWARE, TEST_FILE, printable, read_bytes
@@ -28,12 +30,6 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
 _END = "ENVMGR_FILE"  # of a file in a test's text
 _MOST_TEXT = 4 << 20  # characters, of the files of all tests of a recipe: modules keep them
-# Lmod's own, and words that no POSIX shell takes for the name of a function.
-_NO_FUNCTIONS = frozenset(
-    {"module", "ml", "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "in",
-     "function", "select", "time", "coproc", "break", "continue", "eval", "exec", "exit", "export", "readonly", "return",
-     "set", "shift", "times", "trap", "unset"}
-)  # fmt: skip
 
 
 class _Model(BaseModel):
@@ -41,8 +37,14 @@ class _Model(BaseModel):
 
 
 def _one_line(value: str) -> str:
-    if any(ord(c) < 32 for c in value):
+    if first_unseen(value):
         raise ValueError("must be one line, without control characters")
+    return value
+
+
+def _lines(value: str) -> str:
+    if first_unseen(value, LINES):
+        raise ValueError("must be text, without control characters")
     return value
 
 
@@ -57,7 +59,8 @@ class Software(_Model):
         default="", description="licence that the site must name in policies.licences before a build"
     )
 
-    _lines = field_validator("homepage", "licence", "category", "acknowledge")(_one_line)
+    _one = field_validator("homepage", "licence", "category", "acknowledge")(_one_line)
+    _several = field_validator("description")(_lines)
 
 
 class ShellText(_Model):
@@ -72,9 +75,7 @@ class ShellText(_Model):
     @field_validator("bash", "csh")
     @classmethod
     def _printable(cls, value: str) -> str:
-        if any((ord(c) < 32 and c not in "\n\t") or c == "\x7f" for c in value):
-            raise ValueError("must be text, without control characters")
-        return value.strip()
+        return _lines(value).strip()
 
     @model_validator(mode="after")
     def _check(self) -> ShellText:
@@ -82,6 +83,11 @@ class ShellText(_Model):
             raise ValueError("`bash` is empty")
         if "\n" in self.csh:
             raise ValueError("`csh` must be one line")
+        # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
+        if fault := fault_in_posix(self.bash.replace("${root}", "/")):
+            raise ValueError(f"`bash` {fault}")
+        if fault := fault_in_csh(self.csh.replace("${root}", "/")):
+            raise ValueError(f"`csh`: {fault}")
         return self
 
 
@@ -103,7 +109,7 @@ class Environment(_Model):
     @classmethod
     def _functions(cls, functions: dict[str, ShellText]) -> dict[str, ShellText]:
         for name, text in functions.items():
-            if not _VARIABLE.fullmatch(name) or name in _NO_FUNCTIONS:
+            if not _VARIABLE.fullmatch(name) or name in SHELL_WORDS:
                 raise ValueError(f"`{name}` cannot be the name of a function")
             if "'" in text.csh:
                 raise ValueError(f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes")
@@ -122,6 +128,7 @@ class Environment(_Model):
                 raise ValueError(f"{variable} must not be set by a module: {fault}")
         values = [*self.set.values(), *self.set_default.values()]
         values += [v for vs in (*self.prepend.values(), *self.append.values()) for v in vs]
+        lists = {v for vs in (*self.prepend.values(), *self.append.values()) for v in vs}
         for value in values:
             if any(c in value for c in "\n\r\0"):
                 raise ValueError("a variable's value cannot hold a line break: Lmod hands it to the shell as it is")
@@ -131,6 +138,9 @@ class Environment(_Model):
                 raise ValueError(
                     f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
                 )
+            plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
+            if fault := fault_in_value(plain, as_list=value in lists):
+                raise ValueError(f"a variable's value cannot be `{value}`: {fault}")
         return self
 
 
@@ -175,7 +185,8 @@ class SmokeTest(_Model):
     nodes: int = Field(default=1, ge=1)
     timeout: float = Field(default=300, gt=0)
 
-    _lines = field_validator("name")(_one_line)
+    _one = field_validator("name")(_one_line)
+    _several = field_validator("run")(_lines)
 
     @field_validator("files")
     @classmethod
@@ -198,6 +209,8 @@ class Deprecated(_Model):
     message: str = Field(min_length=1)
     date: datetime.date
 
+    _several = field_validator("message")(_lines)
+
 
 class Recipe(_Model):
     """One entry. `input` belongs to the backend, which has the model for it."""
@@ -216,14 +229,17 @@ class Recipe(_Model):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
-    accept: dict[str, str] = Field(default={}, description="faults of its lock that are meant, each with the reason")
+    _help = field_validator("help")(_lines)
+    accept: dict[str, str] = Field(
+        default={}, description="what is meant of its lock and its module, each with the reason"
+    )
 
     @field_validator("accept")
     @classmethod
     def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
         for rule, why in values.items():
-            if rule not in RULES:
-                raise ValueError(f"there is no rule `{rule}`; known: {', '.join(sorted(RULES))}")
+            if fault := fault_in_key(rule):
+                raise ValueError(fault)
             if not why.strip():
                 raise ValueError(f"`{rule}` needs a reason")
             _one_line(why)

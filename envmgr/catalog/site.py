@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,10 +31,11 @@ from envmgr.catalog.site_file import (
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
+from envmgr.system.modes import closing
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
-from envmgr.system.usernames import user_name
+from envmgr.system.usernames import own_home, user_name
 from envmgr.system.yamlfile import parse_yaml, reason_of, validate
 
 # The text that binary packages carry where their prefix goes is 255 characters long: no longer path fits.
@@ -133,7 +133,7 @@ def _readable(path: Path, by: str) -> Iterator[None]:
     except PermissionError as error:
         raise InputError(
             "site-unreadable", f"cannot look for {path}", context=f"{error.strerror}; named by {by}",
-            hint=f"let all users read it: chmod o+rx {path.parent}",
+            hint=f"ask who set up the site: its users must enter {path.parent}, and read the file",
         ) from None  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def embedded_prefix(environ: Mapping[str, str]) -> Path:
     if os.geteuid() == 0:
         return Path("/opt/envmgr")
     data = environ.get("XDG_DATA_HOME", "")
-    home = environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
+    home = own_home(environ.get("HOME"))
     return (Path(data) if data.startswith("/") else Path(home) / ".local/share") / "envmgr"
 
 
@@ -241,4 +241,4 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
             hint="check it, then `chown` it, or name another one with --site",
         )
     if status.st_mode & 0o002:
-        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=f"chmod o-w {path}")
+        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=closing("o-w", str(path)))

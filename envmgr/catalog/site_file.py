@@ -79,10 +79,13 @@ class Transport(_Model):
 
 
 class Mount(_Model):
-    """How nodes should have the prefix. `source` is as in mountinfo (`fs1:/export`); `writable` is a node set."""
+    """How nodes should have the prefix. `source` is as in mountinfo (`fs1:/export`); `writable` is a node set; `locks` is `local` where the
+    site knows that they stay on each client.
+    """
 
     source: str | None = None
     writable: str | None = None
+    locks: Literal["local"] | None = None
     attribute_cache: float | None = Field(
         default=None, ge=0, description="seconds after which every node sees a change; else by the mount's options"
     )

@@ -1,5 +1,5 @@
-"""What a module must never set: variables that make programs outside the entry load or run something, that move or break Lmod, or
-that say who and where the user is.
+"""What a module may set: an entry's own names, and folders of its own on lists that say where things are looked for. All else its recipe must
+accept with a reason, and some variables no recipe can accept.
 
 One rule for the `environment` of recipes, for activation scripts of packages, and for modules that another tool made.
 """
@@ -7,6 +7,11 @@ One rule for the `environment` of recipes, for activation scripts of packages, a
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
+from pathlib import PurePosixPath
+
+from envmgr.catalog.names import variable_name
+from envmgr.characters import first_unseen, number_of
 
 # Sources: ld.so(8); glibc's `unsecvars.h`; bash(1); environ(7); python(1); perlrun(1); lua(1); git(1); Lmod's manual.
 _REACHES = re.compile(
@@ -33,6 +38,30 @@ _MOVES = re.compile(
 )
 _TELLS = re.compile(r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|UID|EUID|PPID|SHLVL|_", re.ASCII)
 
+# Lists that only say where things are looked for, by those that ask: programs, pages, headers, libraries to link, what a build finds.
+# None by which a program that runs loads code. EBPYTHONPREFIXES is EasyBuild's Python's own.
+# Sources: man-db, Texinfo, GCC "Environment Variables", pkg-config(1), cmake-env-variables(7), aclocal(1), XDG Base Directory, libxml2.
+SEARCHED = frozenset(
+    {"PATH", "MANPATH", "INFOPATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH",
+     "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "CMAKE_INCLUDE_PATH", "CMAKE_LIBRARY_PATH", "ACLOCAL_PATH", "XDG_DATA_DIRS",
+     "XML_CATALOG_FILES", "EBPYTHONPREFIXES"}
+)  # fmt: skip
+# Where EasyBuild's software finds its own libraries; recipes and activation scripts may not set them at all.
+_OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
+_XML = re.compile(r"file://(?=/)")
+_XML_OF_SYSTEM = "/etc/xml/catalog"
+_OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|PATH|VERSION)", re.ASCII)
+_EASYBUILDS_NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)\w+", re.ASCII)
+# Names of that form by which other programs take settings, plug-ins or a place to work in: an entry may have any name.
+_KNOWN = re.compile(
+    r"""(?:ANDROID|ANSIBLE|APPTAINER\w*|AWS|AZURE|BUNDLE|CARGO|CCACHE|CL|CLANG|COMPOSER|CONAN|CONDA|CURL|DBUS|DISTUTILS|DOCKER|DOTNET|EASYBUILD|EDITOR
+    |EMACS\w*|FISH|FONTCONFIG|GCC|GDB|GEM|GHC|GIO|GIT|GNUPG|GO|GPG|GRADLE|GST|GTK|HISTORY|HTTPS?|JAVA|JDK|JRE|JULIA|JUPYTER|KRB5|KUBE|LC|LESS|LIBGL
+    |LUA\w*|M2|MAIL|MAKE|MAMBA|MANPAGER|MAVEN|MPLCONFIG|MYPY|NIX|NODE|NPM|OCL|OMPI|OPAL|OPENSSL|PAGER|PERL\w*|PG|PIP|PIPX|PMIX?|PNPM|POETRY|PRTE
+    |PYENV|QT|R|RBENV|RENV|RUBY\w*|RUST\w*|SALLOC|SASL|SBATCH|SCCACHE|SINGULARITY\w*|SLURM\w*|SPACK|SQLITE|SRUN|SSH\w*|SSL|SUDO|SYSTEMD|TCL|TERMINFO
+    |TEX\w*|TK|TMUX|TORCH|TRITON|UV|VIM|VIRTUALENV|VIRTUAL|VK|WINE|XDG|YARN)(?:_\w+)?""",
+    re.VERBOSE | re.ASCII,
+)
+
 
 def fault_in_variable(name: str, *, as_list: bool) -> str:
     """Why no module may change the variable; empty where one may. `as_list`: only by adding elements to it."""
@@ -43,3 +72,55 @@ def fault_in_variable(name: str, *, as_list: bool) -> str:
     if name == "PATH" and not as_list:
         return "the user's own would be gone; `prepend` adds to it"
     return ""
+
+
+def fault_in_value(value: str, *, as_list: bool) -> str:
+    """Why not every shell gets these bytes; empty where all do: bash, sh, zsh, ksh, csh, tcsh and fish. `as_list`: elements between colons.
+
+    Lmod hands csh its text in backquotes, and expands `~` in lists; zsh looks programs up after `=`. Tried with Lmod 8.6.19.
+    """
+    if unseen := first_unseen(value):
+        return f"it holds {number_of(unseen)}: neither shells nor people get it as it is"
+    if braces := sorted({*value} & {*"{}!"}):
+        return f"csh reads `{braces[0]}` in it"
+    if value.startswith("=") or ":=" in value:
+        return "zsh reads `=` at the beginning of it, or after a colon, as a program to look up"
+    elements = value.split(":") if as_list else ()
+    if any(element.startswith("~") for element in elements):
+        return "Lmod puts the home of the user in the place of `~`: write `${HOME}`"
+    if any(element != element.strip() for element in elements):
+        return "Lmod takes spaces around the elements of a list away"
+    return ""
+
+
+def is_own(name: str, owners: Collection[str]) -> bool:
+    """Whether it is `<ENTRY>_ROOT`, `_HOME` … of one of `owners`, and no other program is known to go by that name."""
+    found = _OWN.fullmatch(name)
+    stems = {variable_name(owner) for owner in owners}
+    return found is not None and found["stem"] in stems and _KNOWN.fullmatch(found["stem"]) is None
+
+
+def may_go_unsaid(
+    kind: str, name: str, elements: Sequence[str], *, owners: Collection[str], roots: Collection[str]
+) -> bool:
+    """Whether a module of `owners`, entries' names, may make the change without a word of its recipe. `roots` are the folders of their installs.
+
+    `kind` is that of `EnvOp`; `elements` are those of a list, else the one value.
+    """
+    if kind in ("prepend", "append"):
+        return name in SEARCHED | _OF_INSTALLS and all(
+            _lies_in(each, roots, xml=name == "XML_CATALOG_FILES") for each in elements
+        )
+    named = is_own(name, owners) or _EASYBUILDS_NOTES.fullmatch(name)
+    return (
+        kind != "unset" and bool(named) and all(("/" not in e and "~" not in e) or _lies_in(e, roots) for e in elements)
+    )
+
+
+def _lies_in(element: str, roots: Collection[str], *, xml: bool = False) -> bool:
+    if xml:
+        element = _XML.sub("", element)
+        if element == _XML_OF_SYSTEM:
+            return True
+    path = PurePosixPath(element)
+    return ":" not in element and ".." not in path.parts and any(path.is_relative_to(root) for root in roots)

@@ -79,7 +79,7 @@ def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> Ans
     from envmgr.cli.text.catalog import show_site_check
     from envmgr.commands.site import check_site
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(check_site(ctx), show_site_check)
 
 
@@ -90,7 +90,7 @@ def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
     from envmgr.cli.text.catalog import show_list
     from envmgr.commands.list import list_entries
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(list_entries(ctx), show_list)
 
 
@@ -101,7 +101,7 @@ def show(entry: Annotated[str, typer.Argument()], site: SiteOption = None, fmt: 
     from envmgr.cli.text.catalog import show_one_entry
     from envmgr.commands.list import show_entry
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(show_entry(ctx, entry), show_one_entry)
 
 
@@ -117,7 +117,7 @@ def copy(
     from envmgr.cli.text.catalog import show_copy
     from envmgr.commands.catalog import copy_entry
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(copy_entry(ctx, entry, dry_run=dry_run), show_copy)
 
 
@@ -128,7 +128,7 @@ def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: For
     from envmgr.cli.text.catalog import show_check
     from envmgr.commands.catalog import check_catalog
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(check_catalog(ctx, entries or ()), show_check)
 
 
@@ -162,7 +162,7 @@ def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer
     from envmgr.cli.text.generations import show_history
     from envmgr.commands.generations import read_history
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(read_history(ctx), show_history)
 
 
@@ -213,7 +213,7 @@ def diff(
     from envmgr.cli.text.generations import show_diff
     from envmgr.commands.generations import diff_generations
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, anywhere=True)
     return shown(diff_generations(ctx, a, b), show_diff)
 
 

@@ -38,7 +38,7 @@ def lock(
     from envmgr.cli.text.builds import show_lock
     from envmgr.commands.lock import lock_entries
 
-    ctx = open_context(site, fmt).allowing(network=allow_network)
+    ctx = open_context(site, fmt, anywhere=True).allowing(network=allow_network)
     places = dict(_pair(text) for text in (*(channel or ()), *(index or ())))
     result = lock_entries(
         ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places

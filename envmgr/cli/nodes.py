@@ -163,7 +163,7 @@ def audit(
             refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
         return shown(explain_check(explain), show_explain)
-    ctx = open_context(site, fmt, told=False)
+    ctx = open_context(site, fmt, told=False, anywhere=True)
     result = audit_nodes(
         ctx, nodes=nodes, via=None if via is None else via.value, contexts=context or (), modules=modules or (),
         checks=check or (), deep=deep, reference=reference, user=user, baseline=baseline,
@@ -194,7 +194,7 @@ def adopt(
 
     if output is not None:
         refuse_missing_folder(output)
-    ctx = open_context(site, fmt, told=False)
+    ctx = open_context(site, fmt, told=False, anywhere=True)
     return shown(
         look(ctx, nodes=nodes, via=None if via is None else via.value, user=user, name=name, output=output), show_adopt
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -15,9 +14,6 @@ from pydantic import BaseModel
 
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.report import masked, printable
-
-# Beside those that JSON itself escapes.
-_CONTROLS = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
@@ -34,7 +30,9 @@ def print_error(error: EnvmgrError, fmt: str) -> None:
 
 def print_json(schema: str, data: Mapping[str, Any]) -> None:
     text = masked(json.dumps({"schema": schema, **data}, indent=1, ensure_ascii=False))
-    sys.stdout.write(_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    if not text.isprintable():  # between its own line breaks; beside what JSON itself escapes
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    sys.stdout.write(text + "\n")
 
 
 def to_data(value: Any) -> Any:

@@ -47,10 +47,13 @@ def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
     return run
 
 
-def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True) -> Context:
+def open_context(
+    site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True, anywhere: bool = False
+) -> Context:
     """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
 
-    `site` is what --site names; that there is none is `told` on stderr, beside text. Raises EnvmgrError, see `load_site` and `drop_to`.
+    `site` is what --site names; that there is none is `told` on stderr, beside text. `anywhere` is a verb that neither
+    changes nor proves what the prefix holds: it works in one that was moved, too. Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
@@ -79,6 +82,11 @@ def open_context(site: Path | None, fmt: str, *, writes_prefix: bool = False, to
 
             refuse_tracing()
     _stop_by_signals(runner)
+    if not anywhere:
+        from envmgr.store.place import require_place
+        from envmgr.store.prefix import Prefix
+
+        require_place(Prefix(found.prefix))
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
 
 

@@ -27,7 +27,8 @@ from envmgr.probe.shell import context_key
 from envmgr.report import Result
 from envmgr.store.node_facts import save_node_facts
 from envmgr.system.files import atomic_write
-from envmgr.system.users import find_account, this_account
+from envmgr.system.usernames import own_name
+from envmgr.system.users import find_account
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
     if evidence.plan.alone:
         return  # nothing of ours is there, and nothing is put there
     build_user = ctx.site.build_user
-    if build_user is not None and os.geteuid() != 0 and this_account().name != build_user:
+    if build_user is not None and os.geteuid() != 0 and own_name() != build_user:
         return
     if evidence.controller.get("gate") != "ok":
         return

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
+from envmgr.catalog.accept import key_for
 from envmgr.catalog.closures import MOST_BELOW, find_circles, too_many_below
 from envmgr.catalog.entries import Catalog, CatalogEntry
+from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
@@ -21,6 +23,7 @@ from envmgr.commands.judging import faults_of, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
+from envmgr.publish.accepted import accepted_lines, judge_recipe
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
@@ -144,6 +147,7 @@ def _check_entry(
         for remark in shortened(backend.remarks(recipe, ctx.site))
     ]
     findings += _missing(look, found, recipe)
+    findings += _check_module(found, recipe)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
         findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
@@ -172,10 +176,33 @@ def _check_entry(
             )
             for rule in judged[-1][1].unused
         ]
+        findings += [
+            Finding("accept", "note", str(found.entry), f"{where}: {line}") for line in accepted_lines(judged[-1][1])
+        ]
     except EnvmgrError as error:
         severity = "warning" if error.reference == "lock-missing" else "error"
         findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
     return findings
+
+
+def _check_module(found: CatalogEntry, recipe: Recipe) -> list[Finding]:
+    """What its module would do that must be accepted, and each accepted line with its reason: who reviews the recipe sees it."""
+    name, where = str(found.entry), found.recipe_path
+    judged = judge_recipe(found.entry, recipe)
+    told = [
+        Finding("environment", "error", name, f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
+        for fault in judged.faults
+    ]
+    told += [Finding("accept", "note", name, f"{where}: {line}") for line in accepted_lines(judged)]
+    taken = {key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted}
+    for key, why in recipe.accept.items():
+        if key in judged.unused:
+            told.append(
+                Finding("environment", "warning", name, f"{where}: accept.{key}: it needs no word", hint="take it out")
+            )
+        elif key not in RULES and key not in taken:  # a package's: its lock does not say what its scripts set
+            told.append(Finding("accept", "note", name, f"{where}: accept.{key}: where its packages change it: {why}"))
+    return told
 
 
 @dataclass(slots=True)

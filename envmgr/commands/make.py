@@ -84,7 +84,7 @@ def make_wanted(
                 with losses.of(item.entry):
                     lock.prepare(missing_items, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
         wanted = losses.without(wanted)
-        ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses)
+        ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses, publish=publish)
         wanted = losses.without(wanted)
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
@@ -159,7 +159,7 @@ def _sweep(ctx: Context) -> None:
 
 
 def _ensure_all(
-    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None, losses: Losses
+    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
 ) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
     """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised,
     or put down among the losses.
@@ -197,7 +197,10 @@ def _ensure_all(
         with losses.of(item.entry):
             _raise_own(item, outcome)
             made_now = outcome.done.get(item.install.relative)
-            ensured[str(item.entry)] = made_now or make(own[item.install.relative], jobs)
+            result = made_now or make(own[item.install.relative], jobs)
+            if publish:  # an install without a module changes nobody's shell
+                item.require_accepted(result.facts)
+            ensured[str(item.entry)] = result
     made = [label for label, e in outcome.done.items() if e.built]
     return ensured, made, sent
 

@@ -61,6 +61,8 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
     can_write(ctx.site)
     with logged(ctx, "publish") as (inner, log):
         facts = {str(w.entry): read_manifest(w.install.manifest).facts for w in wanted}
+        for item in wanted:
+            item.require_accepted(facts[str(item.entry)])
         published, tests = publish_wanted(
             inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip()
         )
@@ -142,8 +144,8 @@ def _built(ctx: Context) -> list[Wanted]:
             item = load_one(ctx, entry, target)
             item.require_sound()
         except EnvmgrError as error:
-            if error.reference == "lock-contradicts":
-                ctx.reporter.say(f"left out: {error.message}: `envmgr lock --check {entry.entry}` tells")
+            if error.reference in {"lock-contradicts", "module-unaccepted"}:
+                ctx.reporter.say(f"left out: {error.message}: `envmgr catalog check {entry.entry}` tells")
             ctx.reporter.log(f"{entry.entry}: {error.message}")
             continue
         if item.install.exists():

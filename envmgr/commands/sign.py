@@ -9,8 +9,7 @@ from envmgr.builds.install import can_write
 from envmgr.commands import Context, published_record
 from envmgr.errors import InputError
 from envmgr.publish.generations import sign
-from envmgr.publish.stamp import seen_here
-from envmgr.publish.trust import FlipFault, look_at_flip
+from envmgr.publish.trust import FlipFault, look_at_current_flip
 from envmgr.report import Result
 
 
@@ -34,7 +33,9 @@ def sign_current(ctx: Context, *, dry_run: bool = False) -> SignResult:
             hint="docs/signing.md tells how a site begins",
         )  # fmt: skip
     number = published_record(ctx).number
-    faults = look_at_flip(ctx.prefix, number, signing, ctx.runner, seen=seen_here(ctx.prefix)).faults
+    faults: tuple[FlipFault, ...] = ()
+    if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:
+        number, faults = found[0], found[1].faults
     if dry_run:
         return SignResult(number, None, faults, True)
     can_write(ctx.site)

@@ -23,6 +23,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result, size_text
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, free_bytes, group_id
+from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
 from envmgr.system.yamlfile import reason_of
@@ -140,6 +141,9 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
     if prefix.exists():
         free = size_text(free_bytes(prefix))
         yield SiteFact("prefix", "ok", f"{prefix}, {free} free on {_file_system(prefix)}")
+        kind, _, options = mount_of(prefix)
+        if site.mount.locks != "local" and (local := local_locks(kind, options)):
+            yield SiteFact("mount.locks", "warning", local[1], LOCKS_HINT)
     elif os.access(existing, os.W_OK) or (os.geteuid() == 0):
         yield SiteFact("prefix", "ok", f"{prefix} does not exist yet; the first build makes it")
     else:
@@ -304,12 +308,6 @@ def _policies(site: Site) -> Iterator[SiteFact]:
 
 
 def _file_system(path: Path) -> str:
-    """`ext4` or `nfs4 fs1:/export`. Source: proc(5), mountinfo; the longest mount point above `path` wins."""
-    best = ("", "unknown")
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        left, _, right = line.partition(" - ")
-        point = left.split()[4]
-        kind, source = right.split()[:2]
-        if (str(path) + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
-            best = (point, f"{kind} {source}" if ":" in source else kind)
-    return best[1]
+    """`ext4` or `nfs4 fs1:/export`."""
+    kind, source, _ = mount_of(path)
+    return f"{kind} {source}" if ":" in source else kind

@@ -11,8 +11,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.record import RECORD, SPECS, complete_numbers, read_record
-from envmgr.publish.stamp import seen_here
-from envmgr.publish.trust import FlipLook, look_at_flip, mend_of, severity_of
+from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.verify import Fault, LookedAt, current_faults, named_manifests, published_numbers, verify_generation
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
@@ -47,7 +46,7 @@ class VerifyResult(Result):
     """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers; each finding is one path that is not
     as its record or its manifest says. `not_looked_at` are things for whose state nothing stands.
 
-    `nodes` is folded, empty for this machine. `repaired` are the installs and generations that were made again, or would be
+    `nodes` are those that told all, and `not_verified` those that did not, folded; both are empty for this machine. `repaired` are the installs and generations that were made again, or would be
     (`dry_run`); `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
     """
 
@@ -58,6 +57,7 @@ class VerifyResult(Result):
     installs: tuple[str, ...] = ()
     not_looked_at: tuple[str, ...] = ()
     nodes: str = ""
+    not_verified: str = ""
     repaired: tuple[str, ...] = ()
     generation: int | None = None
     dry_run: bool = False
@@ -206,10 +206,8 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
 
 def _look_at_flip(ctx: Context) -> FlipLook | None:
     """None where the site does not sign, or `current` is damaged."""
-    signing, number = ctx.site.signing, known_current(ctx.prefix)
-    if signing is None or number is None:
-        return None
-    return look_at_flip(ctx.prefix, number, signing, ctx.runner, seen=seen_here(ctx.prefix))
+    found = None if ctx.site.signing is None else look_at_current_flip(ctx.prefix, ctx.site.signing, ctx.runner)
+    return None if found is None else found[1]
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:

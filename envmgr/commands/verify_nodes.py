@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from envmgr.audit.hashing import HashOnNodes, NodeFault, Place
 from envmgr.commands import Context
@@ -28,7 +31,7 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
     """
     nodes = resolve_nodes(asked.nodes, ctx.site, ctx.runner)
     seen = look(ctx, what)
-    places = _places(ctx, seen)
+    places, owners = _places(ctx, seen)
     way: Way = asked.via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
     hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, way, asked.deadline or _SECONDS)
     faults = hashing.ask(nodes, [*places.values()])
@@ -37,9 +40,10 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
     lost = [f"on nodes: {path}: it differs here" for path in _wrong_here(seen)]
     return replace(
         result,
-        findings=(*result.findings, *_folded(ctx, faults, seen)),
+        findings=(*result.findings, *_folded(ctx, faults, seen, owners)),
         not_looked_at=(*result.not_looked_at, *lost),
-        nodes=fold(nodes),
+        nodes=fold([node for node in nodes if node not in hashing.unseen]),
+        not_verified=fold([node for node in nodes if node in hashing.unseen]),
     )
 
 
@@ -48,17 +52,21 @@ def _wrong_here(seen: Verified) -> list[str]:
     return [*generations, *(path for path, lines in seen.installs.items() if lines)]
 
 
-def _places(ctx: Context, seen: Verified) -> dict[str, Place]:
+def _places(ctx: Context, seen: Verified) -> tuple[dict[str, Place], dict[str, str]]:
+    """What nodes are asked for, by its path; and each path of an install -> the install."""
     wrong = {*_wrong_here(seen)}
     found: dict[str, Place] = {}
+    owners: dict[str, str] = {}
     for number, looked in seen.generations.items():
         path = f"generations/{number:04d}"
         if path not in wrong and looked.record is not None:
             found[path] = _generation(ctx, number, looked.record)
     for path in seen.installs:
         if path not in wrong:
-            found[path] = _install(ctx.prefix.install_at(path))
-    return found
+            of_install = _install(ctx.prefix.install_at(path))
+            found |= of_install
+            owners |= dict.fromkeys(of_install, path)
+    return found, owners
 
 
 def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
@@ -75,10 +83,21 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
     )
 
 
-def _install(install: Install) -> Place:
+def _install(install: Install) -> dict[str, Place]:
+    """Its folder, its manifest, and what belongs to it and lies elsewhere, as a module of EasyBuild's."""
     manifest = read_manifest(install.manifest)
     paths = [path._replace(mode=path.mode & ~manifest.mask) for path in manifest.paths]
-    return Place(str(install.path), 0o555 & ~manifest.mask, paths)
+    root = install.prefix.root
+    beside = [install.manifest, *(root / name for name in manifest.extra)]
+    return {
+        install.relative: Place(str(install.path), 0o555 & ~manifest.mask, paths),
+        **{str(file.relative_to(root)): _file(file) for file in beside},
+    }
+
+
+def _file(path: Path) -> Place:
+    """As it is here, where it was compared with what was written down of it."""
+    return Place(str(path), stat.S_IMODE(path.lstat().st_mode), sha256=sha256_bytes(read_regular(path)))
 
 
 def _currents(ctx: Context, currents: dict[str, str]) -> list[NodeFault]:
@@ -91,7 +110,7 @@ def _currents(ctx: Context, currents: dict[str, str]) -> list[NodeFault]:
     ]
 
 
-def _folded(ctx: Context, faults: list[NodeFault], seen: Verified) -> list[Finding]:
+def _folded(ctx: Context, faults: list[NodeFault], seen: Verified, owners: Mapping[str, str]) -> list[Finding]:
     nodes: dict[tuple[str, str], list[str]] = {}
     for fault in faults:
         nodes.setdefault((fault.folder, fault.found), []).append(fault.node)
@@ -100,9 +119,10 @@ def _folded(ctx: Context, faults: list[NodeFault], seen: Verified) -> list[Findi
         path = folder.removeprefix(f"{ctx.prefix.root}/")
         if not folder:
             findings.append(Finding("node", "error", fold(of), found, nodes=fold(of), hint=_UNKNOWN))
-        elif path.startswith("store/"):
-            where = ", ".join(seen.users.get(path, ())) or path
-            findings.append(Finding("install", "error", where, f"{path}: {found}", nodes=fold(of), hint=_HINT))
+        elif path in owners:
+            where = ", ".join(seen.users.get(owners[path], ())) or owners[path]
+            told = found.removeprefix(".: ")
+            findings.append(Finding("install", "error", where, f"{path}: {told}", nodes=fold(of), hint=_HINT))
         elif path == "current":
             findings.append(Finding("current", "error", path, found, nodes=fold(of), hint=_HINT))
         else:

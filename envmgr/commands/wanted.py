@@ -21,11 +21,12 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish.accepted import judge_install, judge_recipe, require_accepted
 from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
 from envmgr.publish.generations import render_digest
 from envmgr.publish.plan import BuildPlan, Candidate, make_plan
-from envmgr.publish.record import GenerationRecord, published_spec, read_current, read_specs, with_own_pythons
+from envmgr.publish.record import GenerationRecord, find_pip, published_spec, read_current, read_specs, with_own_pythons
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.system.resources import shipped
@@ -89,8 +90,14 @@ class Wanted:
         return any(each.of_older_layout and each.exists() for each in runs)
 
     def require_sound(self) -> None:
-        """InputError `lock-contradicts`, of the first lock with faults of those that it is built from."""
+        """InputError `lock-contradicts`, of the first lock with faults of those that it is built from; `module-unaccepted`."""
         require_sound(self._judged())
+        require_accepted(self.entry, judge_recipe(self.entry, self.recipe))
+
+    def require_accepted(self, facts: InstallFacts) -> None:
+        """InputError `module-unaccepted`, for what its finished install brings."""
+        install = self.install
+        require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
     def faults(self) -> list[Fault]:
         """Of the locks that it is built from."""
@@ -111,6 +118,7 @@ class Wanted:
             extensions=self.lock.extensions,
             facts=facts,
             own_python=self.install.has_python(),
+            pip=find_pip(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
         )

@@ -25,6 +25,7 @@ from envmgr.downloads import has
 from envmgr.downloads.faults import Fault, differs, explain
 from envmgr.downloads.space import DownloadRecord
 from envmgr.report import size_text
+from envmgr.system.processes import host_mark
 
 AT_ONCE = 6  # downloads side by side
 _LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all: slower ones would go on for days
@@ -237,8 +238,11 @@ async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> No
 
 @asynccontextmanager
 async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
-    """An empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is written over."""
-    part = target.with_name(f".{target.name}.part")
+    """An empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is written over.
+
+    Each host has its own: where locks stay on each client, two would write into one.
+    """
+    part = target.with_name(f".{target.name}.{host_mark()}.part")
     while True:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -9,6 +9,7 @@ from typing import Any
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families, find_families, member_of
 from envmgr.modules.lua import lua_quote
+from envmgr.modules.pip_shim import PIP_SHIM
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import AtLoad, ModulePolicies, operations
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
@@ -22,7 +23,9 @@ _FINGERPRINT_SCHEMA = 1
 
 def templates_digest(templates: Path) -> str:
     """sha256 over the files that shape a modulefile; OSError when one is missing."""
-    files = {name: sha256_file(templates / name) for name in (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE)}
+    files = {
+        name: sha256_file(templates / name) for name in (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM)
+    }
     return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
 
 
@@ -73,6 +76,7 @@ def render_tree(
             spec=spec,
             statements=statements,
             generation=str(generation),
+            folder=f"{generation:04d}",
             gpu_gate=f"{templating.lua(GPU_RULES)}\n{templating.lua(GPU_GATE)}" if gated else "",
             srun_note=templating.lua(SRUN_NOTE),
         )

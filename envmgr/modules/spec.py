@@ -49,11 +49,22 @@ class UnloadCommand(_Model):
     csh: str = ""
 
 
+class Pip(_Model):
+    """The pip beside the Python that a module puts first: `folder` has its programs, empty where none was found; `minor` is as 3.11.
+
+    `writes`: it installs into the module's Python all the same, as it is too old to read the mark, or there is none.
+    """
+
+    folder: str
+    minor: str
+    writes: bool
+
+
 class ModuleSpec(_Model):
     """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version build`.
 
     `environment` is in load order. `python` says that the module puts a Python into PATH, `own_python` that it is the install's
-    own, None where an earlier envmgr did not record it. `families` are those that the recipe names, None where it names none:
+    own, None where an earlier envmgr did not record it; so with `pip`, which is None without a Python, too. `families` are those that the recipe names, None where it names none:
     which they are then follows from all entries of a generation (families.py).
     """
 
@@ -76,6 +87,7 @@ class ModuleSpec(_Model):
     packages: dict[str, str] = {}
     python: bool = False
     own_python: bool | None = None
+    pip: Pip | None = None
     requires: Requires = Requires()
     gpu: GpuNeeds | None = None
     tests: tuple[SmokeTest, ...] = ()

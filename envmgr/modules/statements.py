@@ -9,16 +9,22 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.catalog.names import variable_name
+from envmgr.catalog.recipe import LOAD_NAMES
 from envmgr.catalog.site import Site
+from envmgr.catalog.variables import fault_in_value
+from envmgr.characters import LINES, shown
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.gpu import needs_table
-from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.modules.pip_shim import FOLDER, own_packages
+from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
+from envmgr.system.shelltext import quote
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
 
@@ -55,6 +61,7 @@ class Statement:
         function    arguments = (text for shells like sh, text for csh)
         at-unload   arguments = (shell type, text): that shell runs it, after everything else
         generation  `name(arguments…, generation)`
+        in-generation `name(arguments…)`, the last one a path: of two pieces, with the generation's folder between them
         deprecated  arguments = (message,): told at load
         gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see modules/gpu.py)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
@@ -64,7 +71,7 @@ class Statement:
     """
 
     kind: Literal[
-        "call", "generation", "deprecated", "gpu-gate", "set-default", "wrap", "keep-system", "drop-system",
+        "call", "generation", "in-generation", "deprecated", "gpu-gate", "set-default", "wrap", "keep-system", "drop-system",
         "function", "at-unload",
     ]  # fmt: skip
     name: str
@@ -90,11 +97,15 @@ def operations(spec: ModuleSpec, policies: ModulePolicies, families: Families = 
 
 
 def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
-    """Lmod writes names as they are and does not escape line breaks: the shell would run what comes after one."""
+    """Lmod writes names as they are, and values so that not every shell reads all of them back."""
+    plain = string.Template(op.value).safe_substitute(dict.fromkeys(LOAD_NAMES, "/x")) if op.at_load else op.value
+    as_list = op.kind in ("prepend", "append") and op.separator == ":"
     if not _VARIABLE.fullmatch(op.name):
         fault = "that is not a variable name"
     elif unsafe := sorted(_NOT_FOR_SHELLS.keys() & set(op.value + op.separator)):
         fault = f"its value contains {' and '.join(_NOT_FOR_SHELLS[c] for c in unsafe)}: {op.value!r}"
+    elif unfit := fault_in_value(plain + op.separator.strip(":"), as_list=as_list):
+        fault = f"{op.value!r}: {unfit}"
     elif not op.separator:
         fault = "a list needs a separator"
     elif op.at_load and op.separator != ":":
@@ -105,7 +116,8 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
 
 
 def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
-    yield _call("help", _help_text(spec, families))
+    # What packages and recipes say ends in terminals: Lmod prints it as it is.
+    yield _call("help", shown(_help_text(spec, families), LINES))
     facts = {
         "Name": spec.name,
         "Version": spec.version,
@@ -117,16 +129,16 @@ def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
         "Deprecated": _deprecation(spec),
     }
     # One line each: `module whatis` prints a line per fact and `module keyword` searches them.
-    yield from (_call("whatis", f"{key}: {' '.join(value.split())}") for key, value in facts.items() if value)
+    yield from (_call("whatis", f"{key}: {shown(' '.join(value.split()))}") for key, value in facts.items() if value)
     if spec.extensions:
-        yield _call("extensions", ", ".join(spec.extensions))
+        yield _call("extensions", shown(", ".join(spec.extensions)))
 
 
 def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
     if (needs := spec.gpu_needs) is not None:
         yield Statement("gpu-gate", "gpu_gate", (spec.entry, policies.driver_gate, needs_table(needs)))
     if spec.deprecated:
-        yield Statement("deprecated", "LmodMessage", (_deprecation(spec),))
+        yield Statement("deprecated", "LmodMessage", (shown(_deprecation(spec)),))
 
 
 def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
@@ -150,7 +162,19 @@ def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Stateme
     lists = sorted(_EMPTY_MEANS_SYSTEM.intersection(lists))
     yield from (Statement("keep-system", name) for name in lists)
     yield from _changes(spec.environment, spec.entry)
+    if spec.pip is not None:
+        yield from _keep_pip_off(spec, spec.pip)
     yield from (Statement("drop-system", name) for name in lists)
+
+
+def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
+    """The shim comes before the install's own pip; what it cannot see, `python -m pip`, a setting of pip's own refuses where the mark
+    does not. That reaches other Pythons' pips, too, but for virtual environments: so it is set for no other, and a user's value counts.
+    """
+    generations = Path(spec.root).parents[2] / "generations"
+    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{FOLDER}/{spec.entry}"))
+    if pip.writes:
+        yield _set_default("PIP_REQUIRE_VIRTUALENV", "1", spec.entry)
 
 
 def _changes(ops: Sequence[EnvOp], entry: str) -> Iterator[Statement]:
@@ -184,9 +208,13 @@ def _change(op: EnvOp, entry: str) -> Statement:
         case "unset":
             return _call("pushenv", op.name, False)
         case "set-default":
-            return Statement("set-default", op.name, (_value(op), f"ENVMGR_DEFAULT_{op.name}", entry))
+            return _set_default(op.name, _value(op), entry)
         case "prepend" | "append":
             return _call(f"{op.kind}_path", op.name, _value(op))
+
+
+def _set_default(name: str, value: str | AtLoad, entry: str) -> Statement:
+    return Statement("set-default", name, (value, f"ENVMGR_DEFAULT_{name}", entry))
 
 
 def _value(op: EnvOp) -> str | AtLoad:
@@ -204,7 +232,8 @@ def _value(op: EnvOp) -> str | AtLoad:
 
 def _shell(spec: ModuleSpec) -> Iterator[Statement]:
     for function in spec.functions:
-        yield Statement("function", function.name, (function.bash, function.csh))
+        # As a word that the function evaluates: whatever its text is, loading defines one function and runs nothing.
+        yield Statement("function", function.name, (f"eval {quote(function.bash)}", function.csh))
     for shell, text in (("sh", spec.on_unload.bash), ("csh", spec.on_unload.csh)):
         if text:
             yield Statement("at-unload", "execute", (shell, text))
@@ -245,23 +274,13 @@ def _replaces(families: Families) -> str:
     return f"Loading it replaces any other loaded module of {which}."
 
 
-def _own_packages(spec: ModuleSpec) -> str:
-    """What pip's refusal refers to (system/pythons.py). Both lines are the same in every shell, csh too."""
-    folder = f"~/venvs/{spec.name}-{spec.version}"
-    return (
-        "For Python packages of your own, while this module is loaded:\n"
-        f"  python -m venv --system-site-packages {folder}\n"
-        f"  {folder}/bin/python -m pip install PACKAGE"
-    )
-
-
 def _help_text(spec: ModuleSpec, families: Families) -> str:
     requires = "\n".join(f"  {line}" for line in _requirements(spec))
     paragraphs = [
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
-        _own_packages(spec) if spec.python else "",
+        own_packages(spec) if spec.python else "",
         f"Needs:\n{requires}" if requires else "",
         _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",

@@ -18,4 +18,3 @@ trap 'trap "" TERM; PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' T
   done 2>/dev/null
   command rm -rf "$envmgr_dir"
 )
-exit 0

@@ -19,7 +19,7 @@ from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced
 from envmgr.system.users import require_account, session_as, this_account
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def job_script(script: str, shebang: str, nonce: str, inner: str, *, limit: int)
     alone, begin, keep = (script_text(__file__, f"{part}.sh") for part in ("alone", "begin", "keep"))
     answer = f'(\n{alone}{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
     given = assign(envmgr_nonce=nonce, envmgr_turns=_KEPT * 20)
-    return f"{shebang}\n{given}envmgr_end_rest() {{\n{end_rest()}}}\n{begin}{answer}{keep}"
+    return f"{shebang}\n{untraced()}{given}envmgr_end_rest() {{\n{end_rest()}}}\n{begin}{answer}{keep}{UNTRACED_END}"
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class _Jobs:
         self._patience = max(1, math.ceil(site.transport.queue_timeout))
         self._options = (
             "--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue",
-            f"--job-name={slurm.job_name(self.nonce)}", f"--time={slurm.time_limit(timeout + _KEPT)}",
+            f"--job-name={slurm.job_name(self.nonce)}",
             *site.transport.slurm_options, *options,
         )  # fmt: skip
         self._waiting = deque(nodes)
@@ -128,6 +128,9 @@ class _Jobs:
             if gone := f"Slurm: {broken}" if broken else slurm.why_not(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
                 self._on_reply(reply_now(node, "unreachable", gone))
+        if self._waiting:
+            most = slurm.longest_job(self._runner, self._options, timeout=self._deadline)
+            self._options = (f"--time={slurm.time_limit(self._timeout + _KEPT, most)}", *self._options)
         try:
             if self._waiting:
                 self._fan.ask((), lambda node: reply_now(node, "unreachable", ""), self)
@@ -283,7 +286,7 @@ class _Jobs:
 
 def _program(options: Sequence[str]) -> str:
     """What the login shell runs: one sbatch a node."""
-    return assign(envmgr_options=options) + script_text(__file__, "submit.sh")
+    return f"{untraced()}{assign(envmgr_options=options)}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
 
 
 def _reply(job: _Job, status: Status, reason: str) -> Reply:

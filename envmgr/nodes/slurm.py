@@ -35,6 +35,12 @@ ENDED = (
 _QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail).*")
 
 
+# Reasons that no wait ends: the job asks for more than it may have.
+_LIMIT = re.compile(
+    r"PartitionTimeLimit|PartitionNodeLimit|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
+)
+
+
 def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
     """Whether this controller has Slurm's commands."""
     import shutil
@@ -108,7 +114,7 @@ def asleep(state: str) -> str:
 
 def is_busy(state: str, why: str) -> bool:
     """Whether a job waits for others, by its node's state and its reason, and not because something is wrong."""
-    return bool(_IN_USE.fullmatch(state) or _QUEUE.fullmatch(why))
+    return not _LIMIT.fullmatch(why) and bool(_IN_USE.fullmatch(state) or _QUEUE.fullmatch(why))
 
 
 def slurm_names(states: Iterable[str], nodes: Iterable[str]) -> dict[str, str]:
@@ -144,13 +150,41 @@ def in_words(state: tuple[str, str]) -> str:
     return f"{said}: {why}" if why else said
 
 
+def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK) -> float | None:
+    """Seconds that a job may take in the partition that `options` name, else in the default one; None where that has no limit, or
+    Slurm does not say. Of several partitions the longest: Slurm takes one that fits.
+    """
+    named = [option.partition("=")[2].split(",") for option in options if option.startswith("--partition=")]
+    try:
+        said = runner.run([tool("sinfo"), "-h", "-o", "%P|%l"], env=tool_env(), timeout=timeout).stdout.splitlines()
+    except EnvmgrError:
+        return None
+    limits = {name.strip(): _seconds(limit.strip()) for name, _, limit in (line.partition("|") for line in said)}
+    wanted = named[-1] if named else [name for name in limits if name.endswith("*")]
+    found = [limits.get(name, limits.get(f"{name}*")) for name in wanted]
+    return max((each for each in found if each is not None), default=None) if None not in found else None
+
+
+def _seconds(limit: str) -> float | None:
+    """Of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and `n/a`."""
+    match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", limit)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
 def job_name(nonce: str) -> str:
     return f"envmgr-{nonce}"
 
 
-def time_limit(seconds: float) -> str:
-    """Slurm's `--time` for something that ends itself after `seconds`: whole minutes, with one to spare."""
-    return str(math.ceil(seconds / 60) + 1)
+def time_limit(seconds: float, most: float | None = None) -> str:
+    """Slurm's `--time` for something that ends itself after `seconds`: whole minutes, with one to spare, and `most` seconds at most.
+
+    A job that asks for more than its partition has waits for ever; what is less ends when its time is over, and Slurm says so.
+    """
+    minutes = math.ceil(seconds / 60) + 1
+    return str(minutes if most is None else max(1, min(minutes, math.floor(most / 60))))
 
 
 def cancel_jobs(nonce: str) -> None:
@@ -179,12 +213,18 @@ class SlurmWay:
         self._states: dict[str, tuple[str, str]] = {}
         self._names: dict[str, str] = {}
         self._broken = ""
+        self._most: float | None = None
+        self._waited: dict[str, str] | None = None
         self._prefix = session_as(user, self.env, find=tool)
 
     def prepare(self, nodes: Sequence[str]) -> None:
         tool("srun")
         self._states, self._broken = states_or_reason(self._runner, self._deadline)
         self._names = slurm_names(self._states, nodes)
+        if self._job is None and not self._broken:
+            self._most = longest_job(
+                self._runner, self._site.transport.slurm_options, timeout=min(self._deadline, _ASK)
+            )
 
     def argv(self, node: str) -> tuple[str, ...] | str:
         if self._broken:
@@ -199,20 +239,39 @@ class SlurmWay:
         )
         return (
             *self._prefix, tool("srun"), "--quiet", "-N1", "-n1", "-w", name,
-            f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout)}",
+            f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout, self._most)}",
             "--export=NONE", "--chdir=/", "--mpi=none", *where, "/bin/sh", "-s",
         )  # fmt: skip
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
         if begun:
-            return "silent", answer.reason
+            late = "TIME LIMIT" in client.errors.decode("utf-8", "backslashreplace").upper()
+            return "silent", f"Slurm: the time limit of the job was over: {answer.reason}" if late else answer.reason
         if answer.reason != "no answer":
             return "silent", answer.reason
         said = reason(client.errors)
         if "busy" in said or "Immediate execution impossible" in said:
-            now = in_words(self._states[self._names[client.call.node]])
+            name = self._names[client.call.node]
+            now = in_words(self._states[name])
+            if (why := self._reasons().get(name, "")) and not is_busy("", why):
+                return (
+                    "unreachable",
+                    f"Slurm: no step could start within {self._patience} s ({why}); the node was {now}",
+                )
             return "unreachable", f"busy: no step could start within {self._patience} s; the node was {now}"
         return "unreachable", f"Slurm: {said}" if said else f"srun ended with status {client.status} and said nothing"
+
+    def _reasons(self) -> dict[str, str]:
+        """Why Slurm let the jobs of this run wait that have not started, by the node that each asked for; asked once."""
+        if self._waited is None:
+            argv = [tool("squeue"), "-h", "--states=all", f"--name={job_name(self._nonce)}", "-o", "%n|%r"]
+            try:
+                said = self._runner.run(argv, env=tool_env(), timeout=_CANCEL, check=False).stdout.splitlines()
+            except EnvmgrError:
+                said = []
+            rows = (line.strip().partition("|") for line in said)
+            self._waited = {node: why for node, _, why in rows if why not in ("", "None", "NonZeroExitCode")}
+        return self._waited
 
     def again(self, client: Client) -> tuple[str, ...] | None:  # noqa: ARG002
         return None

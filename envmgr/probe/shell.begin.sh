@@ -38,4 +38,10 @@ other=$user # each account once
 start who getent passwd ${other:+"$other"} root
 join 3 who
 mkdir -m 700 "$tmp/room" # for what the login stage writes
+# A size of the history (HISTFILESIZE) in start-up files cuts at once what HISTFILE names, and ~/.history where that is not set.
+export HISTFILE="$tmp/room/history"
+# $1: what an interactive bash runs, behind `-c`: it reads no history then, and keeps none of its commands.
+cat >"$tmp/interactive" <<ENVMGR_INTERACTIVE
+exec /bin/bash -ic '. "\$0"' "\$1"
+ENVMGR_INTERACTIVE
 if [ "$(id -u)" = 0 ]; then chown "$(sed -n "s/^$user:[^:]*:\([0-9]*\):.*/\1/p" "$who" 2>/dev/null)" "$tmp/room" 2>/dev/null; fi

@@ -54,10 +54,12 @@ has_shell() {
   grep -q "/$1\$" "$tmp/shells.out"
 }
 
-# write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks. Once: a csh may read it.
+# write_csh: a file of its own, as csh has no `.`, and takes no script in an argument with line breaks. Once: a csh may read it. By
+# `savehist` a csh writes ~/.history before each `exec`.
 write_csh() {
   if [ -e "$tmp/context.csh" ]; then return; fi
   cat >"$tmp/context.csh" <<'ENVMGR_CSH'
+unset savehist savedirs
 setenv ENVMGR_ALIASES "`alias | cut -f1 | tr '\n' ' '`"
 if ( "`alias module`" =~ *LMOD_CMD* ) setenv ENVMGR_ALIAS yes
 if ( "`alias module`" =~ *modulecmd* ) setenv ENVMGR_ALIAS modules
@@ -71,9 +73,9 @@ step() { SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none "$@"; }
 # at_pty OUTPUT FILE: FILE in an interactive bash of `srun --pty`, which needs a terminal; OUTPUT is not that. Without script(1) there is
 # none.
 at_pty() {
-  command -v script >/dev/null || step /bin/bash -i "$2"
+  command -v script >/dev/null || step /bin/sh "$tmp/interactive" "$2"
   exec script -qefc \
-    "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/bash -i $2 >>$1'" /dev/null >/dev/null
+    "SLURM_OVERLAP=1 exec srun -Q -n 1 -N 1 --mpi=none --pty /bin/sh -c 'exec /bin/sh $tmp/interactive $2 >>$1'" /dev/null >/dev/null
 }
 
 # join SECONDS NAME…: wait for some.

@@ -34,7 +34,7 @@ whole_path() {
   PATH=${PATH:+$PATH:}/usr/bin:/bin
 }
 
-# as ACCOUNT COMMAND…: with what a login gives, and no more. It ends in exec: to be called in a subshell.
+# as ACCOUNT COMMAND…: with what a login gives, and no more but HISTFILE, which names no file of the account's. It ends in exec: to be called in a subshell.
 as() {
   account=$1
   shift
@@ -46,7 +46,7 @@ END
   fi
   set -f
   # shellcheck disable=SC2046 # each line of /etc/environment is a word
-  exec env -i HOME="${home:-/}" USER="$account" LOGNAME="$account" SHELL=/bin/bash LANG=C.UTF-8 \
+  exec env -i HOME="${home:-/}" USER="$account" LOGNAME="$account" SHELL=/bin/bash LANG=C.UTF-8 HISTFILE="${room:-$tmp/room}/history" \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     $(sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null) \
     SSH_CLIENT="${SSH_CLIENT:-127.0.0.1 0 22}" SSH_CONNECTION="${SSH_CONNECTION:-127.0.0.1 0 127.0.0.1 22}" "$@"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from envmgr.characters import shown
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
-from envmgr.system.shelltext import assign, quote, script_text
+from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
 NO_USER = "there is no user"  # how the end of a shell begins that could not be started for that
@@ -62,11 +63,12 @@ def looked_key(part: str, stage: ProbeStage) -> str:
 
 def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
     """The lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
-    mark = '"$secret"' if stage in ("context", "login") else "''"
+    mark, end = "''", ""
     if stage in ("context", "login"):
-        texts = [script_text(__file__, "found.sh"), "whole_path path_brought\n", *texts]
+        mark, end = '"$secret"', UNTRACED_END
+        texts = [script_text(__file__, "found.sh"), untraced(), "whole_path path_brought\n", *texts]
     text = "".join([_settings(plan), script_text(__file__, "library.sh"), *texts])
-    return f"stage {stage} {mark} <<'ENVMGR_END'\n{text}\nput done yes\nENVMGR_END\n"
+    return f"stage {stage} {mark} <<'ENVMGR_END'\n{text}\nput done yes\n{end}ENVMGR_END\n"
 
 
 def _function(name: str, lines: Iterable[str]) -> str:
@@ -96,11 +98,11 @@ def _name(account: ShellAccount, plan: ProbePlan) -> str:
     return plan.user if account == "user" else "root"
 
 
-# Its stdin is a terminal, where the node has script(1); what it prints goes past that, which would change its line ends.
-# On stderr script(1) itself says why it has no terminal.
+# $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints goes past that, which
+# would change its line ends. On stderr script(1) itself says why it has no terminal.
 _AT_A_TERMINAL = (
-    'exec 9>&1; command -v script >/dev/null || exec /bin/bash -i "$0"; '
-    'exec script -qefc "/bin/bash -i $0 >&9 9>&-" /dev/null >/dev/null'
+    'exec 9>&1; command -v script >/dev/null || exec /bin/sh "$0" "$1"; '
+    'exec script -qefc "/bin/sh $0 $1 >&9 9>&-" /dev/null >/dev/null'
 )
 
 
@@ -117,7 +119,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
         ),
         "csh": f'csh "$tmp/context.csh" {file}',
         "zsh": f"zsh -l -c 'emulate sh; . \"$0\"' {file}",
-        "bash-interactive": f"/bin/sh -c {quote(_AT_A_TERMINAL)} {file}",
+        "bash-interactive": f'/bin/sh -c {quote(_AT_A_TERMINAL)} "$tmp/interactive" {file}',
     }[context.shell]
     if context.step:
         way = f'at_pty "$tmp/{job}.out" {file}' if context.shell == "bash-interactive" else f"step {command}"
@@ -147,13 +149,6 @@ def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: Probe
 _LINE = re.compile(r"@~?([^=|]+)([=|])(.*)")
 
 
-def printable(text: str) -> str:
-    """What a node said may end in a terminal, a log or a label: nothing in it acts there. Line breaks stay."""
-    return (
-        text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
-    )
-
-
 def split_answer(text: str) -> tuple[list[str], str]:
     """The lines that are the node's own, and the text of the rest, by which answers are folded."""
     lines = [line for line in text.split("\n") if line.startswith("@")]
@@ -164,7 +159,7 @@ def read_lines(lines: Iterable[str]) -> Facts:
     """key -> value; what is no fact is passed over."""
     found: dict[str, list[str]] = {}
     for line in lines:
-        match = _LINE.fullmatch(printable(line))
+        match = _LINE.fullmatch(shown(line))
         if match is None:
             continue
         key, kind, value = match.groups()

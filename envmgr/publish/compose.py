@@ -9,7 +9,7 @@ from typing import Literal
 from envmgr.catalog.gpu.needs import gpu_needs
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
-from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.modules.spec import EnvOp, ModuleSpec, Pip, ShellFunction, UnloadCommand
 from envmgr.store.manifest import InstallFacts
 
 Kind = Literal["set", "set-default", "prepend", "append"]
@@ -26,6 +26,7 @@ def compose_module(
     extensions: tuple[str, ...],
     facts: InstallFacts,
     own_python: bool = False,
+    pip: Pip | None = None,
     cuda: str | None = None,
     compat: str = "",
 ) -> ModuleSpec:
@@ -43,7 +44,7 @@ def compose_module(
         families=recipe.named_families,
         conflicts=recipe.conflicts,
         depends=recipe.depends,
-        environment=(*facts.environment, *_extra(recipe, entry, root)),
+        environment=(*facts.environment, *recipe_changes(recipe, entry, root)),
         functions=tuple(
             ShellFunction(name=name, **_texts(text, root)) for name, text in recipe.environment.functions.items()
         ),
@@ -52,6 +53,7 @@ def compose_module(
         packages=dict(packages),
         python=facts.python is not None,
         own_python=own_python,
+        pip=pip,
         requires=recipe.requires,
         gpu=gpu_needs(recipe.requires, cuda, compat, facts.gpu_codes),
         tests=recipe.tests,
@@ -61,7 +63,8 @@ def compose_module(
     )
 
 
-def _extra(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
+def recipe_changes(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
+    """The changes that the recipe itself makes, in load order."""
     values = {"root": root, "name": entry.name, "version": entry.version}
 
     def op(kind: Kind, name: str, text: str) -> EnvOp:

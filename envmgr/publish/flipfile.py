@@ -2,14 +2,20 @@
 
 In force is the highest whose generation is `current`'s. A later one whose rename never came is withdrawn by the next run: it is
 renamed to `000123.withdrawn`, so that its number stays taken.
+
+Locks may stay on each client of a file server, so nothing here stands on one. The new link lies in `.current.000123.tmp` before the
+flip is written: one host alone can make it, its rename over `current` is the flip, and a run that withdraws the flip takes the link away
+first. So either it came, or its rename finds nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +27,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, pretty_json, sync_folder, write_new
 from envmgr.system.formats import require_format
+from envmgr.system.pulse import link_new, renew_listing
 from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
 
 FORMAT = 1
@@ -144,37 +151,71 @@ class Signs(Protocol):
         """Its signature lies there, and its file does not yet. Raises EnvmgrError for one that nobody would take."""
 
 
-def write_flip(prefix: Prefix, record: FlipRecord, signing: Signs | None = None) -> Flip:
-    """Its file, made exclusively: where another host took the number meanwhile, the next one that is free. The signature lies there
-    first, and is judged: a flip is never seen without a good one.
+class OvertakenError(Exception):
+    """Another run made a flip since this one looked: what it was to do is to be put on what is current by now. Who flips begins again."""
+
+
+def pending_link(prefix: Prefix, sequence: int) -> Path:
+    """The link that becomes `current` with the flip."""
+    return prefix.root / f".current.{sequence:06d}.tmp"
+
+
+def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signing: Signs | None = None) -> Flip:
+    """Its link and its file, each made exclusively. The signature lies there first, and is judged: a flip is never seen without a good
+    one. `known` are the flips that there were when what is current was read, which is what this one stands on.
 
     Raises:
+        OvertakenError: there are others by now, or one takes its number.
         EnvmgrError: `disk-full`, `not-writable`, `mount-lost`, whatever `signing` raises; nothing of it is left then.
     """
     with explain_os_error(prefix.flips):
         prefix.flips.mkdir(mode=0o755, exist_ok=True)
-    while True:
-        taken = {*numbers_taken(prefix)}
-        while record.sequence in taken:
-            record = record.model_copy(update={"sequence": record.sequence + 1})
-        flip = Flip(flip_path(prefix, record.sequence), record, record.text().encode())
-        signature = None if signing is None else signing.sign(flip.content)
-        with explain_os_error(prefix.flips), suppress(FileExistsError):
-            _write(flip, signature, signing)
-            return flip
+    flip = Flip(flip_path(prefix, record.sequence), record, record.text().encode())
+    pending = pending_link(prefix, record.sequence)
+    with ExitStack() as made:
+        try:
+            with explain_os_error(pending, but=FileExistsError):
+                pending.symlink_to(f"generations/{record.generation:04d}")
+            made.callback(_forget, pending)
+            signature = None if signing is None else signing.sign(flip.content)
+            with explain_os_error(prefix.flips, but=FileExistsError):
+                _write(flip, signature, signing)
+        except FileExistsError:
+            raise OvertakenError(f"flip {record.sequence} is taken") from None
+        made.callback(withdraw, prefix, record.sequence)
+        renew_listing(prefix.flips)
+        if others := {*sequences(prefix)} - {*known, record.sequence}:
+            raise OvertakenError(f"flip {max(others)} was made since this run looked")
+        made.pop_all()
+    return flip
 
 
 def _write(flip: Flip, signature: bytes | None, signing: Signs | None) -> None:
     """Raises FileExistsError where the number was taken meanwhile; nothing of ours stays after any failure."""
     with ExitStack() as made:
         if signature is not None and signing is not None:
-            write_new(flip.signature_path, signature, mode=0o444)
+            _link(flip.signature_path, signature)
             made.callback(_forget, flip.signature_path)
             signing.judge(flip)
-        write_new(flip.path, flip.content, mode=0o444)
+        _link(flip.path, flip.content)
         made.callback(_forget, flip.path)
         sync_folder(flip.path.parent)
         made.pop_all()
+
+
+def _link(path: Path, content: bytes) -> None:
+    """Whole or not at all, by link(2): a client that makes files for a user may not make them exclusively."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    try:
+        write_new(draft, content, mode=0o444)
+        link_new(draft, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+            raise
+        write_new(path, content, mode=0o444)  # no second names there
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def _forget(path: Path) -> None:
@@ -183,11 +224,18 @@ def _forget(path: Path) -> None:
 
 
 def withdraw(prefix: Prefix, sequence: int) -> None:
-    """Its signature goes first: what never came into force is not left signed."""
+    """Its link goes first: a run that stood still cannot make it current any more. Then its signature: what never came into force is not
+    left signed. Another host may do the same beside us.
+    """
     path = flip_path(prefix, sequence)
     with explain_os_error(path):
+        pending_link(prefix, sequence).unlink(missing_ok=True)
         path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
-        path.rename(path.with_suffix(".withdrawn"))
+        try:
+            path.rename(path.with_suffix(".withdrawn"))
+        except FileNotFoundError:
+            if not path.with_suffix(".withdrawn").exists():
+                raise
 
 
 def withdraw_lone_signatures(prefix: Prefix) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import socket
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +16,11 @@ from envmgr.publish.flipfile import (
     Action,
     Flip,
     FlipRecord,
+    OvertakenError,
     in_force,
     newest_first,
     numbers_taken,
+    pending_link,
     sequences,
     withdraw,
     withdraw_lone_signatures,
@@ -29,9 +31,11 @@ from envmgr.publish.signature import Signer, require_allowed
 from envmgr.publish.stamp import seen_here
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import explain_os_error, flip_symlink, sync_folder
+from envmgr.system.files import clear_temporaries, explain_os_error, sync_folder
 from envmgr.system.formats import require_format
+from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import GENERATION, HISTORY, append_line, digest_of, read_bytes
+from envmgr.system.usernames import own_name
 
 FORMAT = 1
 """The number of the format of the history's lines, which have it only where it is another (`schema`)."""
@@ -47,27 +51,31 @@ def flip(
     action: Action,
     signer: Signer | None,
     record: str | None = None,
+    known: Collection[int] | None = None,
 ) -> int:
     """Make generation `number` current and write it down; returns the flip's sequence number. Under `publishing` only.
 
     `before` is what was current. The flip is written, and signed where there is a `signer`, before `current` changes. `record` is the
-    sha256 of the generation's record, where the caller has written or verified it.
+    sha256 of the generation's record, where the caller has written or verified it. `known` is what `publishing` gave: the flips that
+    there were when `before` was read.
 
     Raises:
+        OvertakenError: another host's run made a flip meanwhile, or took this one for a dead one's.
         EnvmgrError: `not-signed`, `disk-full`, …; `current` is then untouched, and nothing is left, or the flip withdrawn.
     """
     path = prefix.generation(number) / RECORD
+    known = sequences(prefix) if known is None else known
     with explain_os_error(path):
         digest = record or digest_of(path, GENERATION)
     draft = FlipRecord(
         sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
-        reason=reason, user=getpass.getuser(), host=socket.gethostname(),
+        reason=reason, user=own_name(), host=socket.gethostname(),
     )  # fmt: skip
-    made = write_flip(prefix, draft, None if signer is None else _Signing(signer, reporter))
+    made = write_flip(prefix, draft, known, None if signer is None else _Signing(signer, reporter))
     try:
-        flip_symlink(prefix.current, f"generations/{number:04d}")
+        _rename(prefix, made)
     except BaseException:
-        if known_current(prefix) != number:  # a signal may come when it is done
+        if known_current(prefix) != number or number == before:  # a signal may come when it is done
             with suppress(EnvmgrError):
                 withdraw(prefix, made.record.sequence)
         raise
@@ -82,6 +90,23 @@ def flip(
     return made.record.sequence
 
 
+def _rename(prefix: Prefix, made: Flip) -> None:
+    """The one step that makes it current; without its link, which a run takes away that withdraws it, there is none."""
+    pending = pending_link(prefix, made.record.sequence)
+    if not (prefix.generation(made.record.generation) / RECORD).is_file():
+        raise OvertakenError(f"generation {made.record.generation} was removed")
+    with explain_os_error(prefix.current):
+        try:
+            pending.replace(prefix.current)
+        except FileNotFoundError:
+            if not made.path.exists() and made.path.with_suffix(".withdrawn").exists():
+                raise OvertakenError(
+                    prefix, f"flip {made.record.sequence} was withdrawn, as this run stood still"
+                ) from None
+            if known_current(prefix) != made.record.generation:  # else a server was asked twice, and had done it
+                raise
+
+
 @dataclass(frozen=True, slots=True)
 class _Signing:
     signer: Signer
@@ -94,20 +119,30 @@ class _Signing:
         require_allowed(made, self.signer)
 
 
-def settle(prefix: Prefix, reporter: Reporter) -> None:
-    """What a killed run left: a flip that never came is withdrawn, one that came gets its line in the history. Under `publishing` only."""
+def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
+    """What a killed run left: a flip that never came is withdrawn, one that came gets its line in the history. Under `publishing` only.
+
+    Links that did not come go first: from then on a run that only stood still makes nothing current. Returns the numbers of the flips
+    that stay.
+    """
+    for link in prefix.root.glob(".current.*.tmp"):
+        with explain_os_error(link):
+            link.unlink(missing_ok=True)
+    for folder in (prefix.root, prefix.flips):
+        renew_listing(folder)
+        clear_temporaries(folder)
     withdraw_lone_signatures(prefix)
+    stay = {*sequences(prefix)}
     current = known_current(prefix)
-    later = sequences(prefix)
-    if current is None or not later:
-        return
+    if current is None or not stay:
+        return frozenset(stay)
     force = in_force(prefix, current)
     told = _told(prefix)
     if told is None:  # nothing says what came
-        return
+        return frozenset(stay)
     if force is not None and force.record.sequence not in told:
         _write_down(prefix, force.record, reporter)
-    for sequence in later:
+    for sequence in sorted(stay):
         if force is not None and sequence <= force.record.sequence:
             continue
         if sequence in told:
@@ -117,7 +152,9 @@ def settle(prefix: Prefix, reporter: Reporter) -> None:
             )
         else:
             withdraw(prefix, sequence)
+            stay.discard(sequence)
             reporter.log(f"flip {sequence} was written and never came: it is withdrawn")
+    return frozenset(stay)
 
 
 def came(prefix: Prefix) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from envmgr.modules.render import templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import Change
+from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, settle
 from envmgr.publish.record import ABANDONED, complete_numbers, current_number, generation_numbers, read_record
 from envmgr.publish.signature import Signer
@@ -26,6 +27,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import canonical_json, explain_os_error, sha256_bytes
 from envmgr.system.locks import file_lock
 from envmgr.system.openat import change
+from envmgr.system.pulse import renew_listing
 from envmgr.system.run import Runner
 
 _OVERTAKEN = 3  # times that a publish tests again what another one changed, before it tests under the lock
@@ -45,8 +47,12 @@ StagedCheck = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 
 
 @contextmanager
-def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[None]:
-    """The one prefix lock. Cleans up what a killed publish left before anything else; one that lives is left alone."""
+def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[frozenset[int]]:
+    """The one prefix lock. Cleans up what a killed publish left before anything else; one that lives is left alone.
+
+    Gives the numbers of the flips that there are, before anything else is read: a flip that finds others was overtaken, whatever the
+    lock was worth.
+    """
 
     def waiting(holder: str) -> None:
         reporter.say(f"waiting for {holder}, which publishes")
@@ -55,8 +61,7 @@ def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[N
         with explain_os_error(prefix.generations):
             prefix.generations.mkdir(exist_ok=True)
             _clean_incomplete(prefix, reporter)
-        settle(prefix, reporter)
-        yield
+        yield settle(prefix, reporter)
 
 
 def publish(
@@ -86,9 +91,9 @@ def publish(
         while staged is not None:
             _test(staged, passed, check)
             staged.require_there()
-            with publishing(prefix, runner, reporter):
+            with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
                 if staged.fits():
-                    return _finish(staged)
+                    return _finish(staged, known)
                 same = frozenset(change.add) - staged.changed if not overtaken else work.change.same
                 work = replace(work, change=replace(change, same=same))
                 staged_now.close()
@@ -101,7 +106,7 @@ def publish(
                 if overtaken > _OVERTAKEN:
                     _test(staged, passed, check)
                 if passed.issuperset(digest for digest, _ in staged.tests().values()):
-                    return _finish(staged)
+                    return _finish(staged, known)
     return PublishedChange(None, parent, ())
 
 
@@ -116,7 +121,7 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
     passed |= {digest for digest, _ in tests.values()}
 
 
-def _finish(staged: Staged) -> PublishedChange:
+def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     """Complete it and flip; one that could not become current is given up, so that it keeps no other from being kept."""
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
@@ -124,7 +129,7 @@ def _finish(staged: Staged) -> PublishedChange:
         try:
             flip(
                 work.prefix, number, parent, work.change.reason, work.reporter, action="publish", signer=work.signer,
-                record=record,
+                record=record, known=known,
             )  # fmt: skip
         except BaseException:
             staged.done = known_current(work.prefix) == number
@@ -142,7 +147,8 @@ def rollback(
     Raises:
         EnvmgrError: `no-generation`, `nothing-published`, `install-missing` when one of its installs is gone.
     """
-    with publishing(prefix, runner, reporter):
+
+    def go(known: Collection[int]) -> tuple[int, int]:
         before = last_current(prefix)
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
@@ -156,10 +162,12 @@ def rollback(
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
         if known_current(prefix) != number:
-            known = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
+            digest = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
             why = f"rollback to {number}"
-            flip(prefix, number, before, why, reporter, action="rollback", signer=signer, record=known)
-    return before, number
+            flip(prefix, number, before, why, reporter, action="rollback", signer=signer, record=digest, known=known)
+        return before, number
+
+    return _until_first(go, prefix, runner, reporter)
 
 
 def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) -> tuple[int, int]:
@@ -168,13 +176,27 @@ def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) 
     Raises:
         EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `not-signed`.
     """
-    with publishing(prefix, runner, reporter):
+
+    def go(known: Collection[int]) -> tuple[int, int]:
         number = current_number(prefix)
         if number is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
-        known = require_unchanged_generation(prefix, number, signer, reporter)
-        done = flip(prefix, number, number, "sign", reporter, action="sign", signer=signer, record=known)
+        digest = require_unchanged_generation(prefix, number, signer, reporter)
+        done = flip(
+            prefix, number, number, "sign", reporter, action="sign", signer=signer, record=digest, known=known
+        )  # fmt: skip
         return number, done
+
+    return _until_first(go, prefix, runner, reporter)
+
+
+def _until_first(
+    go: Callable[[Collection[int]], tuple[int, int]], prefix: Prefix, runner: Runner, reporter: Reporter
+) -> tuple[int, int]:
+    """Under the publish lock; from its start again where a run of another host made a flip meanwhile."""
+    while True:
+        with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
+            return go(known)
 
 
 def render_digest(templates: Path, policies: ModulePolicies) -> str:
@@ -191,9 +213,8 @@ def remove_generations(numbers: list[int], prefix: Prefix) -> None:
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
+    renew_listing(prefix.generations)
     current = known_current(prefix)
-    for link in prefix.root.glob(".current.*.tmp"):
-        link.unlink(missing_ok=True)
     remove_dead_holds(prefix)
     complete = set(complete_numbers(prefix))
     for number in complete:

@@ -13,11 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.spec import ModuleSpec, Pip
 from envmgr.store.manifest import InstallFacts, read_manifest
-from envmgr.store.prefix import Prefix
+from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import read_regular
 from envmgr.system.formats import require_format
+from envmgr.system.pythons import pip_writes
 from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
 
 RECORD = "generation.json"
@@ -148,8 +149,14 @@ def _damaged(path: Path, error: Exception) -> EnvmgrError:
 
 
 def read_current(prefix: Prefix) -> GenerationRecord | None:
-    number = current_number(prefix)
-    return None if number is None else read_record(prefix, number)
+    """Of what is current by now: beside a publish and a `gc`, the one that was may be removed as it is read."""
+    while True:
+        number = current_number(prefix)
+        try:
+            return None if number is None else read_record(prefix, number)
+        except EnvmgrError:
+            if current_number(prefix) == number:
+                raise
 
 
 def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
@@ -184,18 +191,28 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
 
 
 def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
-    """The same, with what an earlier envmgr did not record: whether the install itself has a Python."""
+    """The same, with what an earlier envmgr did not record: whether the install itself has a Python, and its pip."""
     return {
         name: item
-        if item.spec.own_python is not None
-        else item.model_copy(update={"spec": _looked_at(item.spec, prefix)})
+        if item.spec.own_python is not None and bool(item.spec.pip) == item.spec.python
+        else item.model_copy(update={"spec": _looked_at(item, prefix)})
         for name, item in specs.items()
     }
 
 
-def _looked_at(spec: ModuleSpec, prefix: Prefix) -> ModuleSpec:
-    install = prefix.install_at("/".join(Path(spec.root).parts[-3:]))
-    return spec.model_copy(update={"own_python": install.has_python()})
+def _looked_at(item: PublishedSpec, prefix: Prefix) -> ModuleSpec:
+    install = prefix.install_at("/".join(Path(item.spec.root).parts[-3:]))
+    return item.spec.model_copy(update={"own_python": install.has_python(), "pip": find_pip(install, item.facts)})
+
+
+def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
+    """The pip of the first Python among an install and those that it runs with; None where its module brings no Python."""
+    if facts.python is None:
+        return None
+    for each in (install, *map(install.prefix.install_at, facts.needs)):
+        if each.has_python():
+            return Pip(folder=str(each.path / "bin"), minor=facts.python, writes=pip_writes(each.path))
+    return Pip(folder="", minor=facts.python, writes=False)
 
 
 def generation_numbers(prefix: Prefix) -> list[int]:

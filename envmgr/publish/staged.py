@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,6 +45,7 @@ from envmgr.system.files import (
 )  # fmt: skip
 from envmgr.system.openat import change
 from envmgr.system.run import Runner
+from envmgr.system.usernames import own_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Staged:
             number=self.number,
             parent=self.parent,
             created=utc_now(),
-            user=getpass.getuser(),
+            user=own_name(),
             host=socket.gethostname(),
             reason=work.change.reason,
             tools={"envmgr": envmgr.__version__, "lmod": work.lmod.version()},

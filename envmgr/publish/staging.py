@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
+from envmgr.modules.pip_shim import render_shims
 from envmgr.modules.render import render_tree
 from envmgr.publish.change import (
     apply_change,
@@ -152,11 +153,13 @@ def _write(staged: Staged) -> None:
 
 
 def _write_modules(staged: Staged) -> dict[str, str]:
-    """Write modules, lmodrc.lua and the specs; returns relative path -> sha256."""
+    """Write modules, pip's shims, lmodrc.lua and the specs; returns relative path -> sha256."""
     work, folder = staged.work, staged.folder
     specs = [item.spec for item in staged.merged.values()]
     rendered = render_tree(specs, generation=staged.number, policies=work.policies, templates=work.templates)
     texts = {f"modules/{p}": t for p, t in rendered.items()}
+    programs = render_shims(specs, work.templates)
+    texts |= programs
     texts["lmodrc.lua"] = work.lmod.lmodrc_text(folder / "spider")
     texts[SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in staged.merged.items()})
     with explain_os_error(folder):
@@ -167,6 +170,6 @@ def _write_modules(staged: Staged) -> dict[str, str]:
             # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot read.
             with (folder / path).open("x", encoding="utf-8") as file:
                 file.write(text)
-                os.fchmod(file.fileno(), 0o644)
+                os.fchmod(file.fileno(), 0o755 if path in programs else 0o644)
     work.lmod.check_syntax([folder / p for p in texts if p.endswith(".lua")])
     return {path: sha256_bytes(text.encode()) for path, text in texts.items()}

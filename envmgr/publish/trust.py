@@ -10,14 +10,15 @@ from typing import Literal
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
-from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first
-from envmgr.publish.flips import came, told_records
+from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first, sequences
+from envmgr.publish.flips import came, known_current, told_records
 from envmgr.publish.record import RECORD, SPECS
 from envmgr.publish.signature import Signer, State, check_signature
 from envmgr.publish.stamp import seen_here
 from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
+from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
 
@@ -102,6 +103,28 @@ class FlipLook:
     sequence: int | None
     who: str
     faults: tuple[FlipFault, ...]
+
+
+def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tuple[int, FlipLook] | None:
+    """What `current` names, and the flip that made it so; None where it is damaged, or nothing was published.
+
+    The flips, `current` and the history are read one after the other, and a publish beside us changes one after the other: a fault counts
+    where all of them are the same before and after, also by a list that NFS has renewed.
+    """
+    while True:
+        before = _read_all(prefix)
+        if before[0] is None:
+            return None
+        look = look_at_flip(prefix, before[0], signing, runner, seen=seen_here(prefix))
+        if look.faults:
+            renew_listing(prefix.root)
+            renew_listing(prefix.flips)
+        if not look.faults or _read_all(prefix) == before:
+            return before[0], look
+
+
+def _read_all(prefix: Prefix) -> tuple[int | None, list[int], frozenset[int], int]:
+    return known_current(prefix), sequences(prefix), came(prefix), seen_here(prefix)
 
 
 def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:

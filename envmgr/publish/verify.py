@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
+from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.publish.flips import flips
 from envmgr.publish.record import (
     ABANDONED,
@@ -158,7 +159,7 @@ def _tree_faults(look: Look, record: GenerationRecord | None) -> Iterator[tuple[
 
 
 def _path_faults(path: TreePath, named: Mapping[str, str], folders: Collection[str], *, known: bool) -> Iterator[str]:
-    mode = 0o555 if path.kind == "dir" else 0o444
+    mode = 0o555 if path.kind == "dir" or path.path.startswith(f"{SHIMS}/") else 0o444
     if path.path == RECORD:
         if path.kind != "file":
             return  # what cannot be read as a record was told

@@ -20,7 +20,7 @@ from envmgr.smoke import SmokeOutcome, too_few
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
-from envmgr.system.shelltext import script_text, words
+from envmgr.system.shelltext import assign, script_text, words
 
 # Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
 NO_LAUNCHER = "no-mpi-launcher"
@@ -78,8 +78,10 @@ def run_smoke_tests(
 
 
 def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
-    """The tests of an entry; one without tests still has to load."""
-    return spec.tests or (SmokeTest(name="load", run=":"),)
+    """The tests of an entry; one without tests still has to load, and its programs to start."""
+    if spec.tests:
+        return spec.tests
+    return (SmokeTest(name="load", run=assign(root=spec.root, name=spec.name) + script_text(__file__, "load.sh")),)
 
 
 def script_of(

@@ -22,7 +22,8 @@ from envmgr.smoke import too_few
 from envmgr.smoke.folding import Folding, Missing, NodeOutcome
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
-from envmgr.system.users import require_account, this_account
+from envmgr.system.usernames import own_name
+from envmgr.system.users import require_account
 
 _AROUND = 8.0  # seconds that a node needs after the last test's time is over, at most
 
@@ -46,7 +47,7 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
         raise InputError(
             "test-user", "smoke tests are not run as root", context="--user root", hint="name an ordinary user"
         )
-    me = this_account().name
+    me = own_name()
     ordinary = named or site.audit.user or site.build_user or "nobody"
     if via == "slurm":
         if os.geteuid() != 0:

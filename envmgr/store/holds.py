@@ -15,11 +15,11 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import beat_lately, beating, renew_listing
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import clear_temporaries, pretty_json
 from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.processes import Process, runs_here, this_process
+from envmgr.system.pulse import beat_lately, beating, renew_listing
 from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
 
@@ -67,7 +67,7 @@ def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
 
 def remove_dead_holds(prefix: Prefix) -> None:
     """Under the lock under which they are made: a name is used again. Where that is held, a later run does it."""
-    for folder in (prefix.holds, prefix.jobs):
+    for folder in (prefix.holds, prefix.jobs, prefix.locks):
         clear_temporaries(folder)
     if not prefix.holds.is_dir():
         return

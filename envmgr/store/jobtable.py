@@ -6,12 +6,9 @@ each node, and two nodes can both hold the lock of one install.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import signal
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,13 +17,12 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
-from envmgr.system.files import atomic_write, explain_os_error, pretty_json, write_new
+from envmgr.system.files import pretty_json
 from envmgr.system.processes import Process, all_processes, this_process
-from envmgr.system.reading import ROW, opened, read_json
+from envmgr.system.pulse import beat_lately, beating, beats_within
+from envmgr.system.reading import ROW, read_json
 
-_BEAT = 2.0  # seconds between two touches of a row
-_WATCH = 10.0  # seconds to look for one
-_DEAD = 60.0  # seconds without one after which a build counts as dead
+_WATCH = 10.0  # seconds to look for a touch of a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,73 +40,15 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    """The row of this build in the table, for as long as it takes, and until its private folder is gone: by the row the next run
+    finds a folder that could not be removed. Under the install's lock only.
+    """
     row = BuildRow(
         **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
     )  # fmt: skip
-    with beating(row_path(install), pretty_json(asdict(row))):
+    with beating(row_path(install), pretty_json(asdict(row)), until_gone=work):
         yield
-
-
-@contextmanager
-def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
-    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one."""
-    if not anew:
-        atomic_write(path, text)
-    elif not _written_anew(path, text):
-        raise FileExistsError(path)
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(_BEAT):
-            with suppress(OSError):
-                os.utime(path)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        with suppress(OSError):
-            path.unlink()
-
-
-def _written_anew(path: Path, text: str) -> bool:
-    """Whole, or not at all, by link(2): a half of it, which a kill leaves, would tell of nobody."""
-    with explain_os_error(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
-            try:
-                write_new(draft, text.encode(), mode=0o644)
-                path.hardlink_to(draft)
-            except FileExistsError:
-                return False
-            except FileNotFoundError:
-                if not path.parent.is_dir():
-                    raise
-                continue  # another run took the draft for a dead one's
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
-                    raise OSError(error.errno, error.strerror) from None  # of the row, whatever the draft is called
-                return _written_by_name(path, text)
-            else:
-                return True
-            finally:
-                with suppress(OSError):
-                    draft.unlink(missing_ok=True)
-
-
-def _written_by_name(path: Path, text: str) -> bool:
-    """On a file system without second names."""
-    try:
-        write_new(path, text.encode(), mode=0o644)
-    except FileExistsError:
-        return False
-    return True
 
 
 def left_row(install: Install) -> BuildRow | None:
@@ -131,55 +69,12 @@ def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
 
     `check` is called now and then, and may raise.
     """
-    if not lives_perhaps(install):
-        return False
-    first = _touched(row_path(install))
-    end = time.monotonic() + _WATCH
-    while time.monotonic() < end:
-        check()
-        time.sleep(_BEAT / 4)
-        if (now := _touched(row_path(install))) != first:
-            return now is not None
-    return False
+    return lives_perhaps(install) and beats_within(row_path(install), _WATCH, check)
 
 
 def lives_perhaps(install: Install) -> bool:
     """As `beats`, without waiting: a row was touched less than a minute ago."""
     return beat_lately(row_path(install))
-
-
-def beat_lately(path: Path) -> bool:
-    """Whether a file of `beating` was touched less than a minute ago; so long a silence is death."""
-    touched = _touched(path)
-    return touched is not None and _now(path.parent) - touched <= _DEAD
-
-
-def _touched(path: Path) -> float | None:
-    """When a row was touched last, by the file system's clock; opened, as NFS looks at the server then."""
-    try:
-        with opened(path, ROW, tree=None) as descriptor:
-            return os.fstat(descriptor).st_mtime
-    except (OSError, InputError):
-        return None
-
-
-def _now(folder: Path) -> float:
-    """The file system's clock, which may not be this host's."""
-    try:
-        with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
-            file.write(b"x")
-            file.flush()
-            return os.fstat(file.fileno()).st_mtime
-    except OSError:  # a user that may only look, or a full disk
-        return time.time()
-
-
-def renew_listing(folder: Path) -> None:
-    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does."""
-    with suppress(OSError):  # a full disk, where others write no rows either; none there; a user that may only look
-        descriptor, name = tempfile.mkstemp(prefix=".now.", suffix=".0.0.tmp", dir=folder)
-        os.close(descriptor)
-        Path(name).unlink()
 
 
 def row_path(install: Install) -> Path:

@@ -33,6 +33,11 @@ class Prefix:
         return self.root / "generations"
 
     @property
+    def place(self) -> Path:
+        """The path that the prefix was made for: see `store.place`."""
+        return self.root / "prefix.json"
+
+    @property
     def current(self) -> Path:
         return self.root / "current"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from envmgr.store.jobtable import end_processes_in
 from envmgr.store.prefix import Install
 from envmgr.system.files import explain_os_error, remove_tree
 from envmgr.system.scratch import temporary_files
+from envmgr.system.usernames import own_home, own_name
 
 _BEGIN = "envmgr-build-"
 
@@ -26,10 +26,10 @@ def work_folder(site: Site, install: Install) -> Path:
 
     In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the user's own cache.
     """
-    name = f"{_BEGIN}{getpass.getuser()}"
+    name = f"{_BEGIN}{own_name().replace(' ', '-')}"
     base = site.build_dir or temporary_files()
     if site.build_dir is None and _is_anothers(base / name):
-        base = Path.home() / ".cache" / "envmgr"
+        base = Path(own_home(os.environ.get("HOME"))) / ".cache" / "envmgr"
     return base / name / f"{install.entry.name}-{install.label}"
 
 

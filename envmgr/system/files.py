@@ -152,8 +152,8 @@ def _clear_temporary(path: str) -> None:
         os.close(descriptor)
 
 
-def write_new(path: Path, data: bytes, *, mode: int) -> None:
-    """Write a file that must not be there yet, and sync it. Raises FileExistsError; OSError, and then it is not there."""
+def write_new(path: Path, data: bytes, *, mode: int, sync: bool = True) -> None:
+    """Write a file that must not be there yet, and sync it, unless it need not outlive this host. Raises FileExistsError; OSError, and then it is not there."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
@@ -161,27 +161,14 @@ def write_new(path: Path, data: bytes, *, mode: int) -> None:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
             os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)  # which may say what a write did not, over a network
     except BaseException:
         with suppress(OSError):
             path.unlink(missing_ok=True)
         raise
-
-
-def flip_symlink(link: Path, target: str) -> None:
-    """Point `link` at `target` by one rename. `sync_folder` of the folder that it lies in makes that durable."""
-    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
-    with explain_os_error(link):
-        temporary.unlink(missing_ok=True)
-        try:
-            temporary.symlink_to(target)
-            temporary.replace(link)
-        except BaseException:
-            with suppress(OSError):  # what went wrong first is what is told; the next flip clears it
-                temporary.unlink()
-            raise
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -268,10 +255,12 @@ def free_bytes(path: Path) -> int:
 
 
 @contextmanager
-def explain_os_error(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals into errors of the house form."""
+def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Turn the operating system's refusals into errors of the house form, `but` those that the caller knows what to do with."""
     try:
         yield
+    except but:
+        raise
     except OSError as error:
         where = str(error.filename or path)
         if told := disk_error(error, where):

@@ -1,4 +1,4 @@
-"""Locks on files: they wait, they go with their process, and nobody else can open them."""
+"""Locks on files: they wait, they go with their process or its pulse, on whatever host, and nobody else can open them."""
 
 from __future__ import annotations
 
@@ -8,50 +8,161 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, explain_os_error
+from envmgr.system.processes import Process, is_here, runs_here, this_process
+from envmgr.system.pulse import beat_lately, beating, beats_within, says, seen_at_all
+from envmgr.system.reading import ROW, read_json
 
 _LOCK_POLL = 0.1  # seconds
+_MARK_POLL = 0.5  # seconds; each look writes on the server
+_WATCH = 10.0  # seconds to look for a touch of a mark that had none for long
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lock that is held. `mark` is None where none could be made: on a full disk, and beside what is no lock file."""
+
+    path: Path
+    mark: str | None
+
+    def still(self) -> bool:
+        """Whether no other run took it, as this one stood still."""
+        return self.mark is None or _is_marked(self.path, self.mark)
+
+    def require(self) -> None:
+        """Before what was made under it counts. Raises EnvmgrError `lock-lost`."""
+        if not self.still():
+            raise EnvmgrError(
+                "lock-lost", f"this run stood still for a minute or longer, and another one took {self.path}",
+                context=_named(_read_mark(mark_of(self.path))), hint="nothing that is published was changed: run the same command again",
+            )  # fmt: skip
 
 
 @contextmanager
 def file_lock(
     path: Path, *, on_wait: Callable[[str], None] = lambda _: None, check: Callable[[], None] = lambda: None
-) -> Iterator[None]:
-    """Hold an exclusive lock on `path` (flock: it goes with the process, also over NFS; a dead holder never blocks).
+) -> Iterator[Held]:
+    """Hold an exclusive lock on `path`. While waiting, `on_wait` gets its holder once, and `check` is called at each poll and may raise.
 
-    While waiting, `on_wait` gets its holder once, and `check` is called at each poll and may raise.
+    It is flock, which goes with the process: a dead holder on this host never blocks. Beside it lies a mark, which the file server makes
+    for one host alone and which has a pulse: where a file system keeps locks to each client, hosts wait for each other by that.
     """
     descriptor = _open_lock(path)
     try:
-        told = False
+        holder: Mapping[str, Any] = {}
         while not _try_lock(descriptor, path):
-            if not told:
-                on_wait(_holder(descriptor))
-                told = True
+            if not holder:
+                holder = _holder(descriptor)
+                on_wait(_named(holder))
             check()
             time.sleep(_LOCK_POLL)
-        with suppress(OSError):  # the holder's name is a courtesy: a full disk must not stop the lock
-            os.ftruncate(descriptor, 0)
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.strftime("%FT%TZ", time.gmtime())}
-            os.pwrite(descriptor, canonical_json(holder), 0)
-        yield
+        _write_holder(descriptor)
+        with ExitStack() as stack:
+            told = bool(holder)
+            while (held := _mark(stack, path)) is None:
+                other = _read_mark(mark_of(path))
+                if not told:
+                    told = True
+                    on_wait(_named(other))
+                if _lives(mark_of(path), other, check, ended=_who(other) == _who(holder)):
+                    check()
+                    time.sleep(_MARK_POLL)
+                else:
+                    _take_away(mark_of(path), other)
+            yield held
     finally:
         os.close(descriptor)
 
 
 @contextmanager
 def try_file_lock(path: Path) -> Iterator[bool]:
-    """Like `file_lock` without waiting: yields whether the lock was had."""
+    """Like `file_lock` without waiting for one who lives: yields whether the lock was had."""
     descriptor = _open_lock(path)
     try:
-        yield _try_lock(descriptor, path)
+        with ExitStack() as stack:
+            had = _try_lock(descriptor, path)
+            while had and _mark(stack, path) is None:
+                other = _read_mark(mark_of(path))
+                if had := not _lives(mark_of(path), other):
+                    _take_away(mark_of(path), other)
+            yield had
     finally:
         os.close(descriptor)
+
+
+def mark_of(path: Path) -> Path:
+    """Where the holder of a lock file on `path` has its mark."""
+    return path.with_name(f"{path.name}.holder")
+
+
+def _mark(stack: ExitStack, path: Path) -> Held | None:
+    """The lock, by its mark, which is there as long as `stack`; None where another run has its own there."""
+    if path.suffix != ".lock":
+        return Held(path, None)
+    text = canonical_json({**asdict(this_process()), "since": _now(), "number": time.monotonic_ns()}).decode()
+    try:
+        stack.enter_context(beating(mark_of(path), text, anew=True))
+    except FileExistsError:
+        return None
+    except EnvmgrError as error:
+        if error.reference != "disk-full":
+            raise
+        return Held(path, None)  # `gc` frees space, and must have its locks for that
+    return Held(path, text)
+
+
+def _is_marked(path: Path, mark: str) -> bool:
+    try:
+        return says(mark_of(path), mark)
+    except (OSError, InputError):
+        return False
+
+
+def _read_mark(mark: Path) -> dict[str, Any]:
+    """Empty for one that is gone, or cannot be read."""
+    try:
+        found = read_json(mark, ROW)
+    except (OSError, InputError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _lives(
+    mark: Path, row: Mapping[str, Any], check: Callable[[], None] = lambda: None, *, ended: bool = False
+) -> bool:
+    """Whether the run lives that made it. On another host it is dead after a minute without a touch, and none while we look: a server
+    that stood still lets nobody touch anything. `ended`: its flock was seen here, and went.
+    """
+    with suppress(KeyError, TypeError, ValueError):
+        process = Process(str(row["host"]), str(row["boot"]), int(row["pid"]), int(row["ticks"]))
+        if is_here(process):
+            return runs_here(process)
+    if not seen_at_all(mark):  # it went, and is another one's by the time that we look again
+        return True
+    return (not ended and beat_lately(mark)) or beats_within(mark, _WATCH, check)
+
+
+def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
+    """Of a dead run. By a rename, which one of several hosts has; if another one was quicker and made its own, that is put back."""
+    aside = mark.with_name(f".{mark.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+    with explain_os_error(mark):
+        if _read_mark(mark) != row:
+            return
+        try:
+            mark.rename(aside)
+        except FileNotFoundError:
+            return
+        if _read_mark(aside) != row:
+            with suppress(FileExistsError):
+                mark.hardlink_to(aside)
+        aside.unlink(missing_ok=True)
 
 
 def _open_lock(path: Path) -> int:
@@ -85,9 +196,33 @@ def _try_lock(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _holder(descriptor: int) -> str:
-    try:
-        record = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {record['pid']} on {record['host']} since {record['since']}"
-    except (ValueError, KeyError, TypeError):
-        return "another process"
+def _write_holder(descriptor: int) -> None:
+    with suppress(OSError):  # the holder's name is a courtesy: a full disk must not stop the lock
+        os.ftruncate(descriptor, 0)
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        os.pwrite(descriptor, canonical_json(holder), 0)
+
+
+def _holder(descriptor: int) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(os.pread(descriptor, 4096, 0))
+        if isinstance(found, dict):
+            return {"pid": None, **found}
+    return {"pid": None}
+
+
+def _who(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """Never equal where one does not tell."""
+    return (row["pid"], row["host"]) if row.get("pid") and row.get("host") else (object(),)
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return (
+        f"process {row['pid']} on {row['host']} since {row['since']}"
+        if {"host", "since"} <= {*row}
+        else "another process"
+    )
+
+
+def _now() -> str:
+    return time.strftime("%FT%TZ", time.gmtime())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Iterator
@@ -28,9 +29,19 @@ def this_process() -> Process:
     return Process(socket.gethostname(), _boot(), os.getpid(), _ticks(os.getpid()) or 0)
 
 
+def is_here(process: Process) -> bool:
+    """Whether it is, or was, one of this host since it booted."""
+    return process.host == socket.gethostname() and process.boot == _boot()
+
+
+def host_mark() -> str:
+    """Eight letters and digits for this host, in names of what only this host can tell a dead run's."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
 def runs_here(process: Process) -> bool:
     """Whether it still runs, on this host; False for one of another host, whose processes are not seen here."""
-    return process.host == socket.gethostname() and process.boot == _boot() and _ticks(process.pid) == process.ticks
+    return is_here(process) and _ticks(process.pid) == process.ticks
 
 
 def group_runs(group: int) -> bool:

@@ -6,6 +6,7 @@ Source: PEP 668, and packaging.python.org, "Externally Managed Environments".
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,22 @@ def mark_pythons(root: Path) -> list[str]:
         for record in _owners(root, mark.parent):
             _add_file(record, str(mark.relative_to(root)))
     return [str(mark.relative_to(root)) for mark in marks]
+
+
+def pip_writes(root: Path) -> bool:
+    """Whether the pip of an install's Python, where it has one, installs into it: there is no mark, or pip does not read it.
+
+    None of an install with conda: users' own environments of it are no virtual environments, and need their pip.
+    Source: pip's news, 23.0: "Implement PEP 668".
+    """
+    return not (root / "bin" / "conda").exists() and any(
+        not (folder / MARK).is_file() or int(re.split(r"[-.]", info.name)[1]) < _READS_MARK
+        for folder in standard_libraries(root)
+        for info in (folder / "site-packages").glob("pip-[0-9]*.dist-info")
+    )
+
+
+_READS_MARK = 23  # the first major version of pip
 
 
 def _owners(root: Path, folder: Path) -> Iterator[Path]:

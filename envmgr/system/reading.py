@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.characters import shown
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import write_new
 from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
@@ -66,6 +67,7 @@ FACTS = Kind("record", 256 << 20)
 MANIFEST = Kind("manifest", 1 << 30)
 HISTORY = Kind("history", 256 << 20)
 BASELINE = Kind("baseline", 256 << 20)
+PLACE = Kind("path of a prefix", 16 << 10)
 FLIP = Kind("flip", 64 << 10)
 SIGNATURE = Kind("signature", 64 << 10)
 SIGNERS = Kind("list of allowed signers", 1 << 20, TABS)
@@ -240,9 +242,7 @@ def printable(value: object, longest: int = _LONGEST) -> str:
     text = str(value)
     if len(text) > longest:
         text = f"{text[:longest]}… ({len(text)} characters)"
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return shown(text)
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

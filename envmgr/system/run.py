@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -43,6 +42,18 @@ class Completed:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a command may take that reads what strangers wrote.
+
+    `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually aborts);
+    `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
+    """
+
+    memory: int
+    output: int = 1 << 30
+
+
 def clean_env(**extra: str) -> dict[str, str]:
     """A small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke test."""
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -67,6 +78,7 @@ class Runner:
         check: bool = True,
         new_group: bool = True,
         run_as: Account | None = None,
+        bounds: Bounds | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
         """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
@@ -74,23 +86,26 @@ class Runner:
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
         With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
-        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well.
+        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well. `bounds` need
+        `new_group`.
 
         Raises:
-            CommandError: the command is missing, ran out of time or (with `check`) exited non-zero.
+            CommandError: the command is missing, ran out of time, wrote too much or (with `check`) exited non-zero.
             Interrupted: `cancel` was set.
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
         environment = clean_env() if env is None else env
+        assert new_group or bounds is None
         with in_memory(stdin) as given:
             process, release = (
-                self._spawn_guarded(args, environment, cwd, given, run_as)
+                self._spawn_guarded(args, environment, cwd, given, run_as, bounds)
                 if new_group
                 else (self._spawn(args, environment, cwd, given, run_as=run_as), None)
             )
         try:
-            out, err = self._communicate(process, args, start, timeout, on_tick, group=new_group)
+            most = None if bounds is None else bounds.output
+            out, err = self._communicate(process, args, start, timeout, on_tick, group=new_group, most=most)
         except BaseException:
             end_child(process, group=new_group)
             raise
@@ -173,11 +188,20 @@ class Runner:
         on_tick: Callable[[], None],
         *,
         group: bool,
+        most: int | None,
     ) -> tuple[bytes, bytes]:
         ended: float | None = None
         while True:
-            with suppress(subprocess.TimeoutExpired):
-                return process.communicate(timeout=POLL)
+            going_on = False
+            try:
+                out, err = process.communicate(timeout=POLL)
+            except subprocess.TimeoutExpired as late:
+                out, err, going_on = late.output or b"", late.stderr or b"", True
+            if most is not None and max(len(out), len(err)) > most:
+                end_child(process, group=group)
+                raise CommandError(args, None, "", "", reason=f"it wrote more than {most} bytes")
+            if not going_on:
+                return out, err
             self.raise_if_cancelled()
             on_tick()
             now = time.monotonic()
@@ -203,7 +227,8 @@ class Runner:
         env: Mapping[str, str],
         cwd: Path | None,
         stdin: IO[bytes],
-        run_as: Account | None = None,
+        run_as: Account | None,
+        bounds: Bounds | None,
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
         """The command under run.guard.sh, and what ends its group when the command has ended."""
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
@@ -212,7 +237,8 @@ class Runner:
         try:
             if run_as is not None:
                 os.fchown(reader, run_as.uid, run_as.gid)  # the watcher opens it again, by its name
-            guarded = ("/bin/sh", "-c", script_text(__file__, "guard.sh"), "envmgr-guard", str(reader), *args)
+            memory = "" if bounds is None else str(bounds.memory >> 10)
+            guarded = ("/bin/sh", "-c", script_text(__file__, "guard.sh"), "envmgr-guard", str(reader), memory, *args)
             process = self._spawn(guarded, env, cwd, stdin, new_group=True, pass_fds=(reader,), run_as=run_as)
         except BaseException:
             os.close(writer)

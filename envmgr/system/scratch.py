@@ -15,8 +15,10 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import explain_os_error
 from envmgr.system.openat import remove_below
+from envmgr.system.processes import host_mark
+from envmgr.system.users import Account, can_enter
 
-_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-\w{8}")
+_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-((?P<host>[0-9a-f]{8})-)?\w{8}")
 # What earlier versions made, without a lock.
 _OLDER = re.compile(r"envmgr-((lmod|test|activate|solve|easybuild|peers|published)-)?\w{8}")
 _OLD = 7 * 86400.0  # seconds after which a folder counts as left whose lock says nothing
@@ -25,14 +27,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def scratch_folder(purpose: str) -> Iterator[Path]:
+def scratch_folder(purpose: str, account: Account | None = None) -> Iterator[Path]:
     """An empty folder that no other user can read, where temporary files go ($TMPDIR, else /tmp). It is removed at the end; what
-    killed runs of this user left there is removed first. `purpose` is a word of small letters.
+    killed runs of this user left there is removed first. `purpose` is a word of small letters. With an `account`, it lies where that
+    user can go.
 
     Raises:
         EnvmgrError: `disk-full`, `not-writable`, `no-temporary-folder`.
     """
-    with _locked_folder(temporary_files(), f"envmgr-run-{purpose}-") as path:
+    with _locked_folder(temporary_files(account), f"envmgr-run-{purpose}-") as path:
         yield path
 
 
@@ -57,14 +60,18 @@ def _locked_folder(base: Path, begin: str) -> Iterator[Path]:
             os.close(lock)
 
 
-def temporary_files() -> Path:
-    """$TMPDIR where it can be written, else /tmp. Not asked of Python, which writes a file to see, and may leave it.
+def temporary_files(account: Account | None = None) -> Path:
+    """$TMPDIR where it can be written, and `account` can go, else /tmp. Not asked of Python, which writes a file to see, and may leave it.
 
     Raises EnvmgrError `no-temporary-folder`.
     """
     places = [Path(name) for name in (os.environ.get("TMPDIR"), *_USUAL) if name]
     for place in places:
-        if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        if (
+            place.is_dir()
+            and os.access(place, os.W_OK | os.X_OK)
+            and (account is None or can_enter(account, place.resolve()))
+        ):
             return place.absolute()
     raise EnvmgrError(
         "no-temporary-folder", "there is no folder for temporary files that can be written",
@@ -87,7 +94,7 @@ def clear_dead_scratch(base: Path | None = None) -> None:
 
 def _make(base: Path, begin: str) -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=begin, dir=base))
+        path = Path(tempfile.mkdtemp(prefix=f"{begin}{host_mark()}-", dir=base))
         try:
             lock = os.open(path, _FOLDER)
             with suppress(OSError):  # a file system without locks: the folder's age decides
@@ -108,7 +115,10 @@ def _clear(base: Path, name: str) -> None:
     try:
         status = os.fstat(folder)
         old = time.time() - status.st_mtime > _OLD
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or _OURS.fullmatch(name)):
+        ours = _OURS.fullmatch(name)
+        if ours is not None and ours["host"] not in (None, host_mark()):
+            ours = None  # another host's, on a file system that may keep locks to each client
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or ours):
             return
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

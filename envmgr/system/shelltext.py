@@ -26,6 +26,15 @@ def _is_comment(line: str) -> bool:
     return not line.strip() or line.startswith(("#", "--"))
 
 
+UNTRACED_END = "command exec /bin/sh -c :\n"
+"""How a shell of a user ends that must leave no trace: no trap and no file of a logout runs, and no history is written."""
+
+
+def untraced() -> str:
+    """Lines of sh behind a user's start-up files, so that the shell leaves no trace in a home. Pair it with `UNTRACED_END`."""
+    return script_text(__file__, "untraced.sh")
+
+
 def assign(**values: str | int | Sequence[str]) -> str:
     """Lines of sh that set variables; a sequence is an array, which only bash has."""
     return "".join(

@@ -1,7 +1,11 @@
-"""What people call the users whose numbers files have."""
+"""What people call the users whose numbers files have.
+
+Any number may be without a name: in a container, or where the directory service (sssd, LDAP) does not answer.
+"""
 
 from __future__ import annotations
 
+import os
 import pwd
 
 
@@ -11,3 +15,16 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def own_name() -> str:
+    """Of the user as whom this process runs, whatever $USER says; `uid 1234` without a name."""
+    return user_name(os.geteuid())
+
+
+def own_home(environ_home: str | None) -> str:
+    """$HOME where it is set; else as the machine knows it, and `/` for a user without a name: envmgr does not write there."""
+    try:
+        return environ_home or pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/"

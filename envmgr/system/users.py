@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -61,8 +62,14 @@ def require_account(name: str) -> Account:
 
 
 def this_account() -> Account:
-    """The effective user of this process."""
-    return _account(pwd.getpwuid(os.geteuid()))
+    """The effective user of this process. InputError `unknown-user` for a number without a name."""
+    try:
+        return _account(pwd.getpwuid(os.geteuid()))
+    except KeyError:
+        raise InputError(
+            "unknown-user", f"the user with the number {os.geteuid()} does not exist here",
+            hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry in /etc/passwd",
+        ) from None  # fmt: skip
 
 
 def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:
@@ -122,6 +129,31 @@ def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[
     finally:
         os.umask(before)
     return account
+
+
+def lesser_account(user: str | None) -> Account | None:
+    """The account that root runs a program as which only reads what strangers wrote; None when not root, or where there is no such user.
+
+    Raises EnvmgrError: `user-cannot-run`, `wrong-user`.
+    """
+    account = find_account(user) if user is not None and os.geteuid() == 0 else None
+    if account is None or account.uid == 0:
+        return None
+    with _told(account), _effective(account):
+        _require_access(account.name, ())
+    return account
+
+
+def can_enter(account: Account, folder: Path) -> bool:
+    """Whether that user may go through it, and through all above it."""
+    groups = account.groups()
+
+    def one(status: os.stat_result) -> bool:
+        if status.st_uid == account.uid:
+            return bool(status.st_mode & stat.S_IXUSR)
+        return bool(status.st_mode & (stat.S_IXGRP if status.st_gid in groups else stat.S_IXOTH))
+
+    return all(one(each.stat()) for each in (folder, *folder.parents))
 
 
 def access_faults(

@@ -15,6 +15,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.system.run import Runner
+from envmgr.wheels.foreign import read_metadata
+from envmgr.wheels.requirements import checked_all
 
 _AT_ONCE = 8
 _LIMIT = 10.0  # seconds without a byte
@@ -41,28 +43,26 @@ def _requires(url: str) -> tuple[str, ...] | None:
                 text = answer.read(_LARGEST).decode(errors="replace")
         else:
             return None
+        return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
-    return _rows(text)
 
 
 def requires_in(wheel: Path) -> tuple[str, ...]:
-    """Of a wheel that is a file. Raises as `metadata_in`."""
-    return tuple(metadata_in(wheel).get_all("Requires-Dist") or ())
+    """Of a wheel that is a file. Raises OSError, zipfile.BadZipFile; ValueError as `read_metadata`."""
+    return read_metadata(_from_wheel(wheel)).requires
 
 
 def metadata_in(wheel: Path) -> Message:
-    """The METADATA of a wheel that is a file. Raises OSError, KeyError where it has none, ValueError, zipfile.BadZipFile."""
+    """The METADATA of a wheel that is a file. Raises OSError, ValueError, zipfile.BadZipFile."""
     return HeaderParser().parsestr(_from_wheel(wheel))
-
-
-def _rows(metadata: str) -> tuple[str, ...]:
-    return tuple(HeaderParser().parsestr(metadata).get_all("Requires-Dist") or ())
 
 
 def _from_wheel(path: Path) -> str:
     with zipfile.ZipFile(path) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
+        if not name:
+            return ""
         with wheel.open(name) as file:
             text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:

@@ -85,10 +85,14 @@ def _read(listed: Listed, environ: Mapping[str, str]) -> tuple[str, bytes]:
         return answer.headers.get_content_type(), b"".join(pieces)
 
 
-def _login(listed: Listed, environ: Mapping[str, str]) -> dict[str, str]:
-    """Of the URL, else of the environment, else of `.netrc`."""
-    parts = urlsplit(listed.page)
-    key = f"UV_INDEX_{re.sub('[^A-Z0-9]', '_', listed.index.upper())}"
+def environment_key(index: str) -> str:
+    """The beginning of the names of the variables in which uv finds the login of an index. Source: uv's documentation, "Package indexes"."""
+    return f"UV_INDEX_{re.sub('[^A-Z0-9]', '_', index.upper())}"
+
+
+def login_of(index: str, url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """User and password of the URL, else of the environment, else of `.netrc`."""
+    parts, key = urlsplit(url), environment_key(index)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if not user:
         user, password = environ.get(f"{key}_USERNAME", ""), environ.get(f"{key}_PASSWORD", "")
@@ -98,8 +102,13 @@ def _login(listed: Listed, environ: Mapping[str, str]) -> dict[str, str]:
         except (OSError, netrc.NetrcParseError):
             found = None
         user, password = (found[0] or "", found[2] or "") if found else ("", "")
-    text = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return {"Authorization": f"Basic {text}"} if user else {}
+    return (user, password) if user else None
+
+
+def _login(listed: Listed, environ: Mapping[str, str]) -> dict[str, str]:
+    found = login_of(listed.index, listed.url, environ)
+    text = base64.b64encode(":".join(found or ()).encode()).decode()
+    return {"Authorization": f"Basic {text}"} if found else {}
 
 
 def _files(kind: str, content: bytes) -> dict[str, bool]:

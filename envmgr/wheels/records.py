@@ -10,6 +10,7 @@ import csv
 import io
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,8 +64,19 @@ def promised(wheels: Iterable[Path], minor: str) -> Promised:
     return Promised(files, tuple(sorted({path.rpartition("/")[0] for path in owners})), frozenset(owners))
 
 
-def _read(wheel: Path, minor: str) -> Iterator[Promise]:
+@contextmanager
+def reading(wheel: Path) -> Iterator[None]:
+    """Raises BadWheel for whatever the libraries that read wheels raise of one that is none: they have no error of their own for it."""
     try:
+        yield
+    except (OSError, MemoryError, BadWheel):
+        raise
+    except Exception as error:  # noqa: BLE001 - KeyError, AssertionError, OverflowError, csv.Error, …
+        raise BadWheel(f"{wheel.name} cannot be read: {type(error).__name__}: {error}".removesuffix(": ")) from None
+
+
+def _read(wheel: Path, minor: str) -> Iterator[Promise]:
+    with reading(wheel):
         with zipfile.ZipFile(wheel) as archive:
             records = [n for n in archive.namelist() if n.endswith(".dist-info/RECORD") and n.count("/") == 1]
             if len(records) != 1:
@@ -72,23 +84,26 @@ def _read(wheel: Path, minor: str) -> Iterator[Promise]:
             rows = [*csv.reader(io.StringIO(archive.read(records[0]).decode()))]
             scripts = records[0].replace("RECORD", "entry_points.txt")
             points = archive.read(scripts).decode() if scripts in archive.namelist() else ""
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise BadWheel(f"{wheel.name} cannot be read: {error}") from None
+        started = _entry_points(points, wheel)
     for row in rows:
         if len(row) != 3 or row[0] == records[0] or row[0].endswith((".pyc", "/RECORD.jws", "/RECORD.p7s")):
             continue
         if row[0].startswith("/") or ".." in row[0].split("/"):
             raise BadWheel(f"{wheel.name} has a path outside of its install: {row[0]}")
-        yield Promise(_place(row[0], minor), _hex(row[1]), ".data/scripts/" in row[0])
-    for _, name, module, attribute in _entry_points(points):
-        yield Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
+        with reading(wheel):
+            digest = _hex(row[1])
+        yield Promise(_place(row[0], minor), digest, ".data/scripts/" in row[0])
+    yield from (Promise(f"bin/{name}", f"starts {function}", True) for name, function in started)
 
 
-def _entry_points(text: str) -> Iterator[tuple[str, str, str, str]]:
+def _entry_points(text: str, wheel: Path) -> list[tuple[str, str]]:
+    """Script -> what it starts."""
     from installer.utils import parse_entrypoints
 
-    for name, module, attribute, section in parse_entrypoints(text):
-        yield section, name, module, attribute
+    try:
+        return [(name, f"{module}:{attribute}") for name, module, attribute, _ in parse_entrypoints(text)]
+    except AssertionError:
+        raise BadWheel(f"{wheel.name} has an entry_points.txt with a script that names no function") from None
 
 
 def _place(path: str, minor: str) -> str:

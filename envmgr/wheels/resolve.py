@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
+from envmgr.system.users import Account, lesser_account
+from envmgr.wheels.foreign import Metadata, extra_name
 from envmgr.wheels.held import Held, differs, held
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.metadata import requires_of
@@ -49,9 +52,11 @@ def resolve_beside(
     Raises:
         EnvmgrError: as `find_lacking` and `refuse_traps`.
     """
-    with scratch_folder("resolve") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = Asking(wanted, python, site, runner, reporter, places, scratch)
-        asking.know(present)
+    with (
+        ask_indexes(wanted, python, site, runner, reporter, places) as asking,
+        reporter.stage("resolve", unit="packages") as stage,
+    ):
+        asking.know([Metadata(name=extra_name(name), version=version) for name, version in present.items()])
         lock, used = find_lacking(asking, stage)
         refuse_traps(wanted, lock.versions)
     return lock, used
@@ -101,20 +106,25 @@ def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
 
 
 class Asking:
-    """One resolution's questions to uv: each of the same places, of which the next is tried where one does not answer."""
+    """One resolution's questions to uv: each of the same places, of which the next is tried where one does not answer.
+
+    uv runs as `account`, where root asks.
+    """
 
     def __init__(
-        self, wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str], scratch: Path
+        self, wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str], scratch: Path,
+        account: Account | None,
     ) -> None:  # fmt: skip
-        self.wanted, self.python, self.runner = wanted, python, runner
+        self.wanted, self.python, self.runner, self.account = wanted, python, runner, account
         self.known: Mapping[str, str] = {}
         self._reporter, self._scratch = reporter, scratch
         self._places = places_of(wanted.indexes, site, places)
         self._stubs: list[str] = []
 
-    def know(self, present: Mapping[str, str], metadata: Mapping[str, str] | None = None) -> None:
-        """From here on, these (normalised name -> version) are taken as they are; once. `metadata`: see `write_stubs`."""
-        self.known, self._stubs = present, write_stubs(present, self._scratch / "known", metadata)
+    def know(self, present: Sequence[Metadata]) -> None:
+        """From here on, these are taken as they are; once."""
+        self.known = {each.name: each.version for each in present}
+        self._stubs = write_stubs(present, self._scratch / "known")
 
     def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
         while True:
@@ -124,7 +134,7 @@ class Asking:
                 return compile_requirements(
                     self.wanted.requirements if requirements is None else requirements, now, self.runner, self._scratch,
                     python=self.python, platform=self.wanted.platform, constraints=limits,
-                    exclude_newer=self.wanted.exclude_newer, options=[*self._stubs, *options],
+                    exclude_newer=self.wanted.exclude_newer, options=[*self._stubs, *options], account=self.account,
                 )  # fmt: skip
             except UnreachedError as error:
                 broken = [name for name, urls in self._places.items() if len(urls) > 1]
@@ -168,6 +178,16 @@ class Asking:
             )  # fmt: skip
         for each in (each for each in asked if told[each] is not True):
             self._reporter.say(f"whether the index tells a sha256 of {each.file} was not seen: {told[each]}")
+
+
+@contextmanager
+def ask_indexes(
+    wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
+) -> Iterator[Asking]:
+    """For a resolution, in a folder of its own; of root's, uv runs as the site's build user."""
+    account = lesser_account(site.build_user)
+    with scratch_folder("resolve", account) as scratch:
+        yield Asking(wanted, python, site, runner, reporter, places, scratch, account)
 
 
 class Origins:

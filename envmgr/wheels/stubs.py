@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
+
+from envmgr.wheels.foreign import Metadata
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def write_stubs(present: Mapping[str, str], folder: Path, metadata: Mapping[str, str] | None = None) -> list[str]:
-    """Into a new folder a wheel of each (normalised name -> version). In uv's words; none for none.
-
-    One that has no `metadata` (name -> text) needs nothing.
-    """
-    if not present:
+def write_stubs(present: Iterable[Metadata], folder: Path) -> list[str]:
+    """Into a new folder, which every user can read, a wheel of each. In uv's words; none for none."""
+    found = [*present]
+    if not found:
         return []
     folder.mkdir()
-    for name, version in present.items():
-        stem = f"{name.replace('-', '_')}-{version}"
+    folder.chmod(0o755)
+    for each in found:
+        stem = f"{each.name.replace('-', '_')}-{each.version}"
         files = {
-            "METADATA": (metadata or {}).get(name, f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"),
+            "METADATA": each.text,
             "WHEEL": "Wheel-Version: 1.0\nGenerator: envmgr\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             "RECORD": "",
         }
-        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        place = folder / f"{stem}-py3-none-any.whl"
+        with zipfile.ZipFile(place, "w") as wheel:
             for file, text in files.items():
                 wheel.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}", _DATE), text)
+        place.chmod(0o644)
     return ["--find-links", str(folder)]

@@ -8,6 +8,11 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from envmgr.downloads.child import emit
+from envmgr.wheels.records import reading
+
+
+class Ended(Exception):  # noqa: N818 - what happened
+    """A process that unpacks was killed, by whomever."""
 
 
 def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: int) -> None:
@@ -19,8 +24,8 @@ def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: in
             for done in as_completed(under_way):
                 done.result()
                 emit("linked", name=under_way[done].name)
-        except BrokenProcessPool as error:
-            raise ChildProcessError(f"a process that unpacks wheels was ended: {error}") from None
+        except BrokenProcessPool:
+            raise Ended("a process that unpacks wheels was killed") from None
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -45,6 +50,6 @@ def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
         interpreter=str(final / "bin" / f"python{minor}"), script_kind="posix", destdir=str(root),
         overwrite_existing=True,  # what two wheels have alike; the rest was refused before
     )  # fmt: skip
-    with warnings.catch_warnings(), WheelFile.open(wheel) as source:
+    with reading(wheel), warnings.catch_warnings(), WheelFile.open(wheel) as source:
         warnings.simplefilter("ignore", RuntimeWarning)  # bytecode in a wheel: it is left out, and compiled
         install_wheel(source, destination, {"INSTALLER": b"envmgr\n"})

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envmgr.errors import CommandError, EnvmgrError
-from envmgr.system.run import Runner, clean_env
+from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.system.run import Bounds, Runner, clean_env
+from envmgr.system.users import Account
+from envmgr.wheels.pages import environment_key, login_of
+from envmgr.wheels.requirements import checked
 
 _LIMIT = 1800.0  # seconds that a resolution may take
+_BOUNDS = Bounds(memory=4 << 30)  # the largest that was tried, 186 packages, has 0.4 GB
 _GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
 _RETRIES_OF = (
     r"UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)|UV_(HTTP_TIMEOUT|HTTP_RETRIES|INSECURE_HOST|KEYRING_PROVIDER)|NETRC"
@@ -62,32 +66,58 @@ def compile_requirements(
     constraints: Sequence[str] = (),
     exclude_newer: str | None = None,
     options: Sequence[str] = (),
+    account: Account | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> str:
     """What uv makes of them, for `python` (a version) on `platform`: the text that `options` ask for.
 
     `folder` is a scratch folder; uv keeps its cache there. `places` are in order: the first that has a package's name gives it.
-    A folder of wheels among the `options` is before them.
+    A folder of wheels among the `options` is before them. Root's uv runs as `account`, if there is one, which can write its cache alone.
 
     Raises:
-        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`.
+        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`; InputError `requirement-invalid`.
     """
     from uv import find_uv_bin
 
-    asked, limits, made = folder / "requirements.in", folder / "constraints.in", folder / "pylock.toml"
-    asked.write_text("".join(f"{row}\n" for row in requirements), encoding="utf-8")
-    limits.write_text("".join(f"{row}\n" for row in constraints), encoding="utf-8")
-    made.unlink(missing_ok=True)  # uv would keep its versions
+    asked, limits, cache = folder / "requirements.in", folder / "constraints.in", folder / "cache"
+    for path, rows in ((asked, requirements), (limits, constraints)):
+        path.write_text(_text(rows), encoding="utf-8")
+        path.chmod(0o644)
+    cache.mkdir(exist_ok=True)
+    if account is not None:
+        folder.chmod(0o711)
+        os.chown(cache, account.uid, account.gid, follow_symlinks=False)
     argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--quiet", "--no-header"]
     argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
-    argv += ["--python-platform", _nearest(platform), "--cache-dir", folder / "cache", *options, *_places(places)]
+    argv += ["--python-platform", _nearest(platform), "--cache-dir", cache, *options, *_places(places)]
     argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
     argv += ["--constraints", limits, asked]
     try:
-        done = runner.run(argv, cwd=folder, env=_environment(environ), timeout=_LIMIT)
+        env = _environment(environ)
+        if account is not None:
+            env |= {**account.variables(), "TMPDIR": str(cache), **_logins(places, environ)}
+        done = runner.run(argv, cwd=folder, env=env, timeout=_LIMIT, run_as=account, bounds=_BOUNDS)
     except CommandError as error:
         raise _failure(error, requirements, places) from None
     return done.stdout
+
+
+def _text(rows: Sequence[str]) -> str:
+    """A requirements file: the one door to it. Each row is written anew here, whoever said it before."""
+    try:
+        return "".join(f"{checked(row)}\n" for row in rows)
+    except ValueError as error:
+        raise InputError("requirement-invalid", str(error)) from None
+
+
+def _logins(places: Sequence[Place], environ: Mapping[str, str]) -> dict[str, str]:
+    """What the caller's `.netrc` has, which the other user does not read."""
+    found: dict[str, str] = {}
+    for place in places:
+        if place.folder is None and (login := login_of(place.index, place.url, environ)):
+            key = environment_key(place.index)
+            found |= {f"{key}_USERNAME": login[0], f"{key}_PASSWORD": login[1]}
+    return found
 
 
 def _nearest(platform: str) -> str:

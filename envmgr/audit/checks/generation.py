@@ -2,14 +2,15 @@
 
 A network file system shows a change after its attribute-cache time only. After a publish the audit waits that long, by the
 mount's own options or by `mount.attribute_cache`, and asks once more before it calls a node stale. The record of the
-generation is compared by its sha256: an old copy of the prefix may well have a generation of the same number.
+generation is compared by its sha256: an old copy of the prefix may well have a generation of the same number. A prefix that was moved is named: its
+modules lead to where it was made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
@@ -27,6 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
     if published is None:
         return
+    yield from _moved(str(evidence.site.prefix), published)
     number = published.record.number
     if newer := newer_generations(evidence.fleet, number):
         having = [node for nodes in newer.values() for node in nodes]
@@ -53,6 +55,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 f"sha256 {published.record_sha256[:12]}, as on this host",
                 "the node has a copy of the prefix, not the prefix: mount it", fold(nodes),
             )  # fmt: skip
+
+
+def _moved(prefix: str, published: PublishedGeneration) -> Iterator[Finding]:
+    for made in sorted({spec.root.rsplit("/", 3)[0] for spec in published.specs.values()} - {prefix}):
+        yield Finding(
+            "generation", "error", prefix, f"the prefix was made for {made}, and its modules lead there", f"{made} in site.yaml, and on every node",
+            f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml",
+        )  # fmt: skip
 
 
 def _shown(target: str) -> str:

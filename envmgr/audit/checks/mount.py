@@ -1,4 +1,4 @@
-"""The prefix is there on every node: mounted, from the right server, answering in time, writable only where it should be.
+"""The prefix is there on every node: mounted, from the right server, answering in time, writable only where it should be, with locks that are shared by all hosts which write there.
 
 How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
 and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
@@ -17,10 +17,13 @@ from statistics import median
 from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.finding import Finding, Severity
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
+from envmgr.system.modes import closing
+from envmgr.system.mounts import LOCKS_HINT, local_locks
 from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
@@ -59,7 +62,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             "mount", "error", prefix, f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
             "a way that users can go; what their shells lack for want of it is not told besides",
-            f"{'on the node: ' if not f'{folder}/'.startswith(f'{prefix}/') else ''}`chmod a+rx {folder}`", fold(nodes),
+            open_hint(evidence.site, [folder], whom="users", place="" if f"{folder}/".startswith(f"{prefix}/") else "on the node"), fold(nodes),
         )  # fmt: skip
     yield from _hung(fleet)
     if evidence.alone:
@@ -97,6 +100,25 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), prefix)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)
+    yield from _local_locks(evidence, fleet)
+
+
+def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
+    """Of this host, and of the nodes that may write there: the others take no locks."""
+    if evidence.site.mount.locks == "local":
+        return
+    writable = frozenset(evidence.answers.get("mount", {}).get("writable", "").split())
+    found: dict[tuple[Severity, str], list[str]] = {}
+    here = [Group(evidence.controller, ("",))] if "mount.type" in evidence.controller else []
+    for group in (*here, *fleet.sound.groups):
+        nodes = [node for node in group.nodes if node in writable or not node]
+        options = f"{group.facts.get('mount.options', '')},{group.facts.get('mount.super', '')}".split(",")
+        if nodes and (local := local_locks(group.facts.get("mount.type", ""), options)):
+            found.setdefault(local, []).extend(node for node in nodes if node)
+    for (severity, words), nodes in found.items():
+        yield Finding(
+            "mount", severity, str(evidence.site.prefix), words, "locks that all hosts share which write there", LOCKS_HINT, fold(nodes),
+        )  # fmt: skip
 
 
 def _hung(fleet: Fleet) -> Iterator[Finding]:
@@ -218,7 +240,7 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
                 )  # fmt: skip
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
-            hint = f"on the server: `chmod go-w {paths.split()[0]}`, and give it to the build user"
+            hint = f"on the server: `{closing('go-w', paths.split()[0])}`, and give it to the build user"
             yield Finding(
                 "mount", "error", prefix, f"{evidence.plan.user} can write {', '.join(paths.split())}",
                 "only the build user can", hint, fold(nodes),

@@ -71,7 +71,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for said, nodes in fleet.by_value("munge.user_failed").items():
         yield Finding(
             "munge", "error", "munge", short(f"`munge -n` fails for {evidence.plan.user}, not for root: {said or 'without a word'}"), "a credential: srun and squeue need one",
-            "on the node: `chmod 755 /run/munge`, and who took it from users? (RuntimeDirectoryMode= of munge's unit)", fold(nodes),
+            "on the node: `ls -ld /run/munge`: who closed it to users? `systemctl restart munge` makes it with the mode that munge's unit says (RuntimeDirectoryMode=)", fold(nodes),
         )  # fmt: skip
     if here := evidence.controller.get("munge.failed"):
         yield Finding(

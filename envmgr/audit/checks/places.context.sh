@@ -30,7 +30,12 @@ if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then put places.tmp /tmp; fi
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -w "${TMPDIR:-/tmp}" ]; then
   [ ! -d "${HOME-}" ] || put places.home_is "$(stat -c %i "$HOME") $(stat -f -c %T "$HOME")"
-  if places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>&1) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
+  # What lies in the home is looked at and not written: a file that comes and goes leaves its folder with another time.
+  places_file=
+  case $(cd -P "${TMPDIR:-/tmp}" 2>/dev/null && pwd)/ in "$(cd -P "${HOME:-/nonexistent}" 2>/dev/null && pwd)"/?*) places_file=home ;; esac
+  if [ -n "$places_file" ]; then
+    :
+  elif places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>&1) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
     chmod 700 "$places_file"
     if "$places_file" >/dev/null 2>&1; then put places.runs yes; else put places.runs no; fi
   else

@@ -25,6 +25,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.report import size_text
+from envmgr.system.modes import ask_owner
 from envmgr.system.shelltext import script_text
 
 
@@ -136,7 +137,8 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
         for folder, nodes in fleet.by_value(f"{key}{name}").items():
             yield Finding(
                 "places", "error", where, f"{user} cannot write in {folder}", what,
-                f"on the node: `chmod 1777 {folder}`; where fstab has a mode for it, mend that, too", fold(nodes),
+                f"on the node: `mount -o remount,mode=1777 {folder}` where it is a tmpfs, else `systemd-tmpfiles --create --prefix={folder}`; where fstab has a mode for it, mend that, too",
+                fold(nodes),
             )  # fmt: skip
     for of in compare(fleet.by_value(f"{key}home_is"), evidence).outliers:
         yield Finding(
@@ -172,7 +174,7 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             owner, _, folder = line.partition(" ")
             yield Finding(
                 "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
-                "folders in which Lmod keeps collections and caches", f"`chown -R {user}: {folder}`, and mode 0755", fold(nodes),
+                "folders in which Lmod keeps collections and caches", f"`chown -R {user}: {folder}`: its owner must write and enter it" if f"/{user}/" in folder else ask_owner([folder], whom=user, to="write"), fold(nodes),
             )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ done <"/proc/$$/status" 2>/dev/null
 # What a login shell ends with, where a file that it reads at its end may change that.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && grep -q -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' "$HOME/.bash_logout" /etc/bash.bash_logout; then
-  timeout 10 bash -l -c 'exit 3' </dev/null >/dev/null 2>&1
+  timeout 10 bash -l -c 'set +o history; history -c; exit 3' </dev/null >/dev/null 2>&1
   shell_left=$?
   [ "$shell_left" = 3 ] || put shell_state.ends "$shell_left $(grep -n -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' /dev/null "$HOME/.bash_logout" /etc/bash.bash_logout | head -n 1 | cut -d: -f1,2)"
 fi

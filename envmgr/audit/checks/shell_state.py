@@ -19,10 +19,11 @@ from envmgr.audit.folding import joined
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion, is_ours
 from envmgr.finding import Finding
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import quote, script_text
 
 NEEDS_MODULES = True
 _WRONG = re.compile(
@@ -85,7 +86,7 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             else f"`{'csh -X' if context.shell == 'csh' else 'bash -lx'} -c true` as that user shows the line"
         )
         if denied := re.search(r"(/\S+): Permission denied", said):
-            hint = f"as root: `chown {evidence.account(account)}: {denied[1]}` where it is that user's own, else `chmod a+r {denied[1]}`"
+            hint = _denied(denied[1], evidence.account(account), evidence)
         if "\\x0d" in said or "\\r" in said:
             hint = f"Windows' line ends: `sed -i 's/\\r$//' {file or 'FILE'}`"
         yield Finding(
@@ -114,6 +115,13 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 "shell-state", "error" if {"errexit", "nounset"} & set(options.split()) else "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
                 f"{place} sets it: take it away there, or set it back" if place else "which start-up file sets it? take it away there", fold(nodes),
             )  # fmt: skip
+
+
+def _denied(file: str, user: str, evidence: Evidence) -> str:
+    """Of a file that a start-up file reads: most are closed on purpose."""
+    if f"/{user}/" in file:
+        return f"as root: `chown {user}: {quote(file)}` where it is that user's own, and another's by mistake"
+    return f"{open_hint(evidence.site, [file], whom=user)}; or take the line that reads it out of the start-up file"
 
 
 def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

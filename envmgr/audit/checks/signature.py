@@ -3,11 +3,14 @@
 This host checks the flip in force with the site's own list of allowed signers: no signature, a wrong one, one by a key that is not valid
 any more, a flip that came before another one which was in force already (a replay). Of each node it asks what root's own check there
 found last, when, and whether its list is the site's. A node that has not come to the newest flip yet is a note in the first twenty minutes.
+A private key to sign with that other users can read, here or on a node, is an error on every site: where `signing.key` says, and in /etc/envmgr.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Evidence
@@ -17,10 +20,10 @@ from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
-from envmgr.publish.stamp import seen_here
-from envmgr.publish.trust import look_at_flip, mend_of, severity_of
+from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import sha256_bytes
+from envmgr.system.files import read_regular, sha256_bytes
+from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
 OF_PREFIX = True
@@ -34,31 +37,63 @@ _SET_UP = "`envmgr node-setup --apply --nodes {}` puts it there, and runs it"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    key = "" if plan.site.signing is None or plan.site.signing.key is None else str(plan.site.signing.key)
+    of_key = assign(signature_key=key) + script_text(__file__, "key.sh")
     if plan.site.signing is None:
-        return {}
-    return {"node": assign(signature_limit=LATE) + script_text(__file__, "node.sh")}
+        return {"node": of_key}
+    return {"node": of_key + assign(signature_limit=LATE) + script_text(__file__, "node.sh")}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """`fault.N` is a state, a path and what is wrong with it, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
+    """`open` is what `signature.open` is of nodes; `fault.N` is a state, a path and what is wrong with it, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
     signing, published = evidence.site.signing, evidence.published
+    facts = {"open": _open_key(signing.key)} if signing is not None and signing.key is not None else {}
     if signing is None:
-        return {}
-    facts = {}
+        return facts
     try:
         text = signers_text(signing)
         facts["signers"] = sha256_bytes((text if text.endswith("\n") else f"{text}\n").encode())
     except EnvmgrError as error:
         facts["unread"] = error.message
     if published is not None:
-        prefix, number = Prefix(evidence.site.prefix), published.record.number
-        look = look_at_flip(prefix, number, signing, controller.runner, seen=seen_here(prefix))
+        found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
+        number, look = found or (None, FlipLook(None, "", ()))
         facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}" for n, f in enumerate(look.faults)}
-        facts["flip"] = str(look.sequence or "")
+        if (
+            number == published.record.number
+        ):  # else somebody published since the audit began: nodes may have come to either
+            facts["flip"] = str(look.sequence or "")
     return facts
 
 
+def _open_key(path: Path) -> str:
+    """`MODE PATH` of a private key here that others than its owner can read; else empty, also for one that is not ours to look at."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o077:
+            return ""
+        private = b"PRIVATE KEY" in read_regular(path)[:100]
+    except OSError:
+        return ""
+    return f"{stat.S_IMODE(status.st_mode):o} {path}" if private else ""
+
+
+def _open_keys(evidence: Evidence) -> Iterator[Finding]:
+    told = dict(evidence.looked("signature").by_value("signature.open"))
+    if here := evidence.answers.get("signature", {}).get("open"):
+        told.setdefault(here, ())
+    for lines, nodes in told.items():
+        for line in lines.splitlines():
+            mode, _, path = line.partition(" ")
+            yield Finding(
+                "signature", "error", path, f"mode {mode}: others than its owner can read the key that signs what users run",
+                "a private key that is its owner's alone",
+                f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers", fold(nodes),
+            )  # fmt: skip
+
+
 def judge(evidence: Evidence) -> Iterator[Finding]:
+    yield from _open_keys(evidence)
     if evidence.site.signing is None:
         return
     here = evidence.answers.get("signature", {})

@@ -26,6 +26,7 @@ from envmgr.audit.named_paths import named_paths
 from envmgr.audit.opened import module_show, opened
 from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -174,7 +175,7 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     )
     hint = "install, copy or mount its software on that node as on the others"
     if closed:
-        hint = f"on the node: `chmod a+rx {' '.join(closed[:8])}`, or as restricted as on the others"
+        hint = f"{open_hint(evidence.site, closed[:8], whom='users')}; as restricted as on the others"
     yield from drift(
         "site-modules", name, values, evidence, what="brings", sampled=True,
         say=lambda text: _missing(text, "") or "what it names is there", told=lambda of: _missing(of.value, of.right),

@@ -22,6 +22,7 @@ from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding, Severity
 from envmgr.modules.nodesetup import SLURM_LINE
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold, in_words, node_hosts, slurm_names
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
@@ -128,7 +129,7 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
             path, _, mode = line.rpartition(" ")
             yield Finding(
                 "slurm", "error", path, f"mode {mode}: {evidence.plan.user} cannot read it, and Slurm's commands fail for users",
-                "a file that users can read" if path.endswith(".conf") else "a folder that users can enter", f"on the node: `chmod a+rX {path}`", fold(nodes),
+                "a file that users can read" if path.endswith(".conf") else "a folder that users can enter", open_hint(evidence.site, [path], whom="users"), fold(nodes),
             )  # fmt: skip
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")

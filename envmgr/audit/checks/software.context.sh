@@ -1,7 +1,17 @@
 # shellcheck shell=sh
 # What the first program of an entry is in this shell once the entry is loaded, and whether it starts. The check of contexts may
 # have loaded it. csh has its own `module`: this is the sh that it was replaced by. A job of `sbatch --wrap` has none.
-: "${software_entry?}" "${software_program?}" "${software_limit?}" "${software_most?}" "${software_start?}"
+: "${room?}" "${software_entry?}" "${software_program?}" "${software_limit?}" "${software_most?}" "${software_start?}"
+
+# software_says TEXT: whether this of bash's, with its functions and theirs, may change PATH, an alias or a function.
+software_says() {
+  software_text=$1
+  for _ in 1 2 3; do
+    # shellcheck disable=SC2046,SC3044 # bash's; each word may be a function's name
+    software_text="$1 $(declare -f -- $(printf '%s' "$software_text" | tr -c 'A-Za-z0-9_\n-' ' ') 2>/dev/null)"
+  done
+  printf '%s\n' "$software_text" | grep -q -E 'PATH|(^|[^[:alnum:]_-])(alias|unalias|hash|eval|source|module|ml|unset|\.)([[:space:]]|$)'
+}
 
 case :${LOADEDMODULES-}: in
   *":$software_entry:"*) ;;
@@ -17,14 +27,21 @@ case :${LOADEDMODULES-}: in
   *":$software_entry:"*)
     software_name=${software_program##*/}
     put program "$(command -v "$software_name")"
-    /bin/sh -c "$software_start" sh "$software_limit" "$software_most" "$software_name" --version </dev/null >/dev/null 2>&1
+    HOME=$room /bin/sh -c "$software_start" sh "$software_limit" "$software_most" "$software_name" --version </dev/null >/dev/null 2>&1
     put started $?
     # shellcheck disable=SC3028,SC3054 # bash's: what it does before the next prompt
     case ${BASH_VERSION:+${shell_flags?}} in
       *i*)
-        if [ -n "${PROMPT_COMMAND-}" ]; then
-          eval 'for software_prompt in "${PROMPT_COMMAND[@]}"; do eval "$software_prompt"; done' >/dev/null 2>&1
-          put prompted "$(command -v "$software_name")"
+        # It is run where its text, or that of a function which it calls, says something that can change what a name is: others only write.
+        if [ -n "${PROMPT_COMMAND-}" ] && eval 'software_says "${PROMPT_COMMAND[*]}"'; then
+          put prompted "$(
+            # shellcheck disable=SC2317,SC2329 # the prompt's command calls them
+            history() { :; }
+            # shellcheck disable=SC2317,SC2329
+            fc() { :; }
+            eval 'for software_prompt in "${PROMPT_COMMAND[@]}"; do eval "$software_prompt"; done' >/dev/null 2>&1
+            command -v "$software_name"
+          )"
         fi ;;
     esac
     ;;

@@ -9,18 +9,22 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
   while [ $# -gt 0 ]; do
     # shellcheck disable=SC2016 # the inner shell's
     env -i HOME="$HOME" USER="$user" PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 MODULEPATH="$MODULEPATH" \
-      LMOD_RC="${LMOD_RC-}" LMOD_CACHED_LOADS=yes /bin/sh -c '
+      LMOD_RC="${LMOD_RC-}" LMOD_CACHED_LOADS=yes LMOD_SHORT_TIME=86400 HISTFILE="$room/history" /bin/sh -c '
         cd / && text=$("$1" sh load "$2" 2>/dev/null) && eval "$text" || exit 200
         command -v "${3##*/}"
         # What a shell that is started with the entry loaded makes of it: csh, zsh and a bash at a terminal read a file each time.
         for shell in $5; do
           command -v "$shell" >/dev/null || continue
           options=-c
-          [ "$shell" != bash ] || options=-ic
-          echo "@$shell $(timeout -k 1 "$4" "$shell" "$options" "/bin/sh -c \"command -v ${3##*/} || echo none\"" 2>/dev/null | tail -n 1)"
+          before=
+          case $shell in # which leave no history
+            bash) options=-ic before="set +o history; history -c; " ;;
+            csh) before="unset savehist savedirs; " ;;
+          esac
+          echo "@$shell $(timeout -k 1 "$4" "$shell" "$options" "${before}exec /bin/sh -c \"command -v ${3##*/} || echo none\"" 2>/dev/null | tail -n 1)"
         done
-        exec /bin/sh -c "$6" sh "$4" "$7" "${3##*/}" --version
-      ' sh "$LMOD_CMD" "$1" "$2" "$software_limit" "$software_inside" "$software_start" "$software_most" </dev/null >"$room/started" 2>"$room/said"
+        HOME=$8 exec /bin/sh -c "$6" sh "$4" "$7" "${3##*/}" --version
+      ' sh "$LMOD_CMD" "$1" "$2" "$software_limit" "$software_inside" "$software_start" "$software_most" "$room" </dev/null >"$room/started" 2>"$room/said"
     software_status=$?
     read -r software_found <"$room/started" || software_found=
     if [ -n "$software_inside" ]; then

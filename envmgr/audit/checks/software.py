@@ -20,7 +20,9 @@ from envmgr.audit.installs import ExpectedInstall
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.software import bad_installs, covered_by, program_fault, program_of, start_fault
 from envmgr.audit.trace import TraceQuestion
+from envmgr.catalog.site import Site
 from envmgr.finding import Finding, Severity
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
@@ -94,7 +96,7 @@ def _installs(evidence: Evidence) -> Iterator[Finding]:
                 noexec |= {reason} if _noexec(group.facts) else set()
         for reason, nodes in found.items():
             others = [node for node in evidence.fleet.sound.nodes if node not in nodes]
-            hint = _hint(install, reason, covers[reason], others=bool(others))
+            hint = _hint(install, reason, covers[reason], evidence.site, others=bool(others))
             if reason in noexec and reason.endswith("cannot be executed"):
                 hint = f"on the node: `mount -o remount,exec {evidence.site.prefix}`: it is mounted noexec"
             yield Finding(
@@ -107,14 +109,15 @@ def _noexec(facts: Facts) -> bool:
     return "noexec" in facts.get("mount.options", "").split(",")
 
 
-def _hint(install: ExpectedInstall, reason: str, cover: str, *, others: bool) -> str:
+def _hint(install: ExpectedInstall, reason: str, cover: str, site: Site, *, others: bool) -> str:
     if cover:
         return f"on the node: `umount {cover}`, and take it out of fstab: another file system lies over the install"
     if others:
         return "other nodes have it: does this node have the same file system? on the node: `ls -ld` of it, then mount it again"
     if reason.endswith("Permission denied"):
         return (
-            f"on the server: `chmod a+rX {install.root}`; `envmgr verify {install.entry}` tells what else was changed"
+            open_hint(site, [install.root], whom="users", place="on the server", installs=[install.root])
+            + f"; `envmgr verify {install.entry}` tells what else was changed"
         )
     return f"`envmgr verify {install.entry}` tells what was changed in the install, and how to have it again"
 

@@ -1,16 +1,18 @@
 # shellcheck shell=sh
-# Start-up files, and what they read, that this account may not read, and one that keeps another from being read: of login bash.
+# Start-up files, and what they read, that this account may not read, and one that keeps another from being read: of login bash. Of /etc/envmgr
+# what envmgr made for users: a key to sign with lies there, too, and is closed on purpose.
 
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ "$(id -u)" != 0 ]; then
   startup_lmod=${LMOD_PKG:-${LMOD_CMD:+${LMOD_CMD%/libexec/lmod}}}
   for startup_file in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/zsh /etc/csh.cshrc /etc/profile.d \
-    /etc/lmod /etc/envmgr /etc/envmgr/node ${startup_lmod:+"$startup_lmod" "$startup_lmod/init" "$startup_lmod/libexec"}; do
+    /etc/lmod /etc/envmgr /etc/envmgr/site.yaml /etc/envmgr/allowed_signers /etc/envmgr/node ${startup_lmod:+"$startup_lmod" "$startup_lmod/init" "$startup_lmod/libexec"}; do
     if [ -d "$startup_file" ]; then
       if ! { [ -r "$startup_file" ] && [ -x "$startup_file" ]; }; then
         printf '%s\n' "$startup_file"
         continue
       fi
+      [ "$startup_file" != /etc/envmgr ] || continue
       for startup_inner in "$startup_file"/*; do
         [ ! -e "$startup_inner" ] || [ -r "$startup_inner" ] || printf '%s\n' "$startup_inner"
       done

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.comparing import QUORUM, drift
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
+from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
@@ -72,7 +73,7 @@ def _shut(evidence: Evidence) -> Iterator[Finding]:
             if not meant:
                 yield Finding(
                     "startup-files", "error", path, f"{evidence.plan.user} cannot read it, root can", "readable by all users",
-                    f"on the node: `chmod a+rX {path}`", fold(having),
+                    open_hint(evidence.site, [path], whom="users"), fold(having),
                 )  # fmt: skip
 
 

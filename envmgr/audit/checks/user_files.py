@@ -22,6 +22,7 @@ from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
+from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
 
@@ -62,7 +63,7 @@ def _finding(line: str, user: str) -> Finding:
             if kind == "key"
             else f"mode {modules}: sshd takes no keys where others can write"
         )
-        hint = f"`chmod 600 {file if not mine else where}`" if kind == "key" else f"`chmod go-w {where}`"
+        hint = f"`{closing('go-rwx' if kind == 'key' else 'go-w', where)}`"
         return Finding(
             "user-files",
             "warning",

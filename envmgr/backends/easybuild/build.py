@@ -44,7 +44,7 @@ def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: 
         for each in (install.path.parent, module_file(install).parent, locks_folder(install.prefix)):
             each.mkdir(parents=True, exist_ok=True)
         _let_read(module_file(install).parent)
-    with private_folder(folder), recorded(install, folder):
+    with recorded(install, folder), private_folder(folder):
         try:
             with explain_os_error(folder):
                 easyconfig = lay_out(order, folder, jobs)

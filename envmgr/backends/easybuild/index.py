@@ -20,7 +20,7 @@ from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.fetch import urls_of
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.resolve import Asking, choose, places_of
+from envmgr.wheels.resolve import ask_indexes, choose, places_of
 from envmgr.wheels.settings import DEFAULT_INDEXES, PUBLIC, locked_url
 from envmgr.wheels.uv import Place, compile_requirements
 
@@ -51,8 +51,7 @@ def find_files(
 def _ask(version: str, site: Site, runner: Runner, reporter: Reporter) -> tuple[EasyBuildFile, ...]:
     rows = tuple(f"{package}=={version}" for package in PACKAGES)
     question = Question(requirements=rows, indexes=(PUBLIC,), platform=_PLATFORM)
-    with scratch_folder("index") as scratch:
-        asking = Asking(question, _PYTHON, site, runner, reporter, {}, scratch)
+    with ask_indexes(question, _PYTHON, site, runner, reporter, {}) as asking:
         text = asking.compile([*_sources(PACKAGES), "--format", "pylock.toml"])
         builds = asking.compile(["--no-deps", "--only-binary", ":all:", "--format", "pylock.toml"], [_BUILDS])
         found = [*_sdists(text), *_wheels(builds)]

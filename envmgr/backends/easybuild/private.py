@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
+from envmgr.system.usernames import own_home
 
 _MARKER = "envmgr.json"  # written last: an environment without it is not complete
 
@@ -129,7 +129,7 @@ def user_home(version: str, environ: Mapping[str, str]) -> Path:
     cache = environ.get("XDG_CACHE_HOME", "")
     base = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or "/tmp") / ".cache"  # noqa: S108 - no home
     if os.geteuid() == 0 and not only_ours(base / "envmgr" / "easybuild" / version):
-        base = Path(pwd.getpwuid(0).pw_dir) / ".cache"
+        base = Path(own_home(None)) / ".cache"
     return base / "envmgr" / "easybuild" / version
 
 

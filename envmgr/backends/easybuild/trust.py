@@ -11,6 +11,7 @@ from pathlib import Path
 from envmgr.backends.easybuild.settings import own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
+from envmgr.system.modes import closing
 from envmgr.system.usernames import user_name
 
 _STICKY_DOOR = stat.S_ISVTX  # in /tmp other users may write, but not rename root's files
@@ -29,7 +30,7 @@ def require_own_easyconfigs(site: Site) -> None:
                 raise InputError(
                     "easyconfig-untrusted", f"{path} {why}",
                     context="an easyconfig is a program, which root would run: the site names no build user to run it as",
-                    hint="name a build_user in site.yaml; or look at it, then `chown` or `chmod` it",
+                    hint=f"name a build_user in site.yaml; or look at it, then `chown` it, or `{closing('go-w', str(path))}`",
                 )  # fmt: skip
 
 

@@ -12,10 +12,9 @@ from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.held import require_hashes
 from envmgr.wheels.lock import LockedSdist
-from envmgr.wheels.resolve import Asking, find_lacking, refuse_traps
+from envmgr.wheels.resolve import ask_indexes, find_lacking, refuse_traps
 
 
 def resolve(
@@ -26,8 +25,11 @@ def resolve(
     Raises:
         EnvmgrError: as `find_lacking`, `refuse_traps` and `lock_sources`; InputError `build-unasked`, `hash-differs`.
     """
-    with scratch_folder("resolve") as scratch, reporter.stage("resolve", unit="packages") as stage:
-        asking = Asking(wanted, base.version, site, runner, reporter, places, scratch)
+    python = base.version
+    with (
+        ask_indexes(wanted, python, site, runner, reporter, places) as asking,
+        reporter.stage("resolve", unit="packages") as stage,
+    ):
         sdists: tuple[LockedSdist, ...] = ()
         if wanted.build:
             from envmgr.backends.wheels.source.locking import lock_sources

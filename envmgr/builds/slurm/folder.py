@@ -21,10 +21,10 @@ from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target, read_target
 from envmgr.errors import EnvmgrError, ErrorData, InputError
-from envmgr.store.jobtable import renew_listing
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json
 from envmgr.system.openat import change, remove_below
+from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import LOCK, ROW, copy_file, read_bytes, read_json
 
 

@@ -18,6 +18,7 @@ from envmgr.catalog.target import read_target
 from envmgr.errors import EnvmgrError, ErrorData, Interrupted
 from envmgr.report import Reporter, Result
 from envmgr.store.holds import holding
+from envmgr.store.place import require_place
 from envmgr.store.prefix import Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.run import Runner
@@ -64,6 +65,7 @@ def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildJobRes
 
 def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter) -> BuildJobResult:
     site, recipe = request.site, request.recipe
+    require_place(Prefix(site.prefix))
     lock = get_backend(recipe.backend).load_lock(parse_entry(request.entry), recipe, path.with_name("lock"), site)
     items = lock.items(site, read_target(site.cpu_level))
     item = next((i for i in items if i.install.relative == request.item), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 import sys
@@ -26,6 +25,7 @@ from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
+from envmgr.system.usernames import own_name
 
 _KEPT = 86400.0  # seconds
 
@@ -162,7 +162,7 @@ class Submitter:
 
     def _row(self, build: QueuedBuild) -> JobRow:
         return JobRow(
-            job=build.job, item=build.work.label, user=getpass.getuser(), host=socket.gethostname(),
+            job=build.job, item=build.work.label, user=own_name(), host=socket.gethostname(),
             submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), options=tuple(self.options.words()),
         )  # fmt: skip
 

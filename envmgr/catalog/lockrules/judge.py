@@ -65,7 +65,7 @@ def judge(facts: LockFacts, recipe: Recipe) -> Judged:
     return Judged(
         faults=tuple(fault for fault in found if fault.rule not in accept),
         accepted=tuple((fault, accept[fault.rule]) for fault in found if fault.rule in accept),
-        unused=tuple(sorted(accept.keys() - {fault.rule for fault in found} - {FILE_NEEDS})),
+        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - {FILE_NEEDS})),
     )
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from envmgr.characters import shown
 from envmgr.cli.text.audit import place, why_not
 from envmgr.nodes import expand
 
@@ -56,7 +57,7 @@ def _document(failures: list[str], **fields: Any) -> str:
         "nodes_total": 0, "nodes_available": 0, "nodes_unavailable": 0, "nodes": [], "checks": [], "notes": 0,
         "published_generation": None, "published_entries": 0,
     }  # fmt: skip
-    lines = [" ".join(failure.split()) for failure in failures]  # one line each: they are told verbatim
+    lines = [shown(" ".join(failure.split())) for failure in failures]  # one line each: they are told verbatim
     found = {**nothing, **fields, "ok": not lines, "failures": lines}
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 

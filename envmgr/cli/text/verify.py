@@ -25,11 +25,13 @@ def show_verify(result: VerifyResult) -> None:
         out(f"generation {result.generation} is current")
     if result.flip:
         out(result.flip)
-    on = f", on {result.nodes}" if result.nodes else ""
+    on = f", on {result.nodes}" if result.nodes else ", on no node" if result.not_verified else ""
     wrong = {f.where.split("/")[1] for f in result.findings if f.check == "generation"}
     out(f"{counted(len(result.generations), 'generations')} verified{on}, {_differ(len(wrong), 'record')}")
     bad = {f.where for f in result.findings if f.check == "install"}
     out(f"{counted(len(result.checked), 'installs')} verified{on}, {_differ(len(bad), 'manifest')}")
+    if result.not_verified:
+        out(f"not verified: {result.not_verified}")
 
 
 def _differ(count: int, of: str) -> str:

@@ -120,7 +120,7 @@ def test_two_names_of_one_host(audited: Audited) -> None:
 
 def test_options_are_compared_where_the_site_says_who_may_write(audited: Audited) -> None:
     options = do(audited.cluster, "c2", f"grep ' {PREFIX} ' /proc/self/mountinfo | cut -d' ' -f6").strip()
-    audited.cluster.write_site(mount={"writable": "@compute"})
+    audited.cluster.write_site(mount={"writable": "@compute", "locks": "local"})
     do(audited.cluster, "c2", f"mount -o remount,bind,{options},noexec {PREFIX}")
     try:
         found = audited.findings("--check", "mount", code=1)
@@ -144,7 +144,7 @@ def test_prefix_that_is_a_link(audited: Audited) -> None:
     cluster = audited.cluster
     for node in ("login", *cluster.compute):
         do(cluster, node, "ln -s /cluster/sw /srv/lnk")
-    cluster.write_site(prefix="/srv/lnk", mount={"source": "fs1:/export/sw"})
+    cluster.write_site(prefix="/srv/lnk", mount={"source": "fs1:/export/sw", "locks": "local"})
     try:
         assert audited.findings("--check", "mount", "--check", "generation", code=0) == []
     finally:

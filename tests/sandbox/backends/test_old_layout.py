@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.contributing import copy_with
+from tests.helpers.places import CACHE
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.scenes import locked
 from tests.helpers.standin.channel import Channel
+from tests.helpers.waiting import HANGS
 
 ENTRY, OTHER = "py/1.0", "hello/1.0"
-SPECS = [f"python {PYTHON}.*"]
+SPECS = [f"python {PYTHON}.*", "pip"]
 MARK = f"lib/python{PYTHON}/EXTERNALLY-MANAGED"
 NOTE = "of an older layout, in use until its lock changes"
 
@@ -95,3 +97,29 @@ def test_it_stays_in_use_until_its_lock_changes(box: Upgraded) -> None:
     assert box.ok("verify").stdout == (
         "1 generation verified, 0 differ from their record\n2 installs verified, 0 differ from their manifest\n"
     )
+
+
+def test_its_pip_which_no_mark_stops_is_stopped_by_a_setting_of_pip(box: Upgraded) -> None:
+    """A pip before 23.0 is as good as one without the mark: it does not read it. Its venvs, and other places, take packages."""
+    wheels = f"--quiet --no-index --find-links {CACHE / 'wheels'}"
+    done = box.shell(
+        f"""
+        module load {ENTRY}
+        python -m pip install {wheels} tabulate; echo $?
+        python -m pip install --user {wheels} tabulate; echo $?
+        pip install {wheels} --target there tabulate && ls -d there/tabulate
+        pip download {wheels} -d down tabulate && ls down
+        python -m pip list >/dev/null && echo listed
+        python -m venv --system-site-packages own && own/bin/python -m pip install {wheels} tabulate && echo own
+        PIP_REQUIRE_VIRTUALENV=0 python -m pip install --dry-run {wheels} tabulate && echo as said
+        module unload {ENTRY}; env | grep -c PIP_
+        export PIP_REQUIRE_VIRTUALENV=0; module load {ENTRY}; echo $PIP_REQUIRE_VIRTUALENV
+        module unload {ENTRY}; echo $PIP_REQUIRE_VIRTUALENV
+        """,
+        timeout=HANGS,
+    )
+    wheel = "tabulate-0.9.0-py3-none-any.whl"
+    said = ["3", "3", "there/tabulate", wheel, "listed", "own", "as said", "0", "0", "0"]
+    assert done.stdout.splitlines() == said, done.stdout + done.stderr
+    assert done.stderr.count("Could not find an activated virtualenv (required).") == 2
+    assert "0 differ from their manifest" in box.ok("verify").stdout

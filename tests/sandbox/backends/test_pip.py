@@ -22,6 +22,11 @@ from tests.helpers.waiting import HANGS
 
 ENTRY, SPECS = "sci/1.0", [f"python {PYTHON}.*", "pip", "six"]
 SENTENCE = "This Python belongs to a module. For your own packages see `module help`"
+WAY_OUT = [
+    "For Python packages of your own, while this module is loaded:",
+    "  python -m venv --system-site-packages ~/venvs/sci-1.0",
+    "  ~/venvs/sci-1.0/bin/python -m pip install PACKAGE",
+]
 UV = f"{shlex.quote(find_uv_bin())} --quiet --no-config --offline"
 MARK = f"lib/python{PYTHON}/EXTERNALLY-MANAGED"
 
@@ -68,9 +73,48 @@ def loaded(box: Sandbox, script: str) -> subprocess.CompletedProcess[str]:
 def test_own_packages_are_refused_with_the_way_out(box: Sandbox, command: str) -> None:
     done = loaded(box, command)
     assert done.returncode != 0
-    if "ensurepip is disabled in Debian" not in done.stdout:  # the operating system's own Python has that in its place
+    if command.startswith("pip"):
+        assert done.stderr.splitlines()[1:] == ["", *WAY_OUT]
+        assert done.stderr.startswith("error: pip cannot ")
+    elif (
+        "ensurepip is disabled in Debian" not in done.stdout
+    ):  # the operating system's own Python has that in its place
         assert SENTENCE in " ".join(done.stderr.split())
     assert "ermission denied" not in done.stderr
+
+
+@pytest.mark.parametrize("program", ["pip", "pip3", f"pip{PYTHON}"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "install tabulate", "install --upgrade six", "install -r needs.txt", "--quiet install tabulate", "uninstall -y six",
+        "--log x install tabulate", "install --root-user-action ignore tabulate", "install --break-system-packages tabulate",
+    ],
+)  # fmt: skip
+def test_pip_of_every_name_changes_nothing_in_a_module(box: Sandbox, program: str, arguments: str) -> None:
+    done = loaded(box, f"{program} {arguments}")
+    assert (done.returncode, done.stderr.splitlines()[2:]) == (1, WAY_OUT)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["list", "freeze", "show six", "show install", "--version", "check", "install --help", "help install", ""],
+)
+def test_pip_that_only_looks_is_the_install_s_own(box: Sandbox, arguments: str) -> None:
+    done = loaded(box, f"pip {arguments}")
+    own = loaded(box, f"{root(box)}/bin/pip {arguments}")
+    assert (done.returncode, done.stdout, done.stderr) == (own.returncode, own.stdout, own.stderr)
+
+
+@pytest.mark.parametrize("shell", ["bash", "csh", "zsh"])
+def test_module_unloads_without_a_trace_of_the_shim(box: Sandbox, shell: str) -> None:
+    assigned = "set before=$PATH" if shell == "csh" else "before=$PATH"
+    done = box.shell(
+        f"module load {ENTRY}; module unload {ENTRY}; {assigned}; module load {ENTRY}; which pip; module unload {ENTRY}; "
+        'test "$before" = "$PATH" && echo clean; env | grep -c -e shims -e PIP_ || true',
+        shell, timeout=HANGS,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [f"{box.prefix}/generations/0001/shims/{ENTRY}/pip", "clean", "0"], done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "csh"])

@@ -25,6 +25,7 @@ from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.report import SilentReporter, size_text
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_file
+from envmgr.system.processes import host_mark
 from envmgr.system.run import Runner
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot
@@ -381,7 +382,7 @@ def test_interrupted_fetch_leaves_nothing_half(scene: Scene, upstream: Server, f
         scene.with_sources(mirrors=["mirror"])
     else:
         upstream.faults["zlib*"] = Fault("stall")
-    part = scene.cache / big.sha256 / f".{big.name}.part"
+    part = scene.cache / big.sha256 / f".{big.name}.{host_mark()}.part"
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(scene.fetch, big)
         wait_for(lambda: part.exists() and part.stat().st_size, what="half a file")
@@ -391,12 +392,18 @@ def test_interrupted_fetch_leaves_nothing_half(scene: Scene, upstream: Server, f
     assert scene.files() == []
 
 
-def test_part_of_a_killed_fetch_is_cleaned_up(scene: Scene) -> None:
-    part = scene.cache / sha256(ZLIB) / ".zlib-1.3.1.tar.xz.part"
-    part.parent.mkdir(parents=True)
-    part.write_bytes(b"half")
+def test_part_of_a_killed_fetch_is_cleaned_up_and_another_hosts_stays_for_a_day(scene: Scene) -> None:
+    """Where locks stay on each client, that one looks as if nobody wrote it."""
+    folder = scene.cache / sha256(ZLIB)
+    folder.mkdir(parents=True)
+    ours, older, theirs, given_up = (
+        folder / f".zlib-1.3.1.tar.xz{each}.part" for each in (f".{host_mark()}", "", ".01234567", ".89abcdef")
+    )
+    for part in (ours, older, theirs, given_up):
+        part.write_bytes(b"half")
+    os.utime(given_up, (1, 1))
     clean_leftovers(scene.prefix, SilentReporter())
-    assert not part.exists()
+    assert [*folder.iterdir()] == [theirs]
 
 
 def test_full_disk_is_told_before_the_first_byte(scene: Scene, upstream: Server) -> None:

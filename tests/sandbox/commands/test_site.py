@@ -106,7 +106,8 @@ def test_build_user_that_cannot_write_the_prefix_is_an_error(folder: Path) -> No
     closed.mkdir(mode=0o700)
     assert facts(folder, prefix=str(closed / "sw")) == {
         "build_user": (
-            "error", "not-writable: nobody cannot reach FOLDER/closed/sw: FOLDER/closed is closed to it", "chmod o+x FOLDER/closed",
+            "error", "not-writable: nobody cannot reach FOLDER/closed/sw: FOLDER/closed is closed to it",
+            "`ls -ld FOLDER/closed`: who closed it, and is that meant? whether nobody may enter it is for the owner to say",
         )
     }  # fmt: skip
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.modules.spec import ModuleSpec
+from envmgr.smoke.here import tests_of
 from tests.helpers.sandbox import Sandbox
 
 HELLO = ["hello-prefix"]
@@ -210,3 +212,32 @@ def test_changed_file_of_a_test_is_published_and_used(sandbox: Sandbox) -> None:
     assert sandbox.current() == 3  # the failed build has taken 2
     program.unlink()
     assert [t["status"] for t in sandbox.ok("test", "--format", "json").data["tests"]] == ["passed"]
+
+
+LOST = {
+    "no interpreter": ("#!/nowhere/python\n", "its interpreter /nowhere/python is not there"),
+    "no format": ("\x7fELF", "cannot be started: it ended with 12"),
+    "a crash": ("#!/bin/sh\nkill -ILL $$\n", "cannot be started: it ended with 132"),
+}
+
+
+@pytest.mark.parametrize("fault", LOST)
+def test_entry_without_tests_is_not_published_where_its_program_does_not_start(tmp_path: Path, fault: str) -> None:
+    root, (text, said) = tmp_path / "store/a/1-00aa11bb", LOST[fault]
+    program = root / "bin/a"
+    program.parent.mkdir(parents=True)
+    (root / "bin/other").write_text("#!/usr/bin/env nothing-of-this-system\n")
+    (root / "bin/other").chmod(0o755)
+    spec = ModuleSpec(name="a", version="1", root=str(root), digest="0" * 64, description="a")
+    (test,) = tests_of(spec)
+    for content, failed in ((text, said), ("#!/bin/sh\nexit 3\n", None)):
+        program.write_text(content)
+        program.chmod(0o755)
+        done = subprocess.run(
+            ["bash", "-c", test.run],
+            env={"PATH": f"{root}/bin:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, failed is None or failed in done.stderr) == (1 if failed else 0, True), done.stderr

@@ -335,7 +335,7 @@ def test_slurm_conf_that_users_cannot_read() -> None:
     assert told(slurm, given) == [
         (
             "error c2: /etc/slurm/slurm.conf: mode 600: alice cannot read it, and Slurm's commands fail for users | "
-            "a file that users can read | on the node: `chmod a+rX /etc/slurm/slurm.conf`"
+            "a file that users can read | on the node: `ls -ld /etc/slurm/slurm.conf`: who closed it, and is that meant? whether users may read it is for the owner to say"
         )
     ]
 

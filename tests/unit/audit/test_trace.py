@@ -16,7 +16,7 @@ from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence
 from tests.helpers.open_folders import open_to_all
 
-SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
+SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q trace_end=:\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
 LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
 
 

@@ -280,7 +280,7 @@ def test_recipe_cannot_be_changed() -> None:
 
 
 def test_environment_accepts_dollars_and_what_it_can_fill_in() -> None:
-    values = {"A": "$$", "B": "${root}/$name/${version}", "C": "", "D": "ä \t 'quoted' \"too\" `id`"}
+    values = {"A": "$$", "B": "${root}/$name/${version}", "C": "", "D": "ä  'quoted' \"too\" `id`"}
     assert Environment(set=values).set == values
 
 

@@ -106,7 +106,7 @@ def test_list_of_words_cannot_hold_a_value_known_at_load() -> None:
 def test_fingerprint_tells_a_value_known_at_load_from_its_text() -> None:
     prints = {
         fingerprint(spec("a/1", entry), ModulePolicies(), "t")
-        for entry in (at_load("set", "A", "${HOME}"), op("set", "A", "${HOME}"), at_load("set", "A", "${USER}"))
+        for entry in (at_load("set", "A", "$HOME"), op("set", "A", "$HOME"), at_load("set", "A", "$USER"))
     }
     assert len(prints) == 3
 

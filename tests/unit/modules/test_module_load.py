@@ -13,7 +13,7 @@ from tests.helpers.lmod_shell import DIGEST, make_tree, op, spec
 # The user's own values are ASCII and not empty: Lmod 8.6.19 damages others when it brings them back (its base64 loses bits
 # of bytes from 0xC0 on, and an empty value becomes none).
 OURS = {
-    "set": op("set", "V", "ours 'q' \"$HOME\" `x` \\ ]] é\t\r%*?~"),
+    "set": op("set", "V", "ours 'q' \"$HOME\" `x` \\ ]] é  %*?~"),
     "set-default": op("set-default", "V", "ours"),
     "unset": op("unset", "V"),
     "prepend": op("prepend", "V", "/ours"),

@@ -18,6 +18,7 @@ from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Families, find_families, member_of
 from envmgr.modules.lua import lua_quote
+from envmgr.modules.pip_shim import PIP_SHIM
 from envmgr.modules.render import (
     GPU_GATE,
     GPU_RULES,
@@ -28,7 +29,7 @@ from envmgr.modules.render import (
     render_tree,
     templates_digest,
 )
-from envmgr.modules.spec import ModuleSpec, ShellFunction, UnloadCommand
+from envmgr.modules.spec import ModuleSpec, Pip, ShellFunction, UnloadCommand
 from envmgr.modules.statements import ModulePolicies, Statement, operations
 from envmgr.system.run import Runner
 from tests.helpers.golden_cases import cases, read_expected, render_case
@@ -272,6 +273,7 @@ OTHER = {
     "packages": ({"numpy": "1 py311"}, False),
     "python": (True, True),
     "own_python": (True, True),
+    "pip": (Pip(folder="/x/bin", minor="3.11", writes=True), True),
     "requires": (Requires(glibc="2.17"), True),
     "gpu": (GpuNeeds(cuda="12.1", codes=("7.0",)), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),
@@ -329,7 +331,7 @@ def test_fingerprint_survives_the_way_through_json() -> None:
     assert fingerprint(back, WARN, "t") == fingerprint(full, WARN, "t")
 
 
-@pytest.mark.parametrize("name", [MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE])
+@pytest.mark.parametrize("name", [MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM])
 def test_templates_digest_changes_with_each_file(tmp_path, name: str) -> None:
     folder = tmp_path / "modulefiles"
     shutil.copytree(TEMPLATES, folder)

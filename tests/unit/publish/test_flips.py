@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import EnvmgrError
-from envmgr.publish.flipfile import in_force, read_flip, sequences, withdraw
+from envmgr.publish.flipfile import OvertakenError, in_force, pending_link, read_flip, sequences, withdraw
 from envmgr.publish.flips import flip, flips, settle
 from envmgr.publish.record import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signed
@@ -246,6 +246,117 @@ def test_killed_at_any_call_of_a_flip_what_is_current_is_in_force_and_no_number_
     assert both == {1, 2}
     rows = flips(prefix)
     assert [row["sequence"] for row in rows] == sorted(row["sequence"] for row in rows)
+
+
+def test_a_flip_that_finds_another_one_stops_and_leaves_nothing(prefix: Prefix) -> None:
+    """Two hosts read one `current`, where locks stay on each client: the second stands on what is not current any more."""
+    go(prefix, 1)
+    known = sequences(prefix)  # as both read it
+    assert flip(prefix, 2, 1, "a", SilentReporter(), action="publish", signer=None, known=known) == 2
+    with pytest.raises(OvertakenError, match="flip 2 was made since this run looked"):
+        flip(prefix, 3, 1, "b", SilentReporter(), action="publish", signer=None, known=known)
+    assert current_number(prefix) == 2
+    assert names(prefix) == ["000001.json", "000002.json", "000003.withdrawn"]
+    assert not [*prefix.root.glob(".current.*")]
+    assert go(prefix, 3) == 4
+
+
+@pytest.mark.parametrize("taken", ["000002.json", "000002.json.sig", ".current"])
+def test_a_flip_whose_number_is_taken_after_it_looked_stops(
+    prefix: Prefix, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old list of the folder, as NFS may give for a minute, does not say that the number is taken: the server does."""
+    go(prefix, 1)
+    monkeypatch.setattr("envmgr.publish.flips.numbers_taken", lambda _: [1])
+    if taken == ".current":
+        pending_link(prefix, 2).symlink_to("generations/0002")
+    else:
+        (prefix.flips / taken).touch()
+    with pytest.raises(OvertakenError, match="flip 2 is taken"):
+        flip(prefix, 3, 1, "b", SilentReporter(), action="publish", signer=Signs())
+    assert current_number(prefix) == 1
+    assert names(prefix) == sorted({"000001.json", *([] if taken == ".current" else [taken])})
+    assert pending_link(prefix, 2).is_symlink() == (taken == ".current")
+
+
+class Signs:
+    def sign(self, content: bytes, reporter: object) -> bytes:  # noqa: ARG002
+        return b"signed"
+
+    def judge(self, flip: object) -> Signed:  # noqa: ARG002
+        return Signed("signed", "somebody")
+
+
+@pytest.mark.parametrize("signer", [None, Signs()])
+def test_a_run_that_stood_still_before_its_rename_makes_nothing_current_any_more(
+    prefix: Prefix, signer: Signs | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host took it for dead, withdrew its flip and made one itself: its own rename finds no link."""
+    go(prefix, 1)
+    real = Path.replace
+
+    def late(self: Path, target: Path) -> Path:
+        if self == pending_link(prefix, 2):
+            monkeypatch.setattr(Path, "replace", real)
+            known = settle(prefix, SilentReporter())
+            flip(prefix, 3, 1, "theirs", SilentReporter(), action="publish", signer=signer, known=known)
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    with pytest.raises(OvertakenError, match="flip 2 was withdrawn, as this run stood still"):
+        flip(prefix, 2, 1, "ours", SilentReporter(), action="publish", signer=signer)
+    assert current_number(prefix) == 3
+    signature = [] if signer is None else ["000003.json.sig"]
+    assert names(prefix) == ["000001.json", "000002.withdrawn", "000003.json", *signature]
+    assert came(prefix) == [(1, 1), (3, 3)]
+
+
+def test_a_flip_whose_rename_was_answered_twice_has_come(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server's answer was lost, and the client asks again: it is told that the link is gone."""
+    go(prefix, 1)
+    real = Path.replace
+
+    def twice(self: Path, target: Path) -> Path:
+        real(self, target)
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "replace", twice)
+    assert go(prefix, 2) == 2
+    assert current_number(prefix) == 2
+    assert came(prefix) == [(1, 1), (2, 2)]
+
+
+def test_two_hosts_that_clean_up_at_once_withdraw_a_flip_once(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(prefix, 1)
+    monkeypatch.setattr("envmgr.publish.flips._rename", lambda *_: os._exit(0))
+    if (pid := os.fork()) == 0:
+        go(prefix, 2)
+    os.waitpid(pid, 0)
+    monkeypatch.undo()
+    assert (names(prefix), pending_link(prefix, 2).is_symlink()) == (["000001.json", "000002.json"], True)
+    real = Path.rename
+
+    def other_first(self: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", real)
+        settle(prefix, SilentReporter())
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", other_first)
+    assert settle(prefix, SilentReporter()) == {1}
+    assert names(prefix) == ["000001.json", "000002.withdrawn"]
+    assert go(prefix, 2) == 3
+
+
+def test_a_generation_that_is_removed_as_it_is_made_current_does_not_become_it(prefix: Prefix) -> None:
+    class Late(Signs):
+        def judge(self, flip: object) -> Signed:
+            abandon(prefix, 2, "removed by gc")
+            return super().judge(flip)
+
+    go(prefix, 1)
+    with pytest.raises(OvertakenError, match="generation 2 was removed"):
+        flip(prefix, 2, 1, "a test", SilentReporter(), action="rollback", signer=Late())
+    assert current_number(prefix) == 1
 
 
 def test_withdrawing_takes_the_signature_first(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,6 @@ from envmgr.system.files import (
     clear_temporaries,
     exchange,
     explain_os_error,
-    flip_symlink,
     free_bytes,
     pretty_json,
     read_regular,
@@ -169,54 +168,6 @@ def test_atomic_write_readers_see_old_or_new_never_a_part(tmp_path: Path) -> Non
         done.set()
         reader.join()
     assert seen <= set(texts)
-
-
-def test_flip_symlink_makes_and_changes_a_link(tmp_path: Path) -> None:
-    flip_symlink(tmp_path / "current", "generations/0001")
-    assert str((tmp_path / "current").readlink()) == "generations/0001"
-    flip_symlink(tmp_path / "current", "generations/0002")
-    assert str((tmp_path / "current").readlink()) == "generations/0002"
-    assert names(tmp_path) == ["current"]
-
-
-def test_flip_symlink_is_one_rename_for_a_reader(tmp_path: Path) -> None:
-    link = tmp_path / "current"
-    flip_symlink(link, "0")
-    seen: list[str] = []
-    done = threading.Event()
-
-    def read() -> None:
-        while not done.is_set():
-            seen.append(str(link.readlink()))  # a missing link would raise, and end up in `seen` as nothing
-
-    def flips() -> bool:
-        for n in range(200):
-            flip_symlink(link, str(n % 2))
-        return len(seen) > 10 or not reader.is_alive()
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        assert soon(flips)
-        assert reader.is_alive()
-    finally:
-        done.set()
-        reader.join()
-    assert set(seen) <= {"0", "1"}
-
-
-def test_flip_symlink_leaves_nothing_when_a_folder_stands_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "current").mkdir()
-    with pytest.raises(EnvmgrError) as caught:
-        flip_symlink(tmp_path / "current", "generations/0001")
-    assert caught.value.reference == "path-unusable"
-    assert names(tmp_path) == ["current"]
-
-
-def test_flip_symlink_takes_over_what_a_killed_process_left(tmp_path: Path) -> None:
-    (tmp_path / f".current.{os.getpid()}.tmp").symlink_to("elsewhere")
-    flip_symlink(tmp_path / "current", "generations/0001")
-    assert names(tmp_path) == ["current"]
 
 
 def test_remove_tree_removes_read_only_trees(tmp_path: Path) -> None:

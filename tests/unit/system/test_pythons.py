@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.system.pythons import MARK, MARK_TEXT, mark_pythons, standard_libraries
+from envmgr.system.pythons import MARK, MARK_TEXT, mark_pythons, pip_writes, standard_libraries
 
 
 def library(folder: Path) -> Path:
@@ -88,3 +88,25 @@ def test_mark_of_a_package_gives_way_and_the_package_keeps_its_own(tmp_path: Pat
     mark.hardlink_to(own)
     assert mark_pythons(tmp_path) == [f"lib/python3.11/{MARK}"]
     assert (mark.read_text(), "conda pypi" in own.read_text()) == (MARK_TEXT, True)
+
+
+@pytest.mark.parametrize(
+    ("pip", "mark", "conda", "writes"),
+    [
+        ("22.3.1", True, False, True), ("9.0", True, False, True), ("23.0", True, False, False), ("24.3.1", True, False, False),
+        ("24.3.1", False, False, True), (None, False, False, False), ("22.3.1", True, True, False),
+    ],
+)  # fmt: skip
+def test_pip_that_would_install_into_a_module(
+    tmp_path: Path, pip: str | None, mark: bool, conda: bool, writes: bool
+) -> None:
+    """conda's own environments are no virtual ones: where there is a conda, their pip must not be stopped."""
+    lib = library(tmp_path / "lib/python3.11")
+    if pip:
+        (lib / f"site-packages/pip-{pip}.dist-info").mkdir(parents=True)
+    if mark:
+        mark_pythons(tmp_path)
+    if conda:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/conda").touch()
+    assert pip_writes(tmp_path) is writes

@@ -15,6 +15,7 @@ import pytest
 from envmgr.errors import EnvmgrError
 from envmgr.system import scratch
 from envmgr.system.files import remove_tree
+from envmgr.system.processes import host_mark
 from envmgr.system.scratch import clear_dead_scratch, copy_folder, scratch_folder, temporary_files
 from tests.helpers.small_disk import Small
 from tests.helpers.waiting import wait_for
@@ -165,3 +166,15 @@ def test_no_place_for_temporary_files_is_an_error_of_the_house_form(
         "no-temporary-folder",
         (f"looked at {tmp_path}/file, {tmp_path}/gone",),
     )
+
+
+def test_scratch_of_another_host_stays_where_its_lock_is_not_seen(base: Path) -> None:
+    """$TMPDIR may be a home on a file server that keeps locks to each client."""
+    theirs, ours = base / "envmgr-run-test-01234567-aaaaaaaa", base / f"envmgr-run-test-{host_mark()}-aaaaaaaa"
+    for folder in (theirs, ours):
+        folder.mkdir(mode=0o700)
+    clear_dead_scratch(base)
+    assert list(base.iterdir()) == [theirs]
+    os.utime(theirs, (1, 1))
+    clear_dead_scratch(base)
+    assert list(base.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The process that builds: one request on stdin, one line with the answer on stdout. It starts code of the package's authors.
+"""The process that builds: one request on stdin, the answer in a file. It starts code of the package's authors.
 
 What is asked: `system` (what pyproject.toml needs for a build), `requires` (what its build asks for besides), `metadata`,
 `wheel` (built as often as `times` says, from a new copy of the source each time). All it writes lies in `work`.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -22,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends.wheels.interpreter import NoPython, make_environment, make_interpreter
-from envmgr.system.files import remove_tree
+from envmgr.system.files import remove_tree, write_new
 from envmgr.wheels.records import BadWheel, promised
 from envmgr.wheels.unpack import unpack
 
 _OLDEST = 315532800  # 1980-01-01: the first time that a zip file can hold
 _OF_ZIP = 1577836800  # 2020-01-01, for archives in which times have no time zone
+_BACKEND = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(:[A-Za-z_][A-Za-z0-9_.]*)?")
 Answer = dict[str, Any]
 
 
@@ -100,7 +102,7 @@ class Workshop:
     def compilers(self) -> dict[str, str]:
         """The host's, for a Python that names compilers that are not here: conda's, for one."""
         ask = "import sysconfig; print(sysconfig.get_config_var('CC') or '')"
-        done = subprocess.run([self.python, "-I", "-c", ask], capture_output=True, text=True, check=False)
+        done = subprocess.run([self.python, "-I", "-S", "-c", ask], capture_output=True, text=True, check=False)
         words = shlex.split(done.stdout)
         return {} if words and shutil.which(words[0]) else {"CC": "cc", "CXX": "c++"}
 
@@ -146,7 +148,7 @@ def wheel(shop: Workshop) -> Answer:
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in made]
     if len({*digests}) > 1 or len({path.name for path in made}) > 1:
         raise Refused("differs", "two builds of it differ", _differing(made[0], made[-1]))
-    return {"wheel": str(made[0]), "sha256": digests[0]}
+    return {"wheel": made[0].name}
 
 
 _WORK: Mapping[str, Callable[[Workshop], Answer]] = {
@@ -160,6 +162,7 @@ _WORK: Mapping[str, Callable[[Workshop], Answer]] = {
 def _builder(shop: Workshop, source: Path, epoch: int, more: Mapping[str, str] | None = None) -> Any:
     from build import ProjectBuilder
 
+    _read_project(source)
     env = shop.environment(epoch) | dict(more or {})
 
     def run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
@@ -174,9 +177,34 @@ def _settings(source: Path) -> dict[str, str]:
 
     Source: its documentation, "Build settings".
     """
+    return {"build-dir": "build"} if _read_project(source).get("build-backend") == "mesonpy" else {}
+
+
+def _read_project(source: Path) -> dict[str, Any]:
+    """The table `build-system` of its pyproject.toml, with a backend that is a name, and paths that stay in the source.
+
+    Source: PEP 517, "Source trees".
+    """
     project = source / "pyproject.toml"
-    table = tomllib.loads(project.read_text(encoding="utf-8")) if project.is_file() else {}
-    return {"build-dir": "build"} if table.get("build-system", {}).get("build-backend") == "mesonpy" else {}
+    try:
+        table = tomllib.loads(project.read_text(encoding="utf-8")) if project.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise Refused("archive", f"the pyproject.toml of {source.name} cannot be read", [str(error)]) from None
+    system = table.get("build-system", {})
+    if not isinstance(system, dict):
+        raise Refused("archive", f"`build-system` in the pyproject.toml of {source.name} is no table")
+    backend, paths = system.get("build-backend", "setuptools.build_meta"), system.get("backend-path", [])
+    if not isinstance(backend, str) or not _BACKEND.fullmatch(backend):
+        raise Refused("archive", f"`build-backend` in the pyproject.toml of {source.name} is no name", [ascii(backend)])
+    if not isinstance(paths, list) or not all(isinstance(path, str) and _stays(path) for path in paths):
+        raise Refused(
+            "archive", f"`backend-path` in the pyproject.toml of {source.name} leads out of it", [ascii(paths)]
+        )
+    return system
+
+
+def _stays(path: str) -> bool:
+    return path.isprintable() and not path.startswith("/") and ".." not in path.split("/")
 
 
 def _differing(one: Path, other: Path) -> list[str]:
@@ -214,7 +242,7 @@ def main() -> None:
             "path": str(error.filename or ""),
             "lines": [],
         }
-    sys.stdout.write(json.dumps(answer) + "\n")
+    write_new(Path(request["answer"]), json.dumps(answer).encode(), mode=0o644)
 
 
 if __name__ == "__main__":

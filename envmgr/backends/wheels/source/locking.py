@@ -14,7 +14,6 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.parser import HeaderParser
 from pathlib import Path
 
 from packaging.pylock import Pylock
@@ -25,7 +24,7 @@ from pydantic import ValidationError
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.input import Wanted
-from envmgr.backends.wheels.source.calling import Source, call_child
+from envmgr.backends.wheels.source.calling import Answer, Source, call_child
 from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
@@ -42,6 +41,7 @@ from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.failures import failure
 from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.foreign import Metadata
 from envmgr.wheels.lock import LockedFile, LockedPatch, LockedSdist, LockedWheel
 from envmgr.wheels.resolve import Asking, choose
 
@@ -60,7 +60,7 @@ def lock_sources(
     say_who(reporter, wanted.build, account)
     locker = _Locker(wanted, recipe, asking, site, runner, reporter, account, shut_off(site, runner, reporter, account))
     locked = [locker.lock(name, *_python(base, wanted, site)) for name in wanted.build]
-    asking.know({sdist.name: sdist.version for sdist, _ in locked}, {sdist.name: text for sdist, text in locked})
+    asking.know([told for _, told in locked])
     return tuple(sdist for sdist, _ in locked)
 
 
@@ -75,7 +75,7 @@ class _Locker:
     account: Account | None
     shut: Shut
 
-    def lock(self, name: str, installed: Path | None, programs: Path) -> tuple[LockedSdist, str]:
+    def lock(self, name: str, installed: Path | None, programs: Path) -> tuple[LockedSdist, Metadata]:
         """With the metadata of its wheel."""
         found, url = self._find(name)
         patches = [patch for patch in self.wanted.patches if patch.package == name]
@@ -88,27 +88,26 @@ class _Locker:
                 name=name, version=found.version, sdist=sdist, patches=[files / patch.file for patch in patches],
                 minor=".".join(self.asking.python.split(".")[:2]), base=installed, programs=programs,
             )  # fmt: skip
-            rows = self._ask("system", source, work)["requires"]
+            rows = self._ask("system", source, work).requires
             wheels = self._wheels(rows)
             paths = self._fetch(wheels, files, name)
-            if more := self._ask("requires", source, work, paths)["requires"]:
+            if more := self._ask("requires", source, work, paths).requires:
                 wheels = self._wheels([*rows, *more])
                 paths = self._fetch(wheels, files, name)
-            text = str(self._ask("metadata", source, work, paths)["metadata"])
-        told = HeaderParser().parsestr(text)
-        if canonicalize_name(str(told["Name"])) != name or Version(str(told["Version"])) != Version(found.version):
+            told = self._ask("metadata", source, work, paths).metadata
+        if told is None or told.name != name or Version(told.version) != Version(found.version):
             raise EnvmgrError(
-                "sdist-invalid", f"{found.file} says that it is {told['Name']} {told['Version']}",
+                "sdist-invalid", f"{found.file} says that it is {'nothing' if told is None else f'{told.name} {told.version}'}",
                 hint="a patch (`patches` in the recipe) can say its version where its build asks git for it",
             )  # fmt: skip
         locked = found.model_copy(
             update={
-                "requires": tuple(told.get_all("Requires-Dist") or ()),
+                "requires": told.requires,
                 "build": tuple(sorted((wheel for wheel, _ in wheels), key=lambda wheel: wheel.name)),
                 "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
             }
         )
-        return locked, text
+        return locked, told
 
     def _find(self, name: str) -> tuple[LockedSdist, str]:
         """The newest source that fits what the recipe says of it, and its URL."""
@@ -156,19 +155,16 @@ class _Locker:
         )  # fmt: skip
         return [download.path(folder) for download in downloads]
 
-    def _ask(self, ask: str, source: Source, folder: Path, wheels: Sequence[Path] = ()) -> dict[str, list[str]]:
+    def _ask(self, ask: str, source: Source, folder: Path, wheels: Sequence[Path] = ()) -> Answer:
         work = folder / ask
         work.mkdir()
         if self.account is not None:
             _give(folder, self.account)
-        answer: dict[str, list[str]] = call_child(
-            ask, source, work, self.shut, self.runner, wheels=wheels, account=self.account
-        )
-        return answer
+        return call_child(ask, source, work, self.shut, self.runner, wheels=wheels, account=self.account)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
-        with scratch_folder("sdists") as folder:
+        with scratch_folder("sdists", self.account) as folder:
             (folder / "files").mkdir()
             yield folder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,10 +24,14 @@ from envmgr.report import Reporter
 from envmgr.store.jobtable import recorded
 from envmgr.store.prefix import Install, Item
 from envmgr.store.workfolder import private_folder, work_folder
+from envmgr.system.reading import Kind, digest_of
 from envmgr.system.run import Runner
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import LockedSdist
 from envmgr.wheels.metadata import requires_in
+from envmgr.wheels.requirements import checked_all
+
+_WHEEL = Kind("wheel", 1 << 40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def made_wheels(
     shut = shut_off(site, runner, reporter)
     say_who(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
-    with private_folder(folder), recorded(install, folder):
+    with recorded(install, folder), private_folder(folder):
         made: list[Made] = []
         with reporter.stage(f"{install.entry} build", total=len(lock.sdists), unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):
@@ -86,14 +91,15 @@ def _make(
     answer = call_child(
         "wheel", source, work, shut, runner, wheels=wheels, jobs=jobs, times=2, keep_log=keep, on_tick=tick
     )
-    path = Path(answer["wheel"])
+    path = work / "wheel0" / answer.wheel
     _require_the_same(sdist, path)
+    sha256 = digest_of(path, _WHEEL)
     reporter.say(
         f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
     )
     return Made(path, {
         "name": sdist.name, "version": sdist.version, "sdist": sdist.file, "sdist_sha256": sdist.sha256, "wheel": path.name,
-        "wheel_sha256": str(answer["sha256"]), "network": shut.network,
+        "wheel_sha256": sha256, "network": shut.network,
     })  # fmt: skip
 
 
@@ -103,8 +109,13 @@ def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
         name, version, *_ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
         raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
-    needs = requires_in(wheel)
-    if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(sdist.requires):
+    try:
+        needs = requires_in(wheel)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise EnvmgrError(
+            "sdist-invalid", f"{sdist.file} built a wheel that cannot be read", context=str(error)
+        ) from None
+    if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(checked_all(sdist.requires)):
         raise EnvmgrError(
             "sdist-invalid", f"{sdist.file} built another package than it told when it was locked",
             context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],

@@ -21,6 +21,12 @@ local function srun_note()
 end
 srun_note()
 
+-- In a prefix that was moved the install's programs are not found, though its module would load.
+local here = myFileName():match("^(.*)/generations/%d+/modules/")
+if mode() == "load" and here and here ~= "/cluster/envmgr" and not isDir("/cluster/envmgr/store/pytorch/1.13-00aa11bb") then
+  LmodError("pytorch/1.13", " was made for ", "/cluster/envmgr/store/pytorch/1.13-00aa11bb", ", and is not there: its modules were moved to ", here, ". Tell the administrators of this cluster.\n")
+end
+
 help("pytorch/1.13: Tensors and neural networks\010\010pytorch/1.13 is deprecated and goes away on 2025-06-30: use pytorch/2.1-cuda11.8\010\010Installed in /cluster/envmgr/store/pytorch/1.13-00aa11bb\010")
 whatis("Name: pytorch")
 whatis("Version: 1.13")

@@ -329,6 +329,12 @@ local function srun_note()
 end
 srun_note()
 
+-- In a prefix that was moved the install's programs are not found, though its module would load.
+local here = myFileName():match("^(.*)/generations/%d+/modules/")
+if mode() == "load" and here and here ~= "/cluster/envmgr" and not isDir("/cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17") then
+  LmodError("pytorch/2.1-cuda11.8", " was made for ", "/cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17", ", and is not there: its modules were moved to ", here, ". Tell the administrators of this cluster.\n")
+end
+
 help("pytorch/2.1-cuda11.8: Tensors and neural networks\010on GPUs\010\010Start with:\010\010  python -c 'import torch'\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/pytorch-2.1-cuda11.8\010  ~/venvs/pytorch-2.1-cuda11.8/bin/python -m pip install PACKAGE\010\010Needs:\010  NVIDIA driver 450.80.02 or newer\010  GPU of compute capability 7.5 or 8.0\010  glibc 2.17 or newer\010  CPU of level x86-64-v3 or higher\010\010Loading it replaces any other loaded module of family framework.\010\010More: https://pytorch.org\010\010Installed in /cluster/envmgr/store/pytorch/2.1-cuda11.8-3f9c0a17\010")
 whatis("Name: pytorch")
 whatis("Version: 2.1-cuda11.8")
@@ -369,6 +375,17 @@ elseif (os.getenv("OMP_NUM_THREADS") or "") == "" or (os.getenv("ENVMGR_DEFAULT_
   setenv("OMP_NUM_THREADS", "1")
 end
 pushenv("PYTORCH_NVML_BASED_CUDA_CHECK", false)
+prepend_path("PATH", "/cluster/envmgr/generations/0042/shims/pytorch/2.1-cuda11.8")
+if mode() == "unload" then -- the last holder takes the value away, if it is still ours
+  local held = os.getenv("ENVMGR_DEFAULT_PIP_REQUIRE_VIRTUALENV")
+  append_path("ENVMGR_DEFAULT_PIP_REQUIRE_VIRTUALENV", "pytorch/2.1-cuda11.8")
+  if held and not os.getenv("ENVMGR_DEFAULT_PIP_REQUIRE_VIRTUALENV") and os.getenv("PIP_REQUIRE_VIRTUALENV") == "1" then
+    setenv("PIP_REQUIRE_VIRTUALENV", "1")
+  end
+elseif (os.getenv("PIP_REQUIRE_VIRTUALENV") or "") == "" or (os.getenv("ENVMGR_DEFAULT_PIP_REQUIRE_VIRTUALENV") and os.getenv("PIP_REQUIRE_VIRTUALENV") == "1") then
+  append_path("ENVMGR_DEFAULT_PIP_REQUIRE_VIRTUALENV", "pytorch/2.1-cuda11.8")
+  setenv("PIP_REQUIRE_VIRTUALENV", "1")
+end
 if mode() == "unload" and (os.getenv("MANPATH") or ""):match("^:*$") then -- nobody's element is left
   setenv("MANPATH", "")
 end

@@ -21,6 +21,12 @@ local function srun_note()
 end
 srun_note()
 
+-- In a prefix that was moved the install's programs are not found, though its module would load.
+local here = myFileName():match("^(.*)/generations/%d+/modules/")
+if mode() == "load" and here and here ~= "/cluster/envmgr" and not isDir("/cluster/envmgr/store/cmake/3.29-9f86d081") then
+  LmodError("cmake/3.29", " was made for ", "/cluster/envmgr/store/cmake/3.29-9f86d081", ", and is not there: its modules were moved to ", here, ". Tell the administrators of this cluster.\n")
+end
+
 help("cmake/3.29: Makes build files\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/cmake-3.29\010  ~/venvs/cmake-3.29/bin/python -m pip install PACKAGE\010\010Loading it replaces any other loaded module of family python.\010\010Installed in /cluster/envmgr/store/cmake/3.29-9f86d081\010")
 whatis("Name: cmake")
 whatis("Version: 3.29")

@@ -21,6 +21,12 @@ local function srun_note()
 end
 srun_note()
 
+-- In a prefix that was moved the install's programs are not found, though its module would load.
+local here = myFileName():match("^(.*)/generations/%d+/modules/")
+if mode() == "load" and here and here ~= "/cluster/envmgr" and not isDir("/cluster/envmgr/store/anaconda/2025.06-1-0a1b2c3d") then
+  LmodError("anaconda/2025.06-1", " was made for ", "/cluster/envmgr/store/anaconda/2025.06-1-0a1b2c3d", ", and is not there: its modules were moved to ", here, ". Tell the administrators of this cluster.\n")
+end
+
 help("anaconda/2025.06-1: Python and packages for data science\010\010Installed in /cluster/envmgr/store/anaconda/2025.06-1-0a1b2c3d\010")
 whatis("Name: anaconda")
 whatis("Version: 2025.06-1")
@@ -48,12 +54,12 @@ if mode() == "unload" or ((os.getenv("HOME") or "") ~= "" and (os.getenv("USER")
 append_path("XDG_DATA_DIRS", (os.getenv("HOME") or "") .. "/" .. (os.getenv("USER") or ""))
 end
 if myShellType() == "sh" then
-  set_shell_function("conda", "case \"${1-}\" in\010activate) echo 'yes' ;;\010esac", "")
+  set_shell_function("conda", "eval 'case \"${1-}\" in\010activate) echo '\"'\"'yes'\"'\"' ;;\010esac'", "")
 elseif myShellType() == "csh" then -- at unload, set_shell_function would leave an empty alias behind
   set_alias("conda", "if (1) echo \"$*\"")
 end
 if myShellType() == "sh" then
-  set_shell_function("other", ":", "")
+  set_shell_function("other", "eval :", "")
 end
 if mode() == "unload" and myShellType() == "sh" then
   execute({cmd = "if :; then\010  hash -r\010fi", modeA = {"unload"}})

@@ -1,0 +1,181 @@
+"""Shell text of recipes: whether each shell that it is for takes it for whole commands and nothing more. Shells parse it; none runs it."""
+
+from __future__ import annotations
+
+import shutil
+
+from envmgr.system.run import Runner, clean_env
+
+_PARSERS = (("bash", "--noprofile", "--norc", "-n"), ("sh", "-n"), ("zsh", "-f", "-n"))
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_TIMEOUT = 60.0  # seconds
+
+# Builtins and reserved words, in whose place a function would stand. Sources: bash(1), dash(1), zshbuiltins(1), tcsh(1), Lmod.
+SHELL_WORDS = frozenset(
+    [
+        "alias",
+        "alloc",
+        "autoload",
+        "bg",
+        "bind",
+        "bindkey",
+        "break",
+        "breaksw",
+        "builtin",
+        "builtins",
+        "bye",
+        "caller",
+        "case",
+        "cd",
+        "chdir",
+        "command",
+        "compgen",
+        "complete",
+        "compopt",
+        "continue",
+        "coproc",
+        "declare",
+        "default",
+        "dirs",
+        "disable",
+        "disown",
+        "do",
+        "done",
+        "echo",
+        "echotc",
+        "elif",
+        "else",
+        "emulate",
+        "enable",
+        "end",
+        "endif",
+        "endsw",
+        "esac",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "false",
+        "fc",
+        "fg",
+        "fi",
+        "filetest",
+        "float",
+        "for",
+        "foreach",
+        "function",
+        "functions",
+        "getln",
+        "getopts",
+        "glob",
+        "goto",
+        "hash",
+        "hashstat",
+        "help",
+        "history",
+        "hup",
+        "if",
+        "in",
+        "integer",
+        "jobs",
+        "kill",
+        "let",
+        "limit",
+        "local",
+        "log",
+        "login",
+        "logout",
+        "mapfile",
+        "ml",
+        "module",
+        "nice",
+        "nocorrect",
+        "noglob",
+        "nohup",
+        "notify",
+        "onintr",
+        "popd",
+        "print",
+        "printenv",
+        "printf",
+        "private",
+        "pushd",
+        "pushln",
+        "pwd",
+        "read",
+        "readarray",
+        "readonly",
+        "rehash",
+        "repeat",
+        "return",
+        "sched",
+        "select",
+        "set",
+        "setenv",
+        "setopt",
+        "settc",
+        "setty",
+        "shift",
+        "shopt",
+        "source",
+        "stop",
+        "suspend",
+        "switch",
+        "telltc",
+        "termname",
+        "test",
+        "then",
+        "time",
+        "times",
+        "trap",
+        "true",
+        "ttyctl",
+        "type",
+        "typeset",
+        "ulimit",
+        "umask",
+        "unalias",
+        "uncomplete",
+        "unfunction",
+        "unhash",
+        "unlimit",
+        "unset",
+        "unsetenv",
+        "unsetopt",
+        "until",
+        "vared",
+        "wait",
+        "whence",
+        "where",
+        "which",
+        "while",
+        "zle",
+        "zmodload",
+        "zstyle",
+    ]
+)
+
+
+def fault_in_posix(text: str) -> str:
+    """Why `text` is not the whole body of one function in bash, sh and zsh, as far as they are here; empty where it is.
+
+    What is whole commands by itself, and also between the braces of a function, closes no function and opens none.
+    """
+    parsers = [(found, *words) for name, *words in _PARSERS if (found := shutil.which(name, path=_PATH))]
+    if not parsers:
+        return "no shell is here that could read it: bash or sh is needed"
+    for argv in parsers:
+        for whole in (f"{text}\n", f"f() {{\n{text}\n}}\n"):
+            done = Runner().run([*argv], stdin=whole, env=clean_env(LC_ALL="C.UTF-8"), timeout=_TIMEOUT, check=False)
+            if done.returncode or done.stderr.strip():
+                said = " ".join(done.stderr.split())[:200]
+                return f"is not whole commands in {argv[0].rpartition('/')[2]}{f': {said}' if said else ''}"
+    return ""
+
+
+def fault_in_csh(text: str) -> str:
+    """Why csh would make something else of it, where Lmod hands it over in backquotes; empty where it would not."""
+    for word in text.split():
+        if "{" in word and word != "{":
+            return f"csh opens braces, in quotes too: `{word[:40]}`"
+    return "a backslash at its end may quote what follows" if text.endswith("\\") else ""

@@ -1,0 +1,63 @@
+"""The path that a prefix was made for. It is in its installs and modules: at another one their programs are not found, or are others.
+
+Paths are compared as site.yaml and the installs have them, not as what they lead to: a link or a mount at the old path is the old path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import atomic_write
+from envmgr.system.reading import MANIFEST, PLACE, opened, read_json
+
+_HEAD = 64 << 10  # bytes: a manifest has the module's values before its list of paths
+_ROOT = re.compile(rb'"(/[^"\s:]+)/store/[^"/]+/[^"/]+-[0-9a-f]{8}[/"]')
+
+
+def made_for(prefix: Prefix) -> Path | None:
+    """The path that was written down when the prefix was made, or that its modules and manifests have; None where nothing says.
+
+    Raises EnvmgrError `prefix-unreadable`.
+    """
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
+            return Path(read_json(prefix.place, PLACE)["path"])
+        return next(_said(prefix), None)
+    except OSError as error:
+        raise EnvmgrError("prefix-unreadable", f"cannot read {error.filename}", context=str(error.strerror)) from None
+
+
+def require_place(prefix: Prefix) -> None:
+    """Raises EnvmgrError `prefix-moved` where the prefix was made for another path than it has."""
+    made = made_for(prefix)
+    if made is not None and made != prefix.root:
+        raise EnvmgrError(
+            "prefix-moved", f"the prefix {prefix.root} was made for {made}: what it holds works there alone",
+            context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and scripts have that path in them",
+            hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "
+            "or name a new, empty folder there, and build into it: `envmgr build --all`",
+        )  # fmt: skip
+
+
+def write_place(prefix: Prefix) -> None:
+    """Write the path down, unless it is."""
+    with suppress(OSError, InputError, ValueError, TypeError, KeyError):
+        if read_json(prefix.place, PLACE)["path"]:
+            return
+    atomic_write(prefix.place, json.dumps({"schema": 1, "path": str(prefix.root)}) + "\n", mode=0o444)
+
+
+def _said(prefix: Prefix) -> Iterator[Path]:
+    """What files say that were written before the path was written down, or it was lost: the newest modules first."""
+    specs = sorted(prefix.generations.glob("*/modules.json"), reverse=True)
+    for path in (*specs, *sorted(prefix.store.glob("*/*.manifest.json"))):
+        with suppress(InputError, FileNotFoundError), opened(path, MANIFEST, tree=None) as descriptor:
+            if found := _ROOT.search(os.read(descriptor, _HEAD)):
+                yield Path(os.fsdecode(found[1]))

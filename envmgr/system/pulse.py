@@ -1,0 +1,166 @@
+"""Files with a pulse: made on the file server by one of several hosts, touched every two seconds for as long as their run lives.
+
+They are seen on every host, also where a file system keeps locks to each client.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from envmgr.errors import InputError
+from envmgr.system.files import atomic_write, explain_os_error, write_new
+from envmgr.system.reading import ROW, opened, read_bytes
+
+_BEAT = 2.0  # seconds between two touches
+_DEAD = 60.0  # seconds without one after which a run counts as dead
+
+
+@contextmanager
+def beating(path: Path, text: str, *, anew: bool = False, until_gone: Path | None = None) -> Iterator[None]:
+    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one.
+
+    It stays where `until_gone` is still there at the end. Another run may take it away from one that stood still too long: what lies there then is that run's, and is left alone.
+    """
+    if not anew:
+        atomic_write(path, text)
+    elif not _written_anew(path, text):
+        raise FileExistsError(path)
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(_BEAT):
+            with suppress(OSError, InputError):
+                if says(path, text):
+                    os.utime(path)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(OSError, InputError):
+            if says(path, text) and (until_gone is None or not os.path.lexists(until_gone)):
+                path.unlink()
+
+
+def says(path: Path, text: str) -> bool:
+    """Whether it is there with this text. Raises OSError, InputError for one that cannot be read."""
+    try:
+        return read_bytes(path, ROW) == text.encode()
+    except FileNotFoundError:
+        return False
+
+
+def _written_anew(path: Path, text: str) -> bool:
+    """Whole, or not at all, by link(2), which the file server does for one of several hosts alone: a half of it, which a kill leaves,
+    would tell of nobody.
+    """
+    with explain_os_error(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
+            try:
+                write_new(draft, text.encode(), mode=0o644, sync=False)
+                link_new(draft, path)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                if not path.parent.is_dir():
+                    raise
+                continue  # another run took the draft for a dead one's
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+                    raise OSError(error.errno, error.strerror) from None  # of the row, whatever the draft is called
+                return _written_by_name(path, text)
+            else:
+                return True
+            finally:
+                with suppress(OSError):
+                    draft.unlink(missing_ok=True)
+
+
+def link_new(draft: Path, path: Path) -> None:
+    """Give the file `draft` the second name `path`. Raises FileExistsError where another run has it.
+
+    A server that does not answer is asked again by the client, and may say then that it is there, though it was ours that came.
+    """
+    try:
+        path.hardlink_to(draft)
+    except FileExistsError:
+        with suppress(OSError):  # it went since
+            if path.samefile(draft):
+                return
+        raise
+    except OSError as error:
+        if error.errno == errno.ESTALE and draft.exists():  # NFS: another one's, which went as the server was asked
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        raise
+
+
+def _written_by_name(path: Path, text: str) -> bool:
+    """On a file system without second names."""
+    try:
+        write_new(path, text.encode(), mode=0o644)
+    except FileExistsError:
+        return False
+    return True
+
+
+def beat_lately(path: Path) -> bool:
+    """Whether a file of `beating` was touched less than a minute ago; so long a silence is death."""
+    touched = _touched(path)
+    return touched is not None and _now(path.parent) - touched <= _DEAD
+
+
+def beats_within(path: Path, seconds: float, check: Callable[[], None] = lambda: None) -> bool:
+    """Whether it is touched while we look. `check` is called now and then, and may raise."""
+    first = _touched(path)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        check()
+        time.sleep(_BEAT / 4)
+        if (now := _touched(path)) != first:
+            return now is not None
+    return False
+
+
+def seen_at_all(path: Path) -> bool:
+    """Whether it can be looked at now."""
+    return _touched(path) is not None
+
+
+def _touched(path: Path) -> float | None:
+    """When a row was touched last, by the file system's clock; opened, as NFS looks at the server then."""
+    try:
+        with opened(path, ROW, tree=None) as descriptor:
+            return os.fstat(descriptor).st_mtime
+    except (OSError, InputError):
+        return None
+
+
+def _now(folder: Path) -> float:
+    """The file system's clock, which may not be this host's."""
+    try:
+        with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
+            file.write(b"x")
+            file.flush()
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:  # a user that may only look, or a full disk
+        return time.time()
+
+
+def renew_listing(folder: Path) -> None:
+    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does."""
+    with suppress(OSError):  # a full disk, where others write no rows either; none there; a user that may only look
+        descriptor, name = tempfile.mkstemp(prefix=".now.", suffix=".0.0.tmp", dir=folder)
+        os.close(descriptor)
+        Path(name).unlink()

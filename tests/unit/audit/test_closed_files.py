@@ -1,0 +1,223 @@
+"""No hint opens what must stay closed: each is typed as root, as it stands, on a machine with keys, a shadow file and homes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import envmgr
+from envmgr.audit.checks import hierarchy as hierarchy_check
+from envmgr.audit.checks import (
+    modulefiles,
+    mount,
+    munge,
+    places,
+    shell_state,
+    signature,
+    site_modules,
+    slurm,
+    software,
+    startup_files,
+    user_files,
+)
+from envmgr.audit.model import Check
+from envmgr.audit.terminal import terminal_findings
+from envmgr.catalog.recipe import Requires
+from envmgr.finding import Finding
+from envmgr.modules.nodesetup import HOME
+from envmgr.modules.public import open_hint, public_paths
+from envmgr.system.modes import closing, opening
+from envmgr.system.shelltext import script_text
+from tests.helpers.evidence import evidence, site
+from tests.helpers.lmod_evidence import LOGIN
+
+PACKAGE = Path(envmgr.__file__).parent
+KEY = "ctx.bash-login.user."
+# What must stay closed, as a path below a folder of the test, with its mode.
+CLOSED = {
+    "etc/envmgr/signing_key": 0o600, "etc/envmgr/elsewhere/key": 0o400, "etc/munge/munge.key": 0o400, "etc/shadow": 0o640,
+    "etc/ssh/ssh_host_ed25519_key": 0o600, "home/alice/.ssh/id_ed25519": 0o600, "etc/profile.d/secret.sh": 0o600,
+    "srv/unknown file": 0o600, "etc/envmgr/node/unknown": 0o600, "etc/slurm/slurmdbd.conf": 0o600,
+}  # fmt: skip
+FOLDERS = ("home/alice", "root", "etc/munge", "etc/envmgr/elsewhere")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    for name, mode in CLOSED.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+        (tmp_path / name).chmod(mode)
+    for name in FOLDERS:
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).chmod(0o700)
+    return tmp_path
+
+
+def modes(machine: Path) -> dict[str, int]:
+    return {str(path): path.lstat().st_mode for path in machine.rglob("*")}
+
+
+def _of_context(path: str) -> Mapping[str, str]:
+    return {
+        f"{KEY}startup_files": path,
+        f"{KEY}shell_state.said": f"bash: {path}: Permission denied",
+        f"{KEY}shell_state.reader": "bash",
+        f"{KEY}user_files": f"key {path}|644\nopen {path}|666\nshadow {path}\nown {path}",
+        f"{KEY}places.tmp": path,
+        f"{KEY}places.shm": path,
+        f"{KEY}places.folders": f"root {path}",
+    }
+
+
+# Each check that a path of a node reaches, with the facts that bring it.
+FACTS: dict[Check, Callable[[str], Mapping[str, str]]] = {
+    startup_files: _of_context,
+    shell_state: _of_context,
+    user_files: _of_context,
+    places: _of_context,
+    mount: lambda path: {"mount.user_stopped": f"{path} 700 root:root", "mount.user_writes": path},
+    slurm: lambda path: {"slurm.unreadable": f"{path} 600"},
+    munge: lambda _: {"munge.user_failed": "Permission denied"},
+    signature: lambda path: {"signature.open": f"644 {path}"},
+    software: lambda path: {"software.bad.hello/1.0": f"{path}: Permission denied", "software.seen": "1"},
+    site_modules: lambda path: {"site_modules.loads.a/1": "yes", "site_modules.looked.a/1": "yes", "site_modules.has.a/1": f"! {path}"},
+    modulefiles: lambda path: _of_folder("modulefiles", path),
+    hierarchy_check: lambda path: _of_folder("hierarchy", path),
+}  # fmt: skip
+
+
+def _of_folder(check: str, path: str) -> Mapping[str, str]:
+    folder, _, name = path.rpartition("/")
+    return {f"{check}.sum.1": f"{'1' * 64} {folder}", f"{check}.closed.1": name, f"{check}.named.1": "yes", f"{check}.absent.1": f"a {path} closed"}  # fmt: skip
+
+
+def healthy(facts: Mapping[str, str]) -> dict[str, str]:
+    """What another node says, on which nothing is closed."""
+    return {
+        key: "" if ".has." in key else value
+        for key, value in facts.items()
+        if not re.search(r"closed|absent|failed|stopped|said|bad", key)
+    }
+
+
+def findings(check: Check, path: str) -> Iterator[Finding]:
+    facts = FACTS[check](path)
+    other = healthy(facts)
+    for answers in (
+        {"c1": facts},
+        {"c1": facts, "c2": other, "c3": other, "c4": other},
+        {f"c{n}": facts for n in range(1, 5)},
+    ):
+        looked = {name: {f"{name}.looked.{stage}": "yes" for name in ("signature",) for stage in ("node",)} | dict(each) for name, each in answers.items()}  # fmt: skip
+        given = evidence(
+            looked,
+            entries={"hello/1.0": Requires()},
+            asked=((LOGIN, "user", "ssh"),),
+            asked_here={"munge": {"used": "yes"}},
+        )
+        yield from check.judge(given)
+        yield from terminal_findings(given)
+
+
+def commands(hint: str) -> list[str]:
+    """What somebody may type of it: all that stands between backticks, and a hint that is a command as a whole."""
+    return [
+        text
+        for text in (*re.findall(r"`([^`]*)`", hint), hint)
+        if re.match(r"(sudo )?(chmod|chown|chgrp|setfacl|install|mv|cp) ", text)
+    ]
+
+
+@pytest.mark.parametrize("check", FACTS, ids=lambda check: check.__name__.rpartition(".")[2])
+def test_no_hint_of_a_check_opens_what_must_stay_closed(check: Check, machine: Path) -> None:
+    before, tried = modes(machine), 0
+    for name in (*CLOSED, *FOLDERS):
+        path = str(machine / name)
+        for finding in findings(check, path):
+            tried += 1
+            for command in commands(finding.hint):
+                if not command.startswith(("mv ", "chown ")):  # of user_files: its own, by the user
+                    subprocess.run(["/bin/sh", "-c", command], check=False, capture_output=True, cwd="/")
+                assert not command.startswith("chown ") or "/alice/" in command, finding
+    assert tried, "no fact reached this check"
+    wider = {path: f"{mode:o}" for path, mode in modes(machine).items() if mode & ~before[path]}
+    assert wider == {}
+
+
+def test_only_envmgrs_own_public_files_are_opened() -> None:
+    where = site()
+    assert (
+        open_hint(where, ["/etc/envmgr/node/settings"], whom="users")
+        == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
+    )
+    assert opening([HOME, "/etc/envmgr"], public_paths(where)) == "chmod a+rX /etc/envmgr/node /etc/envmgr"
+    for path in ("/etc/envmgr/signing_key", "/etc/envmgr/node/own", "/etc/shadow", "/sw/var/locks/x", "/sw/store/../../etc/shadow", "/home/alice", "/etc/profile.d/a.sh"):  # fmt: skip
+        assert opening([path], public_paths(where, [path])) == "", path
+        assert opening([HOME, path], public_paths(where)) == "", path
+        assert "chmod" not in open_hint(where, [path], whom="users")
+
+
+def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
+    where = site(signing={"key": "/etc/envmgr/site.yaml", "allowed_signers": "/etc/envmgr/allowed_signers"})
+    assert opening(["/etc/envmgr/site.yaml"], public_paths(where)) == ""
+
+
+def test_site_that_keeps_others_out_opens_for_its_group_alone() -> None:
+    where = site(policies={"umask": "027"})
+    assert (
+        open_hint(where, ["/sw/store/a-1"], whom="users", installs=["/sw/store/a-1"])
+        == "on the node: `chmod g+rX /sw/store/a-1`"
+    )
+
+
+def test_closing_leaves_a_home_a_home() -> None:
+    assert closing("go-rwx", "~alice/a b") == "chmod go-rwx ~alice/'a b'"
+    assert closing("o-w", "/a;b") == "chmod o-w '/a;b'"
+
+
+def test_no_other_code_writes_a_chmod_into_a_hint() -> None:
+    """Of Python every text that is no docstring; of shell every text in quotes that is printed."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docs:
+                continue
+            if re.search(r"\b(chmod|setfacl|mode 0?[0-7]?[0-7]{2}[4-7])\b", node.value):
+                found.append(f"{path.relative_to(PACKAGE)}: {node.value}")
+    assert [text for text in found if not text.startswith("system/modes.py: chmod ")] == []
+    for path in (*PACKAGE.rglob("*.sh"), *(PACKAGE.parent / "nodesetup").rglob("*")):
+        if path.is_file():
+            said = [
+                line
+                for line in path.read_text(encoding="utf-8").splitlines()
+                if re.search(r"(put|echo|printf|say)\b.*\b(chmod|setfacl)", line)
+            ]
+            assert said == [], path
+
+
+def test_key_that_others_can_read_is_told(machine: Path) -> None:
+    """The text that nodes run, and its finding."""
+    key = machine / "etc/envmgr/elsewhere/key"
+    text = f'lines() {{ sed "s/^/$1 /"; }}\nsignature_key={key}\n{script_text(signature.__file__, "key.sh")}'
+
+    def said() -> str:
+        return subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, check=True).stdout
+
+    assert str(key) not in said()
+    key.chmod(0o640)
+    assert f"signature.open 640 {key}\n" in said()
+    (finding,) = signature.judge(evidence({"c1": {"signature.open": f"640 {key}", "signature.looked.node": "yes"}}))
+    assert (finding.severity, finding.where, finding.nodes) == ("error", str(key), "c1")
+    subprocess.run(["/bin/sh", "-c", commands(finding.hint)[0]], check=True)
+    assert str(key) not in said()
+    key.write_text("ssh-ed25519 AAAA anna\n")
+    key.chmod(0o644)
+    assert str(key) not in said(), "a public key is for all"

@@ -1,0 +1,134 @@
+"""The flip in force, looked at while others publish, and after a kill: a replay is told where there is one, and never else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from envmgr.audit.checks import signature
+from envmgr.audit.controller import Controller
+from envmgr.catalog.site import load_site
+from envmgr.commands import Context
+from envmgr.commands.sign import sign_current
+from envmgr.commands.verify import VerifyWhat, verify_entries
+from envmgr.nodes import NodeSets
+from envmgr.publish import flips, trust
+from envmgr.publish.flipfile import sequences
+from envmgr.publish.record import read_current
+from envmgr.publish.signature import KeySigner
+from envmgr.publish.staging import abandon
+from envmgr.report import SilentReporter
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
+from tests.helpers.evidence import evidence
+from tests.helpers.signed import SignedPrefix
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> SignedPrefix:
+    """Generation 2 is current, after 1; 3 is complete."""
+    made = SignedPrefix(tmp_path)
+    for number in (1, 2, 3):
+        made.generation(number)
+    for number in (1, 2):
+        made.flip(number)
+    return made
+
+
+def context(made: SignedPrefix, *, signs: bool = False) -> Context:
+    site = made.folder / "site.yaml"
+    site.write_text(f"prefix: {made.prefix.root}\nsigning: {{key: admin, allowed_signers: allowed_signers}}\n")
+    return Context(
+        load_site(site, {}), Runner(), SilentReporter(), {}, KeySigner(made.signing, Runner()) if signs else None
+    )
+
+
+def verified(made: SignedPrefix) -> list[str]:
+    return [each.found for each in verify_entries(context(made), VerifyWhat()).findings if each.check == "flip"]
+
+
+def signed(made: SignedPrefix) -> list[str]:
+    return [each.found for each in sign_current(context(made, signs=True), dry_run=True).faults]
+
+
+def audited(made: SignedPrefix) -> list[str]:
+    seen = replace(evidence({}), site=context(made).site)
+    controller = Controller(Runner(), NodeSets(seen.site, Runner()), jobs=False, end=0.0)
+    facts = signature.ask_controller(controller, seen)
+    return [value.split("\t")[2] for key, value in facts.items() if key.startswith("fault.")]
+
+
+LOOKS = [verified, signed, audited]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("step", ["in_force", "came"])
+@pytest.mark.parametrize("to", [1, 3])
+def test_a_publish_beside_a_look_is_no_replay(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], step: str, to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between `current`, the flip and the history, each of them read once."""
+    real = getattr(trust, step)
+
+    def beside(*args: object) -> object:
+        monkeypatch.setattr(trust, step, real)
+        found = real(*args) if step == "in_force" else None
+        made.flip(to)
+        return found if step == "in_force" else real(*args)
+
+    monkeypatch.setattr(trust, step, beside)
+    assert look(made) == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_replay_is_told(made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]) -> None:
+    made.move(1)
+    assert [words.removeprefix("replayed: ") for words in look(made)] == [
+        "flip 1 is in force, and flip 2 came after it"
+    ]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("to", [1, 3])
+def test_a_kill_between_flip_and_rename_is_no_replay_and_the_next_command_settles_it(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(flips, "_rename", killed)
+    monkeypatch.setattr(flips, "withdraw", killed)  # nothing is cleaned up by one that is killed
+    with pytest.raises(Killed):
+        made.flip(to)
+    monkeypatch.undo()
+    assert sequences(made.prefix) == [1, 2, 3]
+    assert look(made) == []
+    made.flip(3)
+    assert sequences(made.prefix) == [1, 2, 4]
+    assert look(made) == []
+
+
+def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(
+    made: SignedPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A publish and a `gc` beside `list`: what was current when it began is removed."""
+    from envmgr.publish import record
+
+    real = record.read_record
+
+    def late(prefix: Prefix, number: int) -> object:
+        monkeypatch.setattr(record, "read_record", real)
+        made.flip(3)
+        abandon(prefix, number, "removed by gc")
+        return real(prefix, number)
+
+    monkeypatch.setattr(record, "read_record", late)
+    found = read_current(made.prefix)
+    assert found is not None
+    assert found.number == 3

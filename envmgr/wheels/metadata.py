@@ -52,13 +52,15 @@ def requires_in(wheel: Path) -> tuple[str, ...]:
 
 
 def metadata_in(wheel: Path) -> Metadata:
-    """The METADATA of a wheel that is a file. Raises OSError, KeyError where it has none, zipfile.BadZipFile; ValueError as `read_metadata`."""
+    """The METADATA of a wheel that is a file. Raises OSError, zipfile.BadZipFile; ValueError as `read_metadata`."""
     return read_metadata(_from_wheel(wheel))
 
 
 def _from_wheel(path: Path) -> str:
     with zipfile.ZipFile(path) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
+        if not name:
+            return ""
         with wheel.open(name) as file:
             text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:

@@ -14,7 +14,6 @@ from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, AddedWheels, CondaLock, LockedPackage
 from envmgr.backends.conda.meta import promised_files
-from envmgr.backends.conda.pip import brought_by
 from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
@@ -60,7 +59,7 @@ def install_lock(
             site_cache.mkdir(parents=True, exist_ok=True)
             if lock.added is not None:
                 fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
-                _require_wheels(lock, lock.added, wanted, install)
+                _require_wheels(lock.added, wanted, install)
             _run_worker(lock, wanted, accepts, install, site, runner, reporter, jobs=jobs)
             expected = promised_files(install.staging)
             if lock.added is not None:
@@ -112,13 +111,11 @@ def fetch_archives(
     )
 
 
-def _require_wheels(lock: CondaLock, added: AddedWheels, wanted: CondaInput, install: Install) -> None:
+def _require_wheels(added: AddedWheels, wanted: CondaInput, install: Install) -> None:
     cache = wheel_cache(install.prefix)
     files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
-    others = not added.uv  # another tool's lock: it does not say what conda's packages bring
-    require_answer(
-        wanted.question(), added.parts, files, added.python, install.entry, present=brought_by(lock), elsewhere=others
-    )
+    # what conda's packages bring is seen when they are linked: add.py
+    require_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
 
 
 def _run_worker(

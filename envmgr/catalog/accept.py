@@ -25,7 +25,7 @@ def fault_in_key(key: str) -> str:
 
 
 def key_for(accept: Mapping[str, str], rule: str) -> str:
-    """The key by which `accept` has `rule` (`variable:CONDA_EXE`, by its name or by `variable:CONDA_*`); empty where it has not."""
+    """The key by which `accept` has `rule` (`variable:PROJ_DATA`, by its name or by `variable:PROJ_*`); empty where it has not."""
     if rule in accept:
         return rule
     return next((key for key in accept if key.endswith("_*") and rule.startswith(key[:-1])), "")

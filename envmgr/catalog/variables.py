@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from envmgr.catalog.names import variable_name
 from envmgr.characters import first_unseen, number_of
+from envmgr.system.known_programs import KNOWN
 
 # Sources: ld.so(8); glibc's `unsecvars.h`; bash(1); environ(7); python(1); perlrun(1); lua(1); git(1); Lmod's manual.
 _REACHES = re.compile(
@@ -39,29 +40,20 @@ _MOVES = re.compile(
 _TELLS = re.compile(r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|UID|EUID|PPID|SHLVL|_", re.ASCII)
 
 # Lists that only say where things are looked for, by those that ask: programs, pages, headers, libraries to link, what a build finds.
-# None by which a program that runs loads code. EBPYTHONPREFIXES is EasyBuild's Python's own.
+# None by which a program that runs loads code. EBPYTHONPREFIXES is that of a Python that was built for it.
 # Sources: man-db, Texinfo, GCC "Environment Variables", pkg-config(1), cmake-env-variables(7), aclocal(1), XDG Base Directory, libxml2.
 SEARCHED = frozenset(
     {"PATH", "MANPATH", "INFOPATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "LIBRARY_PATH",
      "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "CMAKE_INCLUDE_PATH", "CMAKE_LIBRARY_PATH", "ACLOCAL_PATH", "XDG_DATA_DIRS",
      "XML_CATALOG_FILES", "EBPYTHONPREFIXES"}
 )  # fmt: skip
-# Where EasyBuild's software finds its own libraries; recipes and activation scripts may not set them at all.
+# Where software that was built from source finds its own libraries; recipes and activation scripts may not set them at all.
 _OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _XML = re.compile(r"file://(?=/)")
 _XML_OF_SYSTEM = "/etc/xml/catalog"
 _OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|VERSION)", re.ASCII)
-# What EasyBuild's own modules note for builds, and by what CMake, CuPy and PyTorch's builds find CUDA.
+# What modules of software that was built from source note for builds, and by what CMake, CuPy and PyTorch's builds find CUDA.
 _NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)\w+|CUDA_PATH", re.ASCII)
-# Names of that form by which other programs take settings, plug-ins or a place to work in: an entry may have any name.
-_KNOWN = re.compile(
-    r"""(?:ANDROID|ANSIBLE|APPTAINER\w*|AWS|AZURE|BUNDLE|CARGO|CCACHE|CL|CLANG|COMPOSER|CONAN|CONDA|CURL|DBUS|DISTUTILS|DOCKER|DOTNET|EASYBUILD|EDITOR
-    |EMACS\w*|FISH|FONTCONFIG|GCC|GDB|GEM|GHC|GIO|GIT|GNUPG|GO|GPG|GRADLE|GST|GTK|HISTORY|HTTPS?|JAVA|JDK|JRE|JULIA|JUPYTER|KRB5|KUBE|LC|LESS|LIBGL
-    |LUA\w*|M2|MAIL|MAKE|MAMBA|MANPAGER|MAVEN|MPLCONFIG|MYPY|NIX|NODE|NPM|OCL|OMPI|OPAL|OPENSSL|PAGER|PERL\w*|PG|PIP|PIPX|PMIX?|PNPM|POETRY|PRTE
-    |PYENV|QT|R|RBENV|RENV|RUBY\w*|RUST\w*|SALLOC|SASL|SBATCH|SCCACHE|SINGULARITY\w*|SLURM\w*|SPACK|SQLITE|SRUN|SSH\w*|SSL|SUDO|SYSTEMD|TCL|TERMINFO
-    |TEX\w*|TK|TMUX|TORCH|TRITON|UV|VIM|VIRTUALENV|VIRTUAL|VK|WINE|XDG|YARN)(?:_\w+)?""",
-    re.VERBOSE | re.ASCII,
-)
 
 
 def fault_in_variable(name: str, *, as_list: bool) -> str:
@@ -101,7 +93,7 @@ def is_own(name: str, owners: Collection[str]) -> bool:
     """Whether it is `<ENTRY>_ROOT`, `_HOME` … of one of `owners`, and no other program is known to go by that name."""
     found = _OWN.fullmatch(name)
     stems = {variable_name(owner) for owner in owners}
-    return found is not None and found["stem"] in stems and _KNOWN.fullmatch(found["stem"]) is None
+    return found is not None and found["stem"] in stems and KNOWN.fullmatch(found["stem"]) is None
 
 
 def may_go_unsaid(

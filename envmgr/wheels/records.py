@@ -149,8 +149,10 @@ def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], re
 def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
     from installer.utils import parse_entrypoints
 
-    for name, module, attribute, _ in parse_entrypoints(text):
-        yield name, module, attribute
+    try:
+        yield from (row[:3] for row in parse_entrypoints(text))
+    except AssertionError:
+        raise ValueError("a script of its entry_points.txt names no function") from None
 
 
 def _is_pythons(place: str, minor: str) -> bool:

@@ -89,7 +89,7 @@ def test_prefix_has_folders_only_of_backends_that_are_used(site: Site) -> None:
             str(p.relative_to(site.prefix)) for p in site.prefix.glob("cache/*")
         }
 
-    generic = {"store", "generations", "cache", "cache/sources", "var"}
+    generic = {"store", "generations", "cache", "cache/sources", "var", "prefix.json"}
     can_write(site)
     assert folders() == generic
     can_write(site, [get_backend("conda")])

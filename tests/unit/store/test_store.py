@@ -148,6 +148,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "generations": "generations",
         "flips": "flips",
         "current": "current",
+        "place": "prefix.json",
         "cache": "cache",
         "source_cache": "cache/sources",
         "holds": "var/jobs/holds",

@@ -396,6 +396,8 @@ BY_NAME = {
     "backends/wheels/interpreter.py": "a program of an install that is being made, written just now",
     "backends/wheels/source/child.py": "runs as the account that builds, in a folder that only that one reaches",
     "backends/wheels/worker.py": "removes a folder of its own, by Python's own descriptors",
+    "wheels/stubs.py": "files that were written just now, in a folder of temporary files that is this run's alone",
+    "wheels/uv.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "system/files.py": "removes trees, by Python's own descriptors",
     "system/openat.py": "the one way",
 }

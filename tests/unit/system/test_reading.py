@@ -198,6 +198,7 @@ def test_texts_of_others_are_one_short_line() -> None:
 OTHERWISE = {
     "audit/checks/fitness.py": "a script that ships with envmgr",
     "audit/expect.py": "what a process of ours wrote just now",
+    "audit/checks/signature.py": "a private key, of which the head is looked at, by a descriptor of a regular file",
     "backends/conda/activate_run.py": "scripts that an install brings, which are run",
     "backends/conda/add.py": "an install that is being made",
     "backends/conda/meta.py": "an install that is being made",
@@ -214,7 +215,6 @@ OTHERWISE = {
     "backends/easybuild/private.py": "EasyBuild's own files",
     "backends/easybuild/resolve.py": "what EasyBuild resolved, by reading it itself",
     "backends/wheels/interpreter.py": "an interpreter of the system, or of an install",
-    "backends/wheels/source/calling.py": "logs of a build",
     "backends/wheels/source/child.py": "runs as the account that builds",
     "backends/wheels/source/making.py": "logs of a build",
     "builds/install.py": "what a build made",
@@ -232,6 +232,7 @@ OTHERWISE = {
     "downloads/web.py": "no file: what a server says, up to a size",
     "modules/lmod.py": "Lmod itself",
     "modules/nodesetup.py": "a script that ships with envmgr",
+    "modules/pip_shim.py": "a template that ships with envmgr",
     "modules/render.py": "templates that ship with envmgr",
     "publish/record.py": "what a damaged generation mentions",
     "publish/verify.py": "a generation's own files, which are only hashed",

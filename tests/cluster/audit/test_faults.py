@@ -101,7 +101,7 @@ def test_read_only_mount(audited: Audited) -> None:
 
 
 def test_mount_that_must_be_read_only_by_the_site(audited: Audited) -> None:
-    audited.cluster.write_site(mount={"source": SOURCE, "writable": "c3"})
+    audited.cluster.write_site(mount={"source": SOURCE, "writable": "c3", "locks": "local"})
     try:
         assert audited.findings(*SHORT, code=1) == [("error", "mount", "c[1-2]", PREFIX, "mounted rw")]
     finally:
@@ -109,7 +109,7 @@ def test_mount_that_must_be_read_only_by_the_site(audited: Audited) -> None:
 
 
 def test_mount_from_another_server_than_the_site_says(audited: Audited) -> None:
-    audited.cluster.write_site(mount={"source": "fs2:/export/sw"})
+    audited.cluster.write_site(mount={"source": "fs2:/export/sw", "locks": "local"})
     try:
         assert audited.findings(*SHORT, code=1) == [("error", "mount", "c[1-3]", PREFIX, f"mounted from {SOURCE}")]
     finally:

@@ -92,6 +92,39 @@ def test_a_replay_is_told(made: SignedPrefix, look: Callable[[SignedPrefix], lis
     ]
 
 
+def words(found: list[str]) -> list[str]:
+    return [text.removeprefix("replayed: ").removeprefix("gap: ") for text in found]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_replay_is_told_by_the_newest_signed_flip_where_nothing_else_remembers_it(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]
+) -> None:
+    made.move(1)
+    made.prefix.history.unlink()
+    assert words(look(made)) == ["flip 1 is in force, and flip 2 of generation 2 is signed"]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_number_without_a_good_signature_makes_no_replay(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]
+) -> None:
+    planted = made.prefix.flips / "000003.json"
+    second = (made.prefix.flips / "000002.json").read_text()
+    planted.write_text(second.replace('"sequence": 2', '"sequence": 3').replace('"generation": 2', '"generation": 3'))
+    assert look(made) == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_flip_that_is_gone_between_two_others_is_told(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]
+) -> None:
+    made.flip(3)
+    for path in made.prefix.flips.glob("000002.json*"):
+        path.unlink()
+    assert words(look(made)) == ["there is no flip 2"]
+
+
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("to", [1, 3])
 def test_a_kill_between_flip_and_rename_is_no_replay_and_the_next_command_settles_it(

@@ -34,7 +34,6 @@ ENDED = (
 # Source: squeue(1), JOB REASON CODES. `UnavailableNodes` are nodes that are down, and those that others have for themselves.
 _QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail).*")
 
-
 # Reasons that no wait ends: the job asks for more than it may have.
 _LIMIT = re.compile(
     r"Partition\w+|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
@@ -253,7 +252,10 @@ class SlurmWay:
         if "busy" in said or "Immediate execution impossible" in said:
             name = self._names[client.call.node]
             now = in_words(self._states[name])
-            if (why := self._reasons().get(name, "")) and not is_busy("", why):
+            why = self._reasons().get(name, "")
+            if (
+                _LIMIT.fullmatch(why) and why != "BadConstraints"
+            ):  # which Slurm says of `--immediate` at a busy node, too
                 return (
                     "unreachable",
                     f"Slurm: no step could start within {self._patience} s ({why}); the node was {now}",

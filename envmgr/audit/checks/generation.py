@@ -8,27 +8,28 @@ modules lead to where it was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
 
 OF_PREFIX = True
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"prefix": script_text(__file__, "prefix.sh")}
+def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+    made = _places(plan.roots.values()) - {str(plan.site.prefix)}
+    return {"prefix": assign(generation_made=next(iter(sorted(made)), "")) + script_text(__file__, "prefix.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
     published = evidence.published
     if published is None:
         return
-    yield from _moved(str(evidence.site.prefix), published)
+    yield from _moved(evidence, published)
     number = published.record.number
     if newer := newer_generations(evidence.fleet, number):
         having = [node for nodes in newer.values() for node in nodes]
@@ -57,12 +58,23 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _moved(prefix: str, published: PublishedGeneration) -> Iterator[Finding]:
-    for made in sorted({spec.root.rsplit("/", 3)[0] for spec in published.specs.values()} - {prefix}):
-        yield Finding(
-            "generation", "error", prefix, f"the prefix was made for {made}, and its modules lead there", f"{made} in site.yaml, and on every node",
-            f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml",
-        )  # fmt: skip
+def _places(roots: Iterable[str]) -> set[str]:
+    """The prefixes that installs were made for."""
+    return {root.rsplit("/", 3)[0] for root in roots}
+
+
+def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Finding]:
+    """Nodes on which the path that modules lead to is not the prefix, by a link or a mount."""
+    prefix = str(evidence.site.prefix)
+    made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {prefix}))
+    if not made:
+        return
+    for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
+        if there != "yes":
+            yield Finding(
+                "generation", "error", prefix, f"the prefix was made for {made}, and its modules lead there", f"{made} in site.yaml, and on every node",
+                f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml", fold(nodes),
+            )  # fmt: skip
 
 
 def _shown(target: str) -> str:

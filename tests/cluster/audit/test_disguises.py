@@ -61,7 +61,7 @@ def test_user_cannot_forge_facts(audited: Audited) -> None:
 def test_what_a_node_prints_does_nothing_in_a_terminal(audited: Audited) -> None:
     with file_on(audited.cluster, "c2", "/etc/profile.d/zz.sh", "printf '\\033[2J\\033]0;pwned\\007\\r\\n'\n"):
         done = audited.cluster.envmgr(["audit", *CONTEXTS])
-    assert "\\x1b[2J\\x1b]0;pwned\\x07\\x0d" in done.stdout
+    assert "\\x1b[2J\\x1b]0;pwned\\x07\\r" in done.stdout
     assert not set("\x1b\x07\r") & set(done.stdout)
 
 

@@ -20,7 +20,13 @@ def test_moved_prefix_is_told_once_with_the_way_back() -> None:
         generation, evidence({"c1": NODE, "c2": NODE}, entries=ENTRIES, settings={"prefix": "/net/fs1/sw"})
     ) == [
         (
-            "error : /net/fs1/sw: the prefix was made for /sw, and its modules lead there | /sw in site.yaml, and on every node | "
+            "error c[1-2]: /net/fs1/sw: the prefix was made for /sw, and its modules lead there | /sw in site.yaml, and on every node | "
             "mount, link or move it to /sw, and set `prefix: /sw` in site.yaml"
         )
     ]
+
+
+def test_prefix_that_a_link_or_a_mount_leads_to_is_told_where_none_does() -> None:
+    nodes = {"c1": {**NODE, "generation.there": "yes"}, "c2": {**NODE, "generation.there": "no"}}
+    found = told(generation, evidence(nodes, entries=ENTRIES, settings={"prefix": "/net/fs1/sw"}))
+    assert [line.split(":")[0] for line in found] == ["error c2"]

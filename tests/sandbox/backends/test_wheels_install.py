@@ -158,7 +158,7 @@ def test_pip_in_the_entry_says_how_to_add_packages(scene: WheelBox) -> None:
     scene.box.ok("build", ENTRY)
     told = scene.box.shell(f"module load {ENTRY}; pip install --no-index --find-links {scene.house.files} one")
     assert told.returncode == 1
-    assert "This Python belongs to a module" in told.stderr
+    assert "pip cannot install packages in" in told.stderr
     assert not list(scene.install(ENTRY).rglob("one.py"))
 
 

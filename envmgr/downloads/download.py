@@ -231,7 +231,8 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
     """Whether `x.tar.gz` arrived as `x.tar`: some servers call it `Content-Encoding: gzip`, and rattler's client obeys."""
     file.flush()
     with part.open("rb") as arrived:
-        return part.name.endswith((".gz.part", ".tgz.part")) and arrived.read(2) != b"\x1f\x8b"
+        name = part.name.removesuffix(f".{host_mark()}.part")
+        return name.endswith((".gz", ".tgz")) and arrived.read(2) != b"\x1f\x8b"
 
 
 async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:

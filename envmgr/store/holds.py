@@ -69,7 +69,7 @@ def remove_dead_holds(prefix: Prefix) -> None:
     """Under the lock under which they are made: a name is used again. Where that is held, a later run does it."""
     for folder in (prefix.holds, prefix.jobs, prefix.locks):
         clear_temporaries(folder)
-    if not prefix.holds.is_dir():
+    if not any(prefix.holds.glob("*.json")):  # then nothing is written: no lock, and no mark of one
         return
     with suppress(EnvmgrError), try_file_lock(prefix.hold_lock) as free:  # who may not write there has none
         for path in prefix.holds.glob("*.json") if free else ():

@@ -107,7 +107,15 @@ def test_new_backend_goes_by_the_command_line_from_lock_to_gc(scene: ScriptScene
     wrong = box.run("list")
     assert wrong.code == 2
     assert "backends.script.folder: " in wrong.stderr
-    assert sorted(p.name for p in box.prefix.iterdir()) == ["cache", "current", "flips", "generations", "prefix.json", "store", "var"]
+    assert sorted(p.name for p in box.prefix.iterdir()) == [
+        "cache",
+        "current",
+        "flips",
+        "generations",
+        "prefix.json",
+        "store",
+        "var",
+    ]
     assert [p.name for p in (box.prefix / "cache").iterdir()] == ["sources"]
 
 

@@ -84,13 +84,13 @@ def test_sidecar_tells_what_the_index_tells(scene: WheelBox) -> None:
 
 def test_requirements_may_be_a_file_beside_the_recipe_and_the_lock_is_stale_when_it_changes(scene: WheelBox) -> None:
     scene.house.wheel("one")
-    scene.house.wheel("two")
+    two = hashlib.sha256(scene.house.wheel("two").read_bytes()).hexdigest()
     folder = scene.entry("some/1.0", requirements="requirements.txt")
     missing = scene.refused("lock", "some/1.0")
     assert missing.stderr.startswith(f"error[requirements-missing]: {folder}/requirements.txt does not exist")
     (folder / "requirements.txt").write_text("# what we want\none  # the first\n")
     assert scene.lock("some/1.0") == {"one": "1.0"}
-    (folder / "requirements.txt").write_text("one\ntwo==1.0 \\\n  --hash=sha256:" + "0" * 64 + "\n")
+    (folder / "requirements.txt").write_text("one\ntwo==1.0 \\\n  --hash=sha256:" + two + "\n")
     assert "does not match recipe.yaml" in scene.box.run("lock", "--check", "some/1.0").stdout
     assert scene.lock("some/1.0") == {"one": "1.0", "two": "1.0"}
 

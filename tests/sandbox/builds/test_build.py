@@ -84,13 +84,16 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
         f"envmgr.backends.conda.{part}"
         for part in (
             "agreement",
+            "answers",
             "cuda",
+            "files",
             "folders",
             "input",
             "judging",
             "layout",
             "lock",
             "lockfile",
+            "pip",
             "rows",
             "settings",
         )
@@ -414,6 +417,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
         "envmgr.verify/1",
         {
             "checked",
+            "not_verified",
             "findings",
             "generations",
             "installs",

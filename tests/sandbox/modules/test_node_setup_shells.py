@@ -276,7 +276,7 @@ def test_hung_prefix_leaves_an_inherited_environment_alone(hanging: Scene) -> No
 
 def test_prefix_that_answers_after_a_while_is_used(hanging: Scene) -> None:
     """As soon as the shell waits for it."""
-    waits = "grep -qs '^[0-9]* (pin) ' /proc/[0-9]*/stat"
+    waits = "grep -qsz '/pin$' /proc/[0-9]*/cmdline"
     hanging.before.append(f"(until {waits}; do sleep 0.02; done; touch {hanging.folder}/wake) &")
     assert hanging.said("zsh", "-lc", "echo $ENVMGR_PIN") == [f"{hanging.prefix}/generations/0001"]
 

@@ -33,6 +33,8 @@ from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
 
+_ATTRIBUTES = 61.0  # seconds for which a client of NFS keeps what it knows of a folder. Source: nfs(5), acdirmax
+
 
 @dataclass(frozen=True, slots=True)
 class Ensured:
@@ -67,7 +69,10 @@ def ensure_install(
     install.check_length()
     start = time.monotonic()
 
+    others: list[str] = []
+
     def waiting(holder: str) -> None:
+        others.append(holder)
         reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
 
     with (
@@ -77,6 +82,8 @@ def ensure_install(
         install.check_digest()
         if install.exists():
             manifest = read_manifest(install.manifest)
+            if others:
+                _await_landed(install, runner)
             if install.entry == lock.entry:
                 require_none_hidden(lock.entry, manifest.facts.environment, recipe)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
@@ -107,6 +114,14 @@ def ensure_install(
             raise
         verified.made(install.relative)
     return Ensured(install, True, facts, manifest.tree, time.monotonic() - start)
+
+
+def _await_landed(install: Install, runner: Runner) -> None:
+    """Another host made it just now: a client of NFS may tell the mode of its folder as it was while we looked for it."""
+    end = time.monotonic() + _ATTRIBUTES
+    while install.path.stat().st_mode & 0o222 and time.monotonic() < end:
+        runner.raise_if_cancelled()
+        time.sleep(0.5)
 
 
 def with_gpu_codes(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.modules.spec import ModuleSpec
-from envmgr.smoke.here import tests_of
+from envmgr.smoke import here
 from tests.helpers.sandbox import Sandbox
 
 HELLO = ["hello-prefix"]
@@ -255,7 +255,7 @@ def test_entry_without_tests_is_not_published_where_its_program_does_not_start(t
     (root / "bin/other").write_text("#!/usr/bin/env nothing-of-this-system\n")
     (root / "bin/other").chmod(0o755)
     spec = ModuleSpec(name="a", version="1", root=str(root), digest="0" * 64, description="a")
-    (test,) = tests_of(spec)
+    (test,) = here.tests_of(spec)
     for content, failed in ((text, said), ("#!/bin/sh\nexit 3\n", None)):
         program.write_text(content)
         program.chmod(0o755)

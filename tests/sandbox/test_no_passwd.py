@@ -64,9 +64,10 @@ def test_verbs_work_for_a_user_without_a_name(box: Nameless) -> None:
     assert audited.code != 4, audited.stderr
     assert json.loads(audited.stdout)
     record = json.loads((box.prefix / "generations/0001/generation.json").read_text())
-    assert record["user"] == "uid 0"
+    names = {"uid 0", "root"}  # nss-systemd knows root without a file
+    assert record["user"] in names
     (manifest,) = box.prefix.glob("store/*/*.manifest.json")
-    assert json.loads(manifest.read_text())["provenance"]["user"] == "uid 0"
+    assert json.loads(manifest.read_text())["provenance"]["user"] in names
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a mount over /etc/passwd")

@@ -147,9 +147,10 @@ def _check_entry(
         found.software()
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
+        has_place = error.message.startswith(f"{where}:")  # else the faults are its context, each with its line
+        lines = (error.message,) if has_place else error.context or (error.message,)
         return [
-            Finding("recipe", "error", str(found.entry), printable(line), hint=error.hint)
-            for line in shortened(error.context or (error.message,))
+            Finding("recipe", "error", str(found.entry), printable(line), hint=error.hint) for line in shortened(lines)
         ]
     recipes[str(found.entry)] = recipe
     findings = [

@@ -19,7 +19,7 @@ from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.publish.flips import flips
-from envmgr.publish.record import GenerationRecord, read_current, way_back
+from envmgr.publish.record import GenerationRecord, current_number, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import disk_error
@@ -100,8 +100,8 @@ def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> 
 
 
 def require_current_if_ever(ctx: Context) -> None:
-    """Raises EnvmgrError `current-damaged` where there is no `current`, though something was current once: it was lost."""
-    if not ctx.prefix.current.is_symlink() and flips(ctx.prefix):
+    """Raises EnvmgrError `current-damaged` where `current` is damaged, or there is none though something was current once: it was lost."""
+    if current_number(ctx.prefix) is None and flips(ctx.prefix):
         raise EnvmgrError(
             "current-damaged", f"there is no {ctx.prefix.current}, though there was one", hint=way_back(ctx.prefix)
         )

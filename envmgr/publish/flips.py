@@ -237,6 +237,13 @@ def last_current(prefix: Prefix) -> int | None:
     return number if number is not None else max(complete_numbers(prefix), default=None)
 
 
+def once_current(prefix: Prefix) -> set[int]:
+    """The generations that flips made current; of a history that cannot be read, those that the flips' own files name."""
+    with suppress(OSError, EnvmgrError):
+        return {int(row["to"]) for row in flips(prefix)}
+    return {made.record.generation for made in newest_first(prefix)}
+
+
 def told_records(prefix: Prefix) -> dict[int, str]:
     """Generation -> sha256 of its record, as its publish wrote it down; later lines cannot change that."""
     found: dict[int, str] = {}

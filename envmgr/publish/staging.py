@@ -22,7 +22,7 @@ from envmgr.publish.change import (
     published_entries,
     refuse_name_clash,
 )
-from envmgr.publish.flips import flips, utc_now
+from envmgr.publish.flips import once_current, utc_now
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -121,7 +121,7 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
 def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 0) -> int:
     """The next number that nobody stages, or ever did; its row is there as long as `row`."""
     # Of flips, too: folders may be lost.
-    number = max(above, *generation_numbers(work.prefix), *(int(row["to"]) for row in flips(work.prefix)), 0)
+    number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
     while True:
         number += 1
         with suppress(FileExistsError):

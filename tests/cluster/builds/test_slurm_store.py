@@ -20,7 +20,9 @@ def test_job_verifies_on_its_node_and_a_waiting_chain_keeps_what_it_uses_from_gc
     assert soon(lambda: shop.runs("held"))
     leave(shop.cluster, process, "KILL")
     assert shop.table() == ["held", "high"]
-    assert shop.cluster.envmgr(["gc", "--now", "--format", "json"]).data["installs"] == []
+    done = shop.cluster.envmgr(["gc", "--now", "--format", "json"])
+    assert done.code == 0, done.stderr + done.stdout
+    assert done.data["installs"] == []
     (manifest,) = shop.cluster.host_prefix.glob("store/deep/*.manifest.json")
     tamper(manifest.with_name(manifest.name.removesuffix(".manifest.json")) / "bin/toy", "poison")
     shop.open("held")

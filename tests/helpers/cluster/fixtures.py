@@ -11,12 +11,15 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.cluster import Share
 from tests.helpers.cluster.needs import reason_to_skip
 
+# Of these, the tests of a file run in one worker: they share a cluster, or one path that a process of another would be seen to use.
+ONE_WORKER = ("tests/cluster/", "tests/sandbox/publish/test_old_prefix.py")
 KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_cluster": "nfs"}
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadgroup`, the tests of a file in tests/cluster run in one worker: each boots the clusters, and sets them up, for itself.
+    """With `--dist loadgroup`, the tests of a file below `ONE_WORKER` run in one worker, as each boots the clusters, and sets them up, for
+    itself.
 
     By the file, not by `xdist_group` marks: with pytest 9.2 xdist 3.8 does not see them (it sets the attribute `_nodeid`).
     """
@@ -25,7 +28,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByClusterFile(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", maxsplit=1)[0]
-            return file if file.startswith("tests/cluster/") else super()._split_scope(nodeid)
+            return file if file.startswith(ONE_WORKER) else super()._split_scope(nodeid)
 
     return ByClusterFile(config, log) if config.getvalue("dist") == "loadgroup" else None
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import cast
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from envmgr.catalog.lockrules.closure import reached, unanswered, unneeded
 from envmgr.catalog.lockrules.judge import Fault
@@ -68,9 +70,10 @@ class _Closure:
         version = self.present.get(need.name) if part is None else part.version
         if version is None:
             return None if self.elsewhere else unanswered(str(need.read), "", by)
-        if need.read.specifier.contains(version, prereleases=True):
-            return None
-        return unanswered(str(need.read), f"{need.name} {version}", by)
+        with suppress(InvalidVersion):  # of a package of conda's: it says nothing for or against it
+            if not need.read.specifier.contains(Version(version), prereleases=True):
+                return unanswered(str(need.read), f"{need.name} {version}", by)
+        return None
 
 
 def faults_of(

@@ -15,17 +15,16 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 
+from envmgr.backends.conda.files import FilesDiffer
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
 from envmgr.system.openat import change
-from envmgr.wheels.metadata import requires_in
+from envmgr.wheels.closure import Part, faults_of
+from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.records import Promised, promised
-from envmgr.wheels.requirements import read_requirement
-from envmgr.wheels.target import holds
+from envmgr.wheels.requirements import Question
 from envmgr.wheels.unpack import unpack_all
 
 _UNPACKED = ".unpacked"
@@ -41,20 +40,20 @@ class Taken(Exception):  # noqa: N818 - what is the matter
 
 
 class Lacking(Exception):  # noqa: N818 - what is the matter
-    """Conda's packages do not bring what the lock took for granted. `details` has `what`, `package` and `wheels`."""
+    """Conda's packages do not bring what the lock took for granted. `details` has `what`, `package`, and the `lines` of what needs it."""
 
-    def __init__(self, what: str, package: str, wheels: Sequence[str]) -> None:
-        super().__init__(f"{package} brings no {what}")
-        self.details = {"what": what, "package": package, "wheels": list(wheels)}
+    def __init__(self, what: str, package: str, lines: Sequence[str]) -> None:
+        super().__init__(f"{package}: {what}")
+        self.details = {"what": what, "package": package, "lines": list(lines)}
 
 
 def add(request: Mapping[str, Any]) -> None:
-    """Into `staging`, with `final` baked in, for the Python `python` (a version) on `platform`.
+    """Into `staging`, with `final` baked in, for the Python `python` (a version).
 
-    `assumed` maps a distribution to the conda package that should bring it.
+    `question` is the recipe's; `assumed` maps a distribution to the conda package that should bring it.
 
     Raises:
-        Taken; Lacking; Overlap; BadWheel; ChildProcessError: see `compile_python`.
+        Taken; Lacking; FilesDiffer; Overlap; BadWheel; ChildProcessError: see `compile_python`.
     """
     staging, final, python = Path(request["staging"]), Path(request["final"]), str(request["python"])
     minor, jobs = ".".join(python.split(".")[:2]), int(request["jobs"])
@@ -62,7 +61,7 @@ def add(request: Mapping[str, Any]) -> None:
     packages = staging / "lib" / f"python{minor}" / "site-packages"
     there = distributions(packages)
     refuse_taken(wheels, there, staging)
-    refuse_lacking(wheels, there, request["assumed"], python, str(request["platform"]))
+    refuse_lacking(wheels, there, request["assumed"], Question.model_validate(request["question"]), python)
     expected = promised(wheels, minor)
     refuse_taken_paths(expected, wheels, staging, minor)
     for folder in expected.folders:  # by one process: those that unpack would race for them
@@ -127,37 +126,23 @@ def _is_no_folder(staging: Path, folder: str) -> bool:
 
 
 def refuse_lacking(
-    wheels: Sequence[Path], there: Mapping[str, tuple[str, str]], assumed: Mapping[str, str], python: str, platform: str
+    wheels: Sequence[Path],
+    there: Mapping[str, tuple[str, str]],
+    assumed: Mapping[str, str],
+    wanted: Question,
+    python: str,
 ) -> None:
-    """Every distribution that the lock took for granted is there, in a version that the wheels take."""
-    rows = {wheel.name: [*_requires(wheel, python, platform)] for wheel in wheels}
+    """What the recipe and the files of its wheels need is there, and every distribution that the lock took for granted."""
+    parts = {head.name: Part(head.version, head.requires) for head in map(metadata_in, wheels)}
+    present = {name: version for name, (version, _) in there.items()}
+    lines = [fault.text for fault in faults_of(wanted, parts, python, present=present)]
     for name, package in assumed.items():
-        asking = [wheel for wheel, found in rows.items() if any(canonicalize_name(row.name) == name for row in found)]
-        if name not in there:
-            raise Lacking(name, package, asking)
-        version = there[name][0]
-        for wheel in asking:
-            for row in rows[wheel]:
-                if canonicalize_name(row.name) == name and not _takes(row, version):
-                    raise Lacking(f"{name}{row.specifier}, but {name} {version}", package, [wheel])
-
-
-def _takes(row: Requirement, version: str) -> bool:
-    """Whether the row is content with it; a version that is none for pip says nothing against it."""
-    try:
-        return row.specifier.contains(Version(version), prereleases=True)
-    except InvalidVersion:
-        return True
-
-
-def _requires(wheel: Path, python: str, platform: str) -> Iterator[Requirement]:
-    for row in requires_in(wheel):
-        try:
-            asked = read_requirement(row)
-        except ValueError:  # of an old wheel
-            continue
-        if holds(asked.marker, python, platform):
-            yield asked
+        if name not in present:
+            raise Lacking(name, package, lines)
+        if lines and present[name] != package.rpartition(" ")[2]:
+            raise Lacking(f"it brings {name} {present[name]}", package, lines)
+    if lines:
+        raise FilesDiffer(lines)
 
 
 def _records(staging: Path) -> Iterator[dict[str, Any]]:

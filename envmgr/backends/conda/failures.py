@@ -166,6 +166,8 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
 def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
     """Of the worker that adds wheels, add.py."""
     kind = event["kind"]
+    if kind == "FilesDiffer":
+        return files_differ(request["entry"], event["lines"])
     if kind == "Taken":
         return EnvmgrError(
             "wheel-over-conda", f"conda's packages have what a wheel brings, too: {event['what']}",
@@ -174,8 +176,7 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
         )  # fmt: skip
     if kind == "Lacking":
         return EnvmgrError(
-            "conda-lacks", f"conda's {event['package']} does not bring what its name promises: {event['what']}",
-            context=[f"asked for by {wheel}" for wheel in event["wheels"]] or "asked for by `pip` of the recipe",
+            "conda-lacks", f"conda's {event['package']} does not bring what its name promises: {event['what']}", context=event["lines"],
             hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and lock again",
         )  # fmt: skip
     return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)

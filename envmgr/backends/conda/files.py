@@ -34,9 +34,11 @@ def require_answer(archives: Mapping[str, Path], request: Mapping[str, Any]) -> 
     lines = []
     for record in request["records"]:
         index = rattler.package.IndexJson.from_package_archive(archives[record["name"]])
-        found = (index.name.normalized, str(index.version), str(index.build))
-        if found != (record["name"].lower(), record["version"], record["build"]):
-            lines.append(f"{record['file']} is {' '.join(found)}, the lock says {_shown(record)}")
+        found = (index.name.normalized, str(index.version), str(index.build), index.subdir or record["subdir"])
+        if found != (record["name"].lower(), record["version"], record["build"], record["subdir"]):
+            lines.append(
+                f"{record['file']} is {' '.join(found[:3])} for {found[3]}, the lock says {_shown(record)} for {record['subdir']}"
+            )
         depends[record["name"].lower()] = tuple(index.depends)
     lines += _differences(depends, request)
     if lines:

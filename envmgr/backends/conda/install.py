@@ -60,10 +60,15 @@ def install_lock(
             if lock.added is not None:
                 fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
                 _require_wheels(lock.added, wanted, install)
-            _run_worker(lock, wanted, accepts, install, site, runner, reporter, jobs=jobs)
+            with ExitStack() as stack:
+                label = str(install.entry)
+                downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
+                bars = WorkerBars("link", "packages", len(lock.packages), label, reporter, stack, downloads)
+                request = _request(lock, wanted, accepts, install, site, jobs)
+                call_rattler(request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event)
             expected = promised_files(install.staging)
             if lock.added is not None:
-                expected |= _add_wheels(lock.added, install, runner, reporter, jobs=jobs)
+                expected |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)
             if PYTHON in lock.versions and (install.layout or 0) >= MARKED:
                 for mark in mark_pythons(install.staging):
                     expected.pop(mark, None)  # a package's own
@@ -118,19 +123,12 @@ def _require_wheels(added: AddedWheels, wanted: CondaInput, install: Install) ->
     require_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
 
 
-def _run_worker(
-    lock: CondaLock,
-    wanted: CondaInput,
-    accepts: Collection[str],
-    install: Install,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-) -> None:
+def _request(
+    lock: CondaLock, wanted: CondaInput, accepts: Collection[str], install: Install, site: Site, jobs: int
+) -> dict[str, object]:
+    """See worker.py."""
     channels = channels_of(site).values()
-    request = {
+    return {
         "op": "install",
         "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, channels)} for p in lock.packages],
         "specs": list(wanted.specs),
@@ -147,15 +145,10 @@ def _run_worker(
         "jobs": jobs,
         "more": lock.added is not None,
     }
-    with ExitStack() as stack:
-        downloads = DownloadBar({p.name: p.size for p in lock.packages}, str(install.entry), reporter, stack)
-        bars = WorkerBars("link", "packages", len(lock.packages), str(install.entry), reporter, stack, downloads)
-        explain = failure_for(str(install.entry), site)
-        call_rattler(request, runner, reporter, failure=explain, on_event=bars.on_event)
 
 
 def _add_wheels(
-    added: AddedWheels, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
+    added: AddedWheels, wanted: CondaInput, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> dict[str, str]:
     """Into the staging folder, in which conda's packages are. Returns path -> sha256 as the wheels promise it."""
     cache = wheel_cache(install.prefix)
@@ -164,7 +157,8 @@ def _add_wheels(
         "staging": str(install.staging),
         "final": str(install.path),
         "python": added.python,
-        "platform": added.platform,
+        "entry": str(install.entry),
+        "question": wanted.question().model_dump(),
         "assumed": dict(added.assumed),
         "cache": str(cache),
         "jobs": jobs,

@@ -119,10 +119,7 @@ def test_pip_that_asks_for_what_conda_has_adds_nothing(scene: WheelBox) -> None:
     scene.box.ok("remove", ENTRY)
     remove_tree(scene.install(ENTRY))
     told = scene.refused("build", ENTRY).stderr
-    assert (
-        "error[conda-lacks]: conda's six 1.17.0 does not bring what its name promises: absent\n  asked for by `pip`"
-        in told
-    )
+    assert "error[conda-lacks]: conda's six 1.17.0 does not bring what its name promises: absent\n" in told
 
 
 def _planned(scene: WheelBox) -> str:
@@ -224,7 +221,7 @@ def test_lock_alone_finds_its_wheels_in_the_index(scene: WheelBox) -> None:
     ("assumed", "told"),
     [
         ({"absent": "six 1.17.0"}, "conda's six 1.17.0 does not bring what its name promises: absent\n"),
-        ({"six": "six 1.99"}, "conda's six 1.99 does not bring what its name promises: six>=1.20, but six 1.17.0\n"),
+        ({"six": "six 1.99"}, "conda's six 1.99 does not bring what its name promises: it brings six 1.17.0\n"),
     ],
     ids=["none", "another-version"],
 )
@@ -246,7 +243,7 @@ def test_package_that_does_not_bring_what_its_name_promises(
     data["lock_sha256"] = hashlib.sha256(lock.read_bytes()).hexdigest()
     sidecar.write_text(json.dumps(data).replace(old, digest))
     said = scene.refused("build", ENTRY).stderr
-    assert f"error[conda-lacks]: {told}" in said, said
+    assert f"error[conda-lacks]: {told}  one 1.0 needs `six>=1.20`, the lock has six 1.17.0\n" in said, said
     assert _nothing_left(scene)
 
 

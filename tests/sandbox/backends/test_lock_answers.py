@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from envmgr.backends.conda.files import FilesDiffer, require_answer
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import lock_texts as conda_texts
 from envmgr.backends.conda.lockfile import read_lock as read_conda
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import lock_texts as wheels_texts
 from envmgr.backends.wheels.lockfile import read_lock as read_wheels
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
 ENTRY = "some/1.0"
@@ -122,6 +125,41 @@ def test_sidecar_of_wheels_that_hides_a_need_is_found_by_the_build(scene: WheelB
     only_the_build_refuses(scene.box, "alpha 1.0 needs `beta>=1`, which the lock lacks")
 
 
+def beside_conda(scene: WheelBox, *claim: str, wheels: Sequence[str]) -> None:
+    """An entry of conda's Python and alpha, whose lock has these wheels, and whose sidecar says that alpha needs what is claimed."""
+    for name, requires in (("alpha", ["beta>=1", "six"]), ("beta", []), ("evil", [])):
+        scene.house.wheel(name, requires=requires)
+    specs = [f"python {PYTHON}.*", "six"]
+    locked = {}
+    for entry, rows in (("other/1.0", ["evil", "alpha"]), (ENTRY, ["alpha"])):
+        folder = scene.conda(entry, specs, *rows)
+        scene.box.ok("lock", entry)
+        added = read_conda(folder)[0].added
+        assert added is not None
+        locked |= added.by_name
+    locked["alpha"] = locked["alpha"].model_copy(update={"requires": claim})
+    changed = added.model_copy(update={"wheels": tuple(locked[name] for name in wheels), "assumed": {}})
+    forge_conda(folder, lambda lock: dataclasses.replace(lock, added=changed))
+
+
+@pytest.mark.parametrize(
+    ("claim", "wheels", "told"),
+    [
+        (("beta>=1", "evil"), ["alpha", "beta", "evil"],
+         "evil 1.0 is in the lock, and neither the recipe nor another package needs it"),
+        (("six",), ["alpha"], "alpha 1.0 needs `beta>=1`, which the lock lacks"),
+    ],
+    ids=["more", "less"],
+)  # fmt: skip
+def test_sidecar_of_wheels_beside_conda_is_not_believed_by_the_build(
+    scene: WheelBox, claim: tuple[str, ...], wheels: list[str], told: str
+) -> None:
+    """What conda's packages do not bring is missing; six, which they do bring, is not."""
+    beside_conda(scene, *claim, wheels=wheels)
+    only_the_build_refuses(scene.box, "error[files-differ]", f"  {told}\n")
+    assert scene.box.leftovers() == []
+
+
 def conda_entry(box: Sandbox, *specs: str, accept: dict[str, str] | None = None) -> Path:
     folder = box.recipe(ENTRY, [*specs], tests=[{"name": "t", "run": ":"}], **({"accept": accept} if accept else {}))
     box.ok("lock", ENTRY)
@@ -173,3 +211,17 @@ def test_need_that_the_channel_lists_can_be_accepted_by_name(sandbox: Sandbox) -
     forge_conda(folder, claiming(more))
     assert "there is no such fault" not in sandbox.ok("lock", "--check", ENTRY).stdout
     sandbox.ok("build", ENTRY)
+
+
+@pytest.mark.parametrize("change", [{}, {"name": "other"}, {"version": "2.0"}, {"build": "1"}, {"subdir": "linux-64"}])
+def test_file_that_says_it_is_another_package_than_the_lock(channel: Channel, change: dict[str, str]) -> None:
+    (path,) = channel.folder.glob("noarch/hello-prefix-*.conda")
+    name, version, build = path.name.removesuffix(".conda").rsplit("-", 2)
+    record = {"name": name, "version": version, "build": build, "subdir": "noarch", "file": path.name, **change}
+    request = {"records": [record], "specs": [record["name"]], "virtual": [], "accepts": []}
+    with pytest.raises(FilesDiffer) if change else nullcontext() as found:
+        require_answer({record["name"]: path}, request)
+    if found:
+        said = " ".join(record[key] for key in ("name", "version", "build"))
+        expected = f"{path.name} is {name} {version} {build} for noarch, the lock says {said} for {record['subdir']}"
+        assert found.value.details == {"lines": [expected]}

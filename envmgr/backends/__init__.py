@@ -154,8 +154,11 @@ class LoadedLock(ABC):
         What it `needs` is there. The caller holds the install's lock. `jobs` is how many cores it may use.
         """
 
-    def facts(self) -> LockFacts:
-        """What of it, and of the recipe's input, is judged: as `LockResult.facts`, and by what is seen of its text."""
+    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - most cost nothing
+        """What of it, and of the recipe's input, is judged: as `LockResult.facts`, and by what is seen of its text.
+
+        `checked`: it was built or published as it is, so that whether it answers its recipe need not be asked again.
+        """
         return LockFacts()
 
     def cuda(self) -> str | None:

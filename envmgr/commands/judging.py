@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from envmgr.backends import LoadedEntry
 from envmgr.catalog.lockrules.judge import Fault, Judged, LockFacts, judge, refusal
@@ -14,10 +14,10 @@ from envmgr.system.reading import printable
 
 
 def judge_all(
-    entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry]
+    entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry], *, checked: Collection[Entry] = ()
 ) -> list[tuple[Entry, Judged]]:
-    """Of the entries `below` first, as they are built; the entry's own is the last."""
-    found = [(each.lock.entry, judge(each.lock.facts(), each.recipe)) for each in below]
+    """Of the entries `below` first, as they are built; the entry's own is the last. `checked` are those of `LoadedLock.facts`."""
+    found = [(e.lock.entry, judge(e.lock.facts(checked=e.lock.entry in checked), e.recipe)) for e in below]
     return [*found, (entry, judge(facts, recipe))]
 
 

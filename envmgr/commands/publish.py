@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for
+from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for, read_published
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.spec import ModuleSpec
@@ -138,11 +138,12 @@ def _installs(item: Wanted, facts: InstallFacts, prefix: Prefix) -> list[Install
 def _built(ctx: Context) -> list[Wanted]:
     """Every catalog entry whose current lock is installed; the others are not an error here."""
     target = read_target(ctx.site.cpu_level)
+    published = read_published(ctx.prefix)
     found = []
     for entry in ctx.catalog.entries():
         try:
             item = load_one(ctx, entry, target)
-            item.require_sound()
+            item.require_sound(published)
         except EnvmgrError as error:
             if error.reference in {"lock-contradicts", "module-unaccepted"}:
                 ctx.reporter.say(f"left out: {error.message}: `envmgr catalog check {entry.entry}` tells")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from envmgr.publish.generations import render_digest
 from envmgr.publish.plan import BuildPlan, Candidate, make_plan
 from envmgr.publish.record import (
     GenerationRecord,
+    PublishedEntry,
     complete_numbers,
     find_pip,
     published_spec,
@@ -36,8 +37,11 @@ from envmgr.publish.record import (
     with_own_pythons,
 )
 from envmgr.store.manifest import InstallFacts, read_manifest
-from envmgr.store.prefix import Install, Item
+from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.resources import shipped
+
+
+Published = Mapping[str, PublishedEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,18 @@ class Part:
 
     made_by: LoadedEntry
     items: tuple[Item, ...]
+
+    def was_checked(self, published: Published) -> bool:
+        """The install is there, and was built or published by the very text of this lock."""
+        lock, install = self.made_by.lock, self.items[-1].install
+        if not install.exists():
+            return False
+        found = published.get(str(lock.entry))
+        if found is not None and (found.path, found.lock) == (install.relative, lock.sha256):
+            return True
+        with suppress(EnvmgrError):  # a damaged manifest is told where it is needed
+            return bool(read_manifest(install.manifest).provenance.get("lock_sha256") == lock.sha256)
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +113,9 @@ class Wanted:
                 runs.update(item.needs)
         return any(each.of_older_layout and each.exists() for each in runs)
 
-    def require_sound(self) -> None:
+    def require_sound(self, published: Published) -> None:
         """InputError `lock-contradicts`, of the first lock with faults of those that it is built from; `module-unaccepted`."""
-        require_sound(self._judged())
+        require_sound(self._judged(published))
         require_accepted(self.entry, judge_recipe(self.entry, self.recipe))
 
     def require_accepted(self, facts: InstallFacts) -> None:
@@ -107,12 +123,14 @@ class Wanted:
         install = self.install
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
-    def faults(self) -> list[Fault]:
+    def faults(self, published: Published) -> list[Fault]:
         """Of the locks that it is built from."""
-        return faults_of(self.entry, self._judged())
+        return faults_of(self.entry, self._judged(published))
 
-    def _judged(self) -> list[tuple[Entry, Judged]]:
-        return judge_all(self.entry, self.recipe, self.lock.facts(), self.lock.below)
+    def _judged(self, published: Published) -> list[tuple[Entry, Judged]]:
+        checked = {part.made_by.lock.entry for part in self.parts if part.was_checked(published)}
+        facts = self.lock.facts(checked=self.entry in checked)
+        return judge_all(self.entry, self.recipe, facts, self.lock.below, checked=checked)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""
@@ -164,12 +182,13 @@ def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) 
     catalog = ctx.catalog
     target = read_target(ctx.site.cpu_level)
     entries = [catalog.parse(name) for name in dict.fromkeys(names)]
+    published = read_published(ctx.prefix)
     wanted: list[Wanted] = []
     for found in _with_dependencies(catalog, entries, losses):
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
                 item = load_one(ctx, found, target)
-                item.require_sound()
+                item.require_sound(published)
                 wanted.append(item)
     _require_one_default(wanted)
     return wanted
@@ -183,6 +202,7 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
         As `load_wanted`, but for `licence-not-acknowledged`.
     """
     catalog, target = ctx.catalog, read_target(ctx.site.cpu_level)
+    published = read_published(ctx.prefix)
     wanted: list[Wanted] = []
     left_out: list[str] = []
     for found in _with_dependencies(catalog, [e.entry for e in catalog.entries()], losses):
@@ -191,7 +211,7 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
                 item = _load(ctx, found, target)
                 if not _unacknowledged(ctx, item):
-                    item.require_sound()
+                    item.require_sound(published)
         if item is None:
             continue
         if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):
@@ -202,6 +222,14 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
         ctx.reporter.say(f"left out, for want of an acknowledged licence: {', '.join(left_out)}")
     _require_one_default(wanted)
     return wanted, tuple(left_out)
+
+
+def read_published(prefix: Prefix) -> Published:
+    """The entries of what is current; none where that is damaged, which is told by who needs it."""
+    with suppress(EnvmgrError):
+        if current := read_current(prefix):
+            return current.entries
+    return {}
 
 
 def _with_dependencies(catalog: Catalog, entries: Sequence[Entry], losses: Loss | None) -> list[CatalogEntry]:

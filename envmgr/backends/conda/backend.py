@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.agreement import require_own_channels
-from envmgr.backends.conda.answers import faults_of
 from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
@@ -60,8 +59,9 @@ class LoadedCondaLock(LoadedLock):
     def cuda_compat(self) -> str:
         return short_cuda(self.content.versions.get("cuda-compat")) or ""
 
-    def facts(self) -> LockFacts:
-        return _facts(self.content, self.wanted, edited_by_hand(self.folder))
+    def facts(self, *, checked: bool = False) -> LockFacts:
+        edited = edited_by_hand(self.folder)
+        return facts_of(self.content, self.wanted, edited) if checked else _facts(self.content, self.wanted, edited)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
@@ -185,6 +185,8 @@ class CondaBackend(Backend):
 
 
 def _facts(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
+    from envmgr.backends.conda.answers import faults_of
+
     facts = facts_of(lock, wanted, edited)
     known = {fault.text for fault in facts.own}
     more = [fault for fault in faults_of(lock, wanted) if fault.text not in known]

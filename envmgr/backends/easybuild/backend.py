@@ -87,7 +87,7 @@ class LoadedEasyBuildLock(LoadedLock):
     def cuda_compat(self) -> str:
         return short_cuda((version_of(self.content, "CUDAcompat") or "").partition("-")[0]) or ""
 
-    def facts(self) -> LockFacts:
+    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
         return lock_facts(self.content)
 
     def may_build(self) -> None:

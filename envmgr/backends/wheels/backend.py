@@ -56,8 +56,8 @@ class LoadedWheelsLock(LoadedLock):
     def cuda(self) -> str | None:
         return cuda_of(self.content.versions)
 
-    def facts(self) -> LockFacts:
-        return _facts(self.content, self.base, self.wanted)
+    def facts(self, *, checked: bool = False) -> LockFacts:
+        return _facts(self.content, self.base, None if checked else self.wanted)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels
@@ -180,14 +180,14 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock, base: Base, wanted: Wanted) -> LockFacts:
-    """With the CUDA of the entry that it stands on: one process loads both."""
+def _facts(lock: WheelsLock, base: Base, wanted: Wanted | None) -> LockFacts:
+    """With the CUDA of the entry that it stands on: one process loads both. Whether it answers what is `wanted`, where that is given."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
     if majors and base.entry is not None:
-        for major, names in (base.entry.lock.facts().majors or {}).items():
+        for major, names in (base.entry.lock.facts(checked=True).majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
-    own = closure_faults(wanted, lock.parts, lock.python)
-    return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels), tuple(own))
+    own = () if wanted is None else tuple(closure_faults(wanted, lock.parts, lock.python))
+    return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels), own)
 
 
 def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:

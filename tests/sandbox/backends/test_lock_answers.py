@@ -8,8 +8,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import yaml
 
 from envmgr.backends.conda.files import FilesDiffer, require_answer
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import lock_texts as conda_texts
 from envmgr.backends.conda.lockfile import read_lock as read_conda
@@ -184,6 +186,18 @@ def test_a_conda_package_more(sandbox: Sandbox) -> None:
     more = packages(sandbox, "shared")
     forge_conda(folder, lambda lock: dataclasses.replace(lock, packages=(*lock.packages, *more)))
     refused_everywhere(sandbox, "is in the lock, and neither the recipe nor another package needs it")
+
+
+def test_recipe_that_changed_under_an_entry_that_is_published(sandbox: Sandbox) -> None:
+    """Its packages are there, and were built and checked for another recipe."""
+    folder = conda_entry(sandbox, "hello-prefix")
+    sandbox.ok("build", ENTRY)
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("hello-prefix", "hello-prefix >=99"))
+    digest = CondaInput.model_validate(yaml.safe_load(recipe.read_text())["input"]).digest()
+    forge_conda(folder, lambda lock: dataclasses.replace(lock, recipe_digest=digest))
+    built = sandbox.run("build", ENTRY)
+    assert (built.code, "unanswered: the recipe needs `hello-prefix >=99`" in built.stderr) == (2, True), built.stderr
 
 
 def claiming(more: tuple[LockedPackage, ...]) -> Callable[[CondaLock], CondaLock]:

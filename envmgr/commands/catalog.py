@@ -104,7 +104,14 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     accepted: list[Accepted] = []
     look = _Look(catalog)
     for entry in found:
-        findings += _check_whole(ctx, look, entry, recipes, locks, accepted)
+        try:
+            findings += _check_entry(ctx, look, entry, recipes, locks, accepted)
+        except Interrupted:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever libraries say of what others wrote: it ends no check of the others
+            text = f"{entry.recipe_path}: cannot be checked: {why_failed(error)}"
+            hint = "report it, with the recipe and its lock"
+            findings.append(Finding("recipe", "error", str(entry.entry), text, hint=hint))
     findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
@@ -112,24 +119,6 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
         replace(each, found=printable(each.found, _LONGEST), hint=printable(each.hint, _LONGEST)) for each in findings
     )
     return CheckResult(len(found), tuple(told), tuple(accepted))
-
-
-def _check_whole(
-    ctx: Context,
-    look: _Look,
-    found: CatalogEntry,
-    recipes: dict[str, Recipe],
-    locks: dict[str, LoadedLock],
-    accepted: list[Accepted],
-) -> list[Finding]:
-    """Whatever an entry says, it does not end the check of the others."""
-    try:
-        return _check_entry(ctx, look, found, recipes, locks, accepted)
-    except Interrupted:
-        raise
-    except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote
-        text = f"{found.recipe_path}: cannot be checked: {why_failed(error)}"
-        return [Finding("recipe", "error", str(found.entry), text, hint="report it, with the recipe and its lock")]
 
 
 def _check_entry(

@@ -146,7 +146,10 @@ def _state(
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
         notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else []), *_moved(loaded, current)]
-        notes += [f"its lock contradicts: {fault.rule}: {fault.text}" for fault in loaded.faults(current.entries if current else {})]
+        notes += [
+            f"its lock contradicts: {fault.rule}: {fault.text}"
+            for fault in loaded.faults(current.entries if current else {})
+        ]
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:

@@ -40,7 +40,6 @@ from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.resources import shipped
 
-
 Published = Mapping[str, PublishedEntry]
 
 

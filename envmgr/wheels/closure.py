@@ -86,8 +86,8 @@ def faults_of(
 ) -> Iterator[Fault]:
     """Where `parts` (normalised name -> it) are not what `wanted` asks for, for a Python of the version `python`.
 
-    `present` (name -> version) is there besides them, and needs nothing; `elsewhere`: what is missing may be there, too. Where it is not known what a part needs, one that nothing else
-    needs may be its.
+    `present` (name -> version) is there besides them, and needs nothing; `elsewhere`: what is missing may be there, too. Where it is not known
+    what a part needs, one that nothing else needs may be its.
     """
     environment = cast("dict[str, str]", target_environment(python, wanted.platform))
     closure = _Closure(parts, present or {}, elsewhere, environment)

@@ -1,7 +1,7 @@
 """Commands that no package may hide from users without a word of the recipe: what guards an account, starts jobs, or is the shell itself.
 
 A build looks at what its install puts on PATH.
-Not here: what ordinary environments bring beside their own programs (`clear`, `tar`, `openssl`, `curl`, `git`, `kinit`).
+Not here: what ordinary environments bring beside their own programs (`clear`, `tar`, `openssl`, `curl`, `git`, `kinit`; R's `sed` and `make`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ sudo sudoedit sudoreplay visudo su doas pkexec runuser setpriv login nologin pas
 userdel groupadd vipw ssh ssh-add ssh-agent ssh-copy-id ssh-keygen ssh-keyscan sshd sshpass scp sftp slogin rsh rcp rlogin mosh munge unmunge
 """
 _SYSTEM = """
-cat chgrp chmod chown chroot cp date dd df du env hostname id ln ls mkdir mv ps pwd rm rmdir sleep stat stty tee timeout touch tty uname
-who whoami mount umount fusermount fusermount3 unshare nsenter systemctl systemd-run journalctl dmesg ip iptables nft crontab at batch
+awk basename cat chgrp chmod chown chroot cp cut date dd df dirname du egrep env expr fgrep find grep head hostname id join less ln ls man mkdir
+mktemp more mv nl paste ps pwd readlink realpath rm rmdir seq sleep sort split stat stty tail tee timeout touch tr tty uname uniq vi wc who whoami xargs
+mount umount fusermount fusermount3 unshare nsenter systemctl systemd-run journalctl dmesg ip iptables nft crontab at batch
 """
 _SLURM = """
 sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol scrun sdiag sinfo sprio squeue sreport srun sshare sstat strigger sview

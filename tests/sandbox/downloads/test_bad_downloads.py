@@ -335,6 +335,27 @@ def test_no_more_is_written_than_the_lock_says(box: Sandbox, server: Server) -> 
     recovers(box, server)
 
 
+def test_fetch_of_a_file_without_end_leaves_min_free(tmp_path: Path, server: Server) -> None:
+    """Neither the lock nor the server tells its size, so nothing is seen before the first byte."""
+    box = Small(tmp_path, server.url)
+    box.settings["prefix"] = str(tmp_path / "prefix")
+    box.policies |= {"min_free": 40 << 20, "download_retries": 0}
+    box.write_site()
+    locked(Sandbox(tmp_path, server.url), "hello/1.0", ["hello-prefix"])
+    (tmp_path / "recipes/hello/1.0/conda-lock.records.json").unlink()
+    server.faults["noarch/hello-prefix*"] = Fault("endless")
+    box.mount("80m")
+    try:
+        done = box.run("fetch", "hello/1.0")
+        assert done.code == 3
+        assert re.match(r"error\[disk-full\]: [\d.]+ MB are free while it comes, and 41.9 MB are to stay free\n", done.stderr)
+        assert max(r.sent for r in server.requests if r.path.endswith(FILE)) < 80 << 20  # it hung up
+        assert parts(box) == []
+    finally:
+        if box.inside:
+            box.inside.leave()
+
+
 def test_slow_mirror_is_not_a_stalled_one(box: Sandbox, server: Server) -> None:
     """A bit every 50 ms, and twice as long in all as the limit."""
     size = (server.folder / "noarch" / FILE).stat().st_size

@@ -172,11 +172,14 @@ def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipF
 
 
 def _newer(prefix: Prefix, force: Flip, where: str, signing: Signing, runner: Runner) -> Iterator[FlipFault]:
-    """A newer flip that someone signed who may, of another generation, and no run that is about to make it current."""
-    ours = force.record.sequence
-    newest = newest_signed(prefix, signing, runner, after=ours)
-    if newest is not None and not os.path.lexists(pending_link(prefix, newest.record.sequence)):
-        words = f"flip {ours} is in force, and flip {newest.record.sequence} of generation {newest.record.generation} is signed"
+    """A newer flip that someone signed who may, of another generation, and no run that is about to make it follow this one."""
+    ours = force.record
+    newest = newest_signed(prefix, signing, runner, after=ours.sequence)
+    if newest is None:
+        return
+    new = newest.record
+    if new.before != ours.generation or not os.path.lexists(pending_link(prefix, new.sequence)):
+        words = f"flip {ours.sequence} is in force, and flip {new.sequence} of generation {new.generation} is signed"
         yield FlipFault("replayed", where, words)
 
 

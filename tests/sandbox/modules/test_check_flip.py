@@ -300,6 +300,43 @@ def test_a_node_without_memory_takes_no_earlier_generation(strict: Node, how: st
     assert strict.check()[0].startswith("signed 1 ")
 
 
+@pytest.mark.parametrize("how", ["remembers", "no file"])
+@pytest.mark.parametrize("to", [1, 2])
+def test_a_run_that_is_killed_when_it_has_signed_makes_no_replay(strict: Node, how: str, to: int) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    strict.made.flip(1)
+    if how == "remembers":
+        assert strict.check() == ("signed 1 3", "1 3")
+    else:
+        forget(strict, how)
+    strict.made.killed_flip(to)
+    assert strict.check() == ("signed 1 3", "1 3")
+    assert strict.login() == ("0001", "")
+    assert strict.stamp.read_text().splitlines()[2] == "3", "it may be withdrawn"
+    strict.made.flip(2)
+    assert strict.check() == ("signed 2 5", "2 5")
+
+
+@pytest.mark.parametrize("back_to", [1, 2])
+def test_a_planted_link_hides_no_replay_from_a_node_that_remembers_and_one_flip_from_another(
+    strict: Node, back_to: int
+) -> None:
+    """No more than who takes the newest flip away."""
+    settle_down(strict)
+    for number in (2, 3):
+        strict.made.generation(number)
+        strict.made.flip(number)
+    assert strict.check() == ("signed 3 3", "3 3")
+    strict.made.move(back_to)
+    (strict.prefix / ".current.000003.tmp").symlink_to("generations/0003")
+    assert strict.check()[0] == f"replayed {back_to} {back_to}"
+    forget(strict, "no file")
+    state = "signed" if back_to == 2 else "replayed"
+    assert strict.check()[0] == f"{state} {back_to} {back_to}"
+
+
 def test_a_flip_of_the_same_generation_without_a_signature_takes_nothing_away(strict: Node) -> None:
     settle_down(strict)
     text = (strict.made.prefix.flips / "000001.json").read_text()

@@ -25,7 +25,7 @@ from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence
-from tests.helpers.signed import SignedPrefix
+from tests.helpers.signed import SignedPrefix, make_key
 
 
 @pytest.fixture
@@ -146,6 +146,45 @@ def test_a_kill_between_flip_and_rename_is_no_replay_and_the_next_command_settle
     made.flip(3)
     assert sequences(made.prefix) == [1, 2, 4]
     assert look(made) == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("stamp", ["", "\0\n\n", "signed 2 2 boot 1\n2 2\n-7\nSW\nx\n", "\xff", None])
+def test_a_memory_that_cannot_be_read_is_told(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], stamp: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of root's own check on this host: else a look would say less than it seems to."""
+    memory = made.folder / "flip"
+    for module in ("stamp", "trust"):
+        monkeypatch.setattr(f"envmgr.publish.{module}.FLIP_STAMP", str(memory))
+    assert look(made) == []
+    if stamp is None:
+        memory.mkdir()
+    else:
+        memory.write_bytes(stamp.replace("SW", str(made.prefix.root)).encode("latin-1"))
+    (said,) = look(made)
+    assert said.removeprefix("unchecked: ").startswith("what this host has seen cannot be read: ")
+    made.move(1)
+    assert len(look(made)) == 2, "and the replay, by the history"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_site_that_changes_its_key_signs_again(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]
+) -> None:
+    added = f"ben {make_key(made.folder, 'new').with_suffix('.pub').read_text()}"
+    made.signers.write_text(made.signers.read_text() + added)
+    made.flip(3, key="new")
+    assert look(made) == []
+    made.flip(1)
+    assert look(made) == [], "both may sign"
+    made.signers.write_text(added)
+    (said,) = look(made)
+    assert said.removeprefix("wrong: ").startswith(f"nobody of {made.signers} signed it: ")
+    made.flip(1, key="new")
+    assert look(made) == []
+    made.move(3)
+    assert words(look(made)) == ["flip 3 is in force, and flip 5 came after it"]
 
 
 def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(

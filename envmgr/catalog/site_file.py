@@ -144,9 +144,7 @@ class Policies(_Model):
     """What the site decides. Sizes are bytes, times seconds unless named otherwise."""
 
     keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
-    keep_days: Days = Field(
-        default=60, description="days a generation is kept: longer than the longest job or session"
-    )
+    keep_days: Days = Field(default=60, description="days a generation is kept: longer than the longest job or session")
     licences: tuple[str, ...] = ()
     umask: str = Field(default="022", pattern=r"^0?[0-7]{3}$")
     group: str | None = None

@@ -142,7 +142,9 @@ def test_pip_22_of_the_shipped_python_refuses_and_its_two_lines_work(slow: Built
             shutil.chown(home, user)
 
         def said(command: str, entry: str = "python/3.11") -> tuple[int, str, str]:
-            script = f"{init}\nmodule load {entry} || exit 99\ntype -P python | grep -q '^{PREFIX}/' || exit 99\n{command}\n"
+            script = (
+                f"{init}\nmodule load {entry} || exit 99\ntype -P python | grep -q '^{PREFIX}/' || exit 99\n{command}\n"
+            )
             done = subprocess.run(
                 [*become, "bash", "--noprofile", "--norc"], input=script, cwd=home, capture_output=True, text=True, check=False,
                 env={"PATH": "/usr/bin:/bin", "HOME": folder, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": f"{home}/files"},
@@ -158,7 +160,9 @@ def test_pip_22_of_the_shipped_python_refuses_and_its_two_lines_work(slow: Built
             assert (code, "Successfully" in out, out.count("Requirement already satisfied")) == (0, False, 2)
         assert not (home / ".local").exists()
         lines = "\n".join(PIP_REFUSES.splitlines()[-2:]).replace("PACKAGE", "one")
-        assert said(f"set -e\n{lines}\n~/venvs/python-3.11/bin/python -c 'import one; one.main()'")[1].endswith("one 1.0\n")
+        assert said(f"set -e\n{lines}\n~/venvs/python-3.11/bin/python -c 'import one; one.main()'")[1].endswith(
+            "one 1.0\n"
+        )
         # What docs/recipe.md says that nothing stops: an entry of wheels on this Python has no pip, and ensurepip brings one.
         assert said("python -m ensurepip --user", MPI4PY[MPICH])[0] == 0
         assert (home / ".local").exists()

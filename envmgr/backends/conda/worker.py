@@ -121,7 +121,10 @@ def bound_solve(cache: Path, timeout: float) -> None:
     free = shutil.disk_usage(cache).free
     least = free * (1 - _MOST_OF_DISK)
     # Of one file: a fast server fills a small disk between two looks. Two may come at once.
-    for kind, most in ((resource.RLIMIT_DATA, _MEMORY), (resource.RLIMIT_FSIZE, min(_MOST_READ, int(free - least) // 2))):
+    for kind, most in (
+        (resource.RLIMIT_DATA, _MEMORY),
+        (resource.RLIMIT_FSIZE, min(_MOST_READ, int(free - least) // 2)),
+    ):
         _, hard = resource.getrlimit(kind)
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 

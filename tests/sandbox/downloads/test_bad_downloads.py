@@ -348,7 +348,9 @@ def test_fetch_of_a_file_without_end_leaves_min_free(tmp_path: Path, server: Ser
     try:
         done = box.run("fetch", "hello/1.0")
         assert done.code == 3
-        assert re.match(r"error\[disk-full\]: [\d.]+ MB are free while it comes, and 41.9 MB are to stay free\n", done.stderr)
+        assert re.match(
+            r"error\[disk-full\]: [\d.]+ MB are free while it comes, and 41.9 MB are to stay free\n", done.stderr
+        )
         assert max(r.sent for r in server.requests if r.path.endswith(FILE)) < 80 << 20  # it hung up
         assert parts(box) == []
     finally:

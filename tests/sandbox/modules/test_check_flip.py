@@ -349,7 +349,9 @@ def test_a_memory_that_nobody_may_read_gives_no_modules_until_the_next_look(stri
     strict.check()
     strict.stamp.chmod(0)
     powerless = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
-    words = "envmgr: nothing on this machine has checked who signed generation 2 of SW: its modules are not in this shell"
+    words = (
+        "envmgr: nothing on this machine has checked who signed generation 2 of SW: its modules are not in this shell"
+    )
     assert strict.login(*powerless) == ("", words)
     strict.made.move(1)
     assert strict.check(*powerless) == ("replayed 1 1", "0 0"), "the newest signed flip counts"

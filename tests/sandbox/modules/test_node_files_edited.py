@@ -148,7 +148,11 @@ def test_pin_that_was_edited_starts_no_storm_whoever_reads_it(scene: Scene, edit
     pin.chmod(0o755)
     works(scene, every_shell())
     lines = [f"{name}-reads {shlex.join([name, '-c', f'{word} {HOME}/pin'])}" for name, word in READERS.items()]
-    lines += [f"{name}-starts {shlex.join([name, '-c', f'{HOME}/pin {dialect}'])}" for name in READERS for dialect in ("sh", "csh")]
+    lines += [
+        f"{name}-starts {shlex.join([name, '-c', f'{HOME}/pin {dialect}'])}"
+        for name in READERS
+        for dialect in ("sh", "csh")
+    ]
     found = logins(scene, lines)
     assert [row[0] for row in found] == [line.split(" ", 1)[0] for line in lines]
     assert {row[1] for row in found}.isdisjoint({"storm", "hung"}), found

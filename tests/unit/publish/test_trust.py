@@ -169,9 +169,7 @@ def test_a_memory_that_cannot_be_read_is_told(
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_site_that_changes_its_key_signs_again(
-    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]
-) -> None:
+def test_a_site_that_changes_its_key_signs_again(made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]) -> None:
     added = f"ben {make_key(made.folder, 'new').with_suffix('.pub').read_text()}"
     made.signers.write_text(made.signers.read_text() + added)
     made.flip(3, key="new")

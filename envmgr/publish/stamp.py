@@ -26,12 +26,11 @@ def _read(prefix: Prefix) -> tuple[int, str]:
         lines = read_bytes(Path(FLIP_STAMP), FLIP).decode().split("\n")
         if lines[3] != str(prefix.root):
             return 0, ""
-        if not 0 <= (highest := int(lines[2])) <= MOST:
-            raise ValueError(f"no flip has the number {highest}")
+        highest = int(lines[2])
     except FileNotFoundError:
         return 0, ""
     except IndexError:
         return 0, "it is cut"
     except (OSError, EnvmgrError, ValueError) as error:
         return 0, why_unreadable(error)
-    return highest, ""
+    return (highest, "") if 0 <= highest <= MOST else (0, f"no flip has the number {highest}")

@@ -16,7 +16,7 @@ from envmgr.commands import Context
 from envmgr.commands.sign import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes import NodeSets
-from envmgr.publish import flips, trust
+from envmgr.publish import trust
 from envmgr.publish.flipfile import sequences
 from envmgr.publish.record import read_current
 from envmgr.publish.signature import KeySigner

@@ -27,7 +27,13 @@ def is_plain_path(path: Path) -> bool:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+# No clock, no wait and no shell on a node can count more.
+Seconds = Annotated[float, Field(ge=0, le=30 * 86400)]
+Days = Annotated[float, Field(ge=0, le=36_500)]
+Count = Annotated[int, Field(ge=0, le=1 << 60)]
 
 
 class NodeGroup(_Model):
@@ -54,11 +60,11 @@ class Transport(_Model):
     user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$")
     become: str | None = None
     fanout: int = Field(default=64, ge=1)
-    connect_timeout: float = Field(default=10, gt=0)
-    queue_timeout: float = Field(default=30, gt=0, description="seconds that a job or step may wait for a busy node")
-    node_timeout: float = Field(default=60, gt=0)
-    deadline: float = Field(default=600, gt=0)
-    persist: float = Field(default=60, ge=0, description="seconds that an ssh connection is kept for the next command")
+    connect_timeout: Seconds = Field(default=10, gt=0)
+    queue_timeout: Seconds = Field(default=30, gt=0, description="seconds that a job or step may wait for a busy node")
+    node_timeout: Seconds = Field(default=60, gt=0)
+    deadline: Seconds = Field(default=600, gt=0)
+    persist: Seconds = Field(default=60, description="seconds that an ssh connection is kept for the next command")
     slurm_options: tuple[str, ...] = ()
     inventory: Path | None = Field(default=None, description="Ansible inventory, for groups by `ansible`")
 
@@ -86,8 +92,8 @@ class Mount(_Model):
     source: str | None = None
     writable: str | None = None
     locks: Literal["local"] | None = None
-    attribute_cache: float | None = Field(
-        default=None, ge=0, description="seconds after which every node sees a change; else by the mount's options"
+    attribute_cache: Seconds | None = Field(
+        default=None, description="seconds after which every node sees a change; else by the mount's options"
     )
 
 
@@ -109,8 +115,8 @@ class Audit(_Model):
     shells: tuple[Literal["zsh"], ...] = ()
     ldd: Literal["sample", "full", "none"] = "sample"
     gpu_jobs: bool = True
-    max_skew: float = Field(default=5, gt=0, description="seconds that a node's clock may be off")
-    min_inodes: int = Field(default=100_000, ge=0, description="inodes that the prefix's file system must have free")
+    max_skew: Seconds = Field(default=5, gt=0, description="seconds that a node's clock may be off")
+    min_inodes: Count = Field(default=100_000, description="inodes that the prefix's file system must have free")
 
 
 def _mirrors(values: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,9 +144,7 @@ class Policies(_Model):
     """What the site decides. Sizes are bytes, times seconds unless named otherwise."""
 
     keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
-    keep_days: float = Field(
-        default=60, ge=0, description="days a generation is kept: longer than the longest job or session"
-    )
+    keep_days: Days = Field(default=60, description="days a generation is kept: longer than the longest job or session")
     licences: tuple[str, ...] = ()
     umask: str = Field(default="022", pattern=r"^0?[0-7]{3}$")
     group: str | None = None
@@ -155,9 +159,9 @@ class Policies(_Model):
     allow_network: bool = Field(
         default=False, description="let builds from source have a network where they cannot be kept off it"
     )
-    min_free: int = Field(default=1 << 30, ge=0, description="bytes that a build must leave free")
-    stall_timeout: float = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
-    download_retries: int = Field(default=2, ge=0)
+    min_free: Count = Field(default=1 << 30, description="bytes that a build must leave free")
+    stall_timeout: Seconds = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
+    download_retries: int = Field(default=2, ge=0, le=100)
 
     @property
     def mask(self) -> int:
@@ -171,7 +175,7 @@ class Signing(_Model):
 
     key: Path | None = None
     allowed_signers: Path
-    expires_days: float | None = Field(default=None, gt=0)
+    expires_days: Days | None = Field(default=None, gt=0)
 
 
 class LmodSettings(_Model):

@@ -110,7 +110,7 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
                 )
     except (EnvmgrError, InputError) as error:
         return Signed("unchecked", reason=error.message)
-    return Signed("wrong", reason=reason)
+    return Signed("wrong", reason=f"nobody of {signing.allowed_signers} signed it: {reason}")
 
 
 def signers_text(signing: Signing) -> str:

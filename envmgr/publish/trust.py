@@ -6,18 +6,19 @@ import datetime
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
+from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first, numbers_taken, pending_link, sequences
 from envmgr.publish.flips import came, known_current, told_records
 from envmgr.publish.record import RECORD, SPECS
 from envmgr.publish.signature import Signer, State, check_signature
-from envmgr.publish.stamp import seen_here
+from envmgr.publish.stamp import seen_here, why_not_seen
 from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -119,6 +120,9 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
         if before[0] is None:
             return None
         look = look_at_flip(prefix, before[0], signing, runner, seen=seen_here(prefix))
+        if why := why_not_seen(prefix):
+            forgot = FlipFault("unchecked", FLIP_STAMP, f"what this host has seen cannot be read: {why}")
+            look = replace(look, faults=(*look.faults, forgot))
         if look.faults:
             renew_listing(prefix.root)
             renew_listing(prefix.flips)
@@ -172,11 +176,14 @@ def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipF
 
 
 def _newer(prefix: Prefix, force: Flip, where: str, signing: Signing, runner: Runner) -> Iterator[FlipFault]:
-    """A newer flip that someone signed who may, of another generation, and no run that is about to make it current."""
-    ours = force.record.sequence
-    newest = newest_signed(prefix, signing, runner, after=ours)
-    if newest is not None and not os.path.lexists(pending_link(prefix, newest.record.sequence)):
-        words = f"flip {ours} is in force, and flip {newest.record.sequence} of generation {newest.record.generation} is signed"
+    """A newer flip that someone signed who may, of another generation, and no run that is about to make it follow this one."""
+    ours = force.record
+    newest = newest_signed(prefix, signing, runner, after=ours.sequence)
+    if newest is None:
+        return
+    new = newest.record
+    if new.before != ours.generation or not os.path.lexists(pending_link(prefix, new.sequence)):
+        words = f"flip {ours.sequence} is in force, and flip {new.sequence} of generation {new.generation} is signed"
         yield FlipFault("replayed", where, words)
 
 
@@ -226,7 +233,8 @@ def mend_of(state: str) -> str:
             return "someone moved `current` back: find out who; `envmgr rollback NUMBER` makes the right one current, signed"
         case _:
             return (
-                "someone changed what was signed: find out who, and by `envmgr verify` what; where the generation is as it was published, "
+                "its key was taken out of the list, or someone changed what was signed: find out who, and by `envmgr verify` what; where the "
+                "generation is as it was published, "
                 "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries anew"
             )
 

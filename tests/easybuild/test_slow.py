@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from tests.helpers.eb_scene import make_workshop, real_sources
 from tests.helpers.lasting import Lasting, two_nodes
 from tests.helpers.places import TESTS
 from tests.helpers.waiting import DEADLINE
+from tests.helpers.wheelhouse import Wheelhouse
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +118,56 @@ def test_python_has_its_libraries(slow: Built) -> None:
     record = json.loads((PREFIX / "current/generation.json").read_text())
     install = PREFIX / record["entries"]["python/3.11"]["path"]  # others of earlier digests may lie beside it
     assert done.stdout.splitlines() == [f"(3, 11, 2) {install} 3"], done.stderr
+
+
+PIP_REFUSES = """\
+error: pip cannot install packages in the module python/3.11: all users share it, and it never changes
+
+For Python packages of your own, while this module is loaded:
+  python -m venv --system-site-packages ~/venvs/python-3.11
+  ~/venvs/python-3.11/bin/python -m pip install PACKAGE
+"""
+
+
+@pytest.mark.parametrize("user", ["root", "games"])
+def test_pip_22_of_the_shipped_python_refuses_and_its_two_lines_work(slow: Built, user: str) -> None:
+    """That pip does not read the mark. Whoever runs the tests, and where that is root, an ordinary user as well."""
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if os.geteuid() == 0 else []
+    init = slow.ok("shell-init", "bash").stdout
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        Wheelhouse(home).wheel("one")
+        subprocess.run(["chmod", "-R", "a+rX", home], check=True)
+        if become:
+            shutil.chown(home, user)
+
+        def said(command: str, entry: str = "python/3.11") -> tuple[int, str, str]:
+            script = (
+                f"{init}\nmodule load {entry} || exit 99\ntype -P python | grep -q '^{PREFIX}/' || exit 99\n{command}\n"
+            )
+            done = subprocess.run(
+                [*become, "bash", "--noprofile", "--norc"], input=script, cwd=home, capture_output=True, text=True, check=False,
+                env={"PATH": "/usr/bin:/bin", "HOME": folder, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": f"{home}/files"},
+            )  # fmt: skip
+            return done.returncode, done.stdout, done.stderr
+
+        assert said("python -m pip --version")[1].startswith("pip 22.3.1 ")
+        for option in ("", "--user "):
+            assert said(f"pip install {option}one") == (1, "", PIP_REFUSES)
+            refused = said(f"python -m pip install {option}one")
+            assert refused == (3, "", "ERROR: Could not find an activated virtualenv (required).\n")
+            code, out, _ = said(f"python -m ensurepip {option}")
+            assert (code, "Successfully" in out, out.count("Requirement already satisfied")) == (0, False, 2)
+        assert not (home / ".local").exists()
+        lines = "\n".join(PIP_REFUSES.splitlines()[-2:]).replace("PACKAGE", "one")
+        assert said(f"set -e\n{lines}\n~/venvs/python-3.11/bin/python -c 'import one; one.main()'")[1].endswith(
+            "one 1.0\n"
+        )
+        # What docs/recipe.md says that nothing stops: an entry of wheels on this Python has no pip, and ensurepip brings one.
+        assert said("python -m ensurepip --user", MPI4PY[MPICH])[0] == 0
+        assert (home / ".local").exists()
+        assert said("python -c 'import pip'", MPI4PY[MPICH])[0] == 1
+    assert slow.ok("verify", "python/3.11", MPI4PY[MPICH], "--format", "json").data["findings"] == []
 
 
 def test_a_new_login_shell_compiles_and_runs_mpi(slow: Built, mpi: str) -> None:

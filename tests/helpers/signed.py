@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from envmgr.catalog.site_file import Signing
+from envmgr.publish import flips
 from envmgr.publish.flips import flip, settle
 from envmgr.publish.record import RECORD, GenerationRecord, current_number
 from envmgr.publish.signature import NAMESPACE, KeySigner
@@ -83,6 +86,15 @@ class SignedPrefix:
         settle(self.prefix, SilentReporter())
         before = current_number(self.prefix)
         return flip(self.prefix, number, before, "a test", SilentReporter(), action="publish", signer=signer)
+
+    def killed_flip(self, number: int) -> None:
+        """By a run that is killed when its flip is written, before `current` changes: it cleans nothing up."""
+        with (
+            mock.patch.object(flips, "_rename", side_effect=KeyboardInterrupt),
+            mock.patch.object(flips, "withdraw"),
+            suppress(KeyboardInterrupt),
+        ):
+            self.flip(number)
 
     def sign(self, sequence: int, *, key: str = "admin", namespace: str = NAMESPACE) -> None:
         """Another signature for a flip."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -107,10 +108,10 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         places = [place for channel in request["channels"] for place in channel["places"]]
         reference, hint = _DOWNLOADS["stalled"]
         return EnvmgrError(reference, f"a channel stalled: {message}", context=places, hint=hint)
-    if event["kind"] == "Endless":
+    if event["kind"] == "Endless" or f"os error {errno.EFBIG}" in message:
         places = [place for channel in request["channels"] for place in channel["places"]]
         return EnvmgrError(
-            "channel-too-large", f"a channel sends repodata without end: {message}", context=places,
+            "channel-too-large", "a channel sends repodata without end", context=[*lines[:4], *places],
             hint="is it a channel? open its URL, or lock against another place of it (`lock --channel NAME=URL-OR-FOLDER`)",
         )  # fmt: skip
     if event["kind"] == "SolverError":

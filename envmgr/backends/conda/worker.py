@@ -118,10 +118,15 @@ def bound_solve(cache: Path, timeout: float) -> None:
     it would go on for hours: rattler would wait on.
     """
     pause = min(1.0, timeout / 4)
-    least = shutil.disk_usage(cache).free * (1 - _MOST_OF_DISK)
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    free = shutil.disk_usage(cache).free
+    least = free * (1 - _MOST_OF_DISK)
+    # Of one file: a fast server fills a small disk between two looks. Two may come at once.
+    for kind, most in (
+        (resource.RLIMIT_DATA, _MEMORY),
+        (resource.RLIMIT_FSIZE, min(_MOST_READ, int(free - least) // 2)),
+    ):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
     def watch() -> None:
         cpu, size, moved = time.process_time(), 0, time.monotonic()

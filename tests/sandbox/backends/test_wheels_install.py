@@ -147,19 +147,37 @@ def test_two_installs_have_one_tree(scene: WheelBox) -> None:
     assert trees[0] == trees[1]
 
 
-def test_pip_in_the_entry_says_how_to_add_packages(scene: WheelBox) -> None:
+PIPS = {
+    "24.3.1": "3790624780082365f47549d032f3770eeb2b1e8bd1f7b2e02dace1afa361b4ed",
+    "22.3.1": "908c78e6bc29b676ede1c4d57981d490cb892eb45cd8c214ab6298125119e077",
+}
+"""Version of the real pip -> the sha256 of its wheel. The second does not read the mark of the install; from Python 3.12 on it starts no more."""
+
+
+@pytest.mark.parametrize("version", PIPS)
+def test_pip_in_the_entry_says_how_to_add_packages(scene: WheelBox, version: str) -> None:
+    (scene.box.root / "pip.txt").write_text(f"pip=={version} --hash=sha256:{PIPS[version]}\n")
     subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "pip==24.3.1", "-d", str(scene.house.files)], check=True
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-r", scene.box.root / "pip.txt", "-d", str(scene.house.files)], check=True
     )  # fmt: skip
-    scene.house.uploaded["pip-24.3.1-py3-none-any.whl"] = "2024-10-27T00:00:00Z"
+    scene.house.uploaded[f"pip-{version}-py3-none-any.whl"] = "2024-10-27T00:00:00Z"
     scene.house.wheel("one")
     scene.entry(ENTRY, "pip", python=scene.base())
     scene.lock(ENTRY)
     scene.box.ok("build", ENTRY)
-    told = scene.box.shell(f"module load {ENTRY}; pip install --no-index --find-links {scene.house.files} one")
-    assert told.returncode == 1
-    assert "pip cannot install packages in" in told.stderr
+    for program in ("pip", "python -m pip"):
+        for option in ("", "--user "):
+            command = f"{program} install {option}--no-index --find-links {scene.house.files} one"
+            told = scene.box.shell(f"module load {ENTRY}; {command}")
+            assert told.returncode not in (0, 127)
+            if program == "pip":
+                assert "pip cannot install packages in" in told.stderr
+            elif version.startswith("24"):
+                assert "This Python belongs to a module" in " ".join(told.stderr.split())
+            elif sys.version_info < (3, 12):
+                assert told.stderr == "ERROR: Could not find an activated virtualenv (required).\n"
     assert not list(scene.install(ENTRY).rglob("one.py"))
+    assert not (scene.box.root / ".local/lib").exists()
 
 
 def test_two_wheels_with_one_path_of_different_content_are_refused(scene: WheelBox) -> None:

@@ -7,13 +7,16 @@ import json
 import re
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from envmgr.report import size_text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
+from tests.helpers.small_disk import Small
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, Server, serve
 from tests.helpers.waiting import long_enough
@@ -302,6 +305,26 @@ def test_lock_against_a_channel_that_drips_is_given_up(box: Sandbox, server: Ser
     assert re.search(r"error\[download-stalled\]: a channel stalled: \d+ B in 1.5 s", done.stderr), done.stderr
 
 
+def test_lock_against_a_channel_without_end_is_given_up(tmp_path: Path, server: Server) -> None:
+    """Before the disk is full, so the disk is small. It was `disk-full`, from a server that is faster than a look at the disk."""
+    server.faults["*repodata*"] = Fault("endless")
+    box = Small(tmp_path, server.url)
+    box.write_site()
+    box.recipe("more/1.0", ["hello-prefix"])
+    scratch = tmp_path / "small"
+    scratch.mkdir()
+    box.inside = Small.enter(tmp_path, f"mount -t tmpfs -o size=60m,mode=755 tmpfs {scratch}")
+    try:
+        done = box.run("lock", "more/1.0", TMPDIR=str(scratch))
+        left = subprocess.run([*box.inside.words(), "ls", "-A", scratch], capture_output=True, text=True, check=True)
+    finally:
+        box.inside.leave()
+    assert (done.code, left.stdout) == (3, "")
+    assert done.stderr.startswith("error[channel-too-large]: a channel sends repodata without end\n"), done.stderr
+    assert f"\n  {server.url}\n" in done.stderr
+    assert "\nhint: is it a channel? " in done.stderr
+
+
 def test_no_more_is_written_than_the_lock_says(box: Sandbox, server: Server) -> None:
     server.faults["noarch/hello-prefix*"] = Fault("flood")
     size = size_text((server.folder / "noarch" / FILE).stat().st_size)
@@ -310,6 +333,29 @@ def test_no_more_is_written_than_the_lock_says(box: Sandbox, server: Server) -> 
     assert "error[wrong-sha256]" in text
     assert f"{AT_MIRROR}: more than the {size} of the lock" in text
     recovers(box, server)
+
+
+def test_fetch_of_a_file_without_end_leaves_min_free(tmp_path: Path, server: Server) -> None:
+    """Neither the lock nor the server tells its size, so nothing is seen before the first byte."""
+    box = Small(tmp_path, server.url)
+    box.settings["prefix"] = str(tmp_path / "prefix")
+    box.policies |= {"min_free": 40 << 20, "download_retries": 0}
+    box.write_site()
+    locked(Sandbox(tmp_path, server.url), "hello/1.0", ["hello-prefix"])
+    (tmp_path / "recipes/hello/1.0/conda-lock.records.json").unlink()
+    server.faults["noarch/hello-prefix*"] = Fault("endless")
+    box.mount("80m")
+    try:
+        done = box.run("fetch", "hello/1.0")
+        assert done.code == 3
+        assert re.match(
+            r"error\[disk-full\]: [\d.]+ MB are free while it comes, and 41.9 MB are to stay free\n", done.stderr
+        )
+        assert max(r.sent for r in server.requests if r.path.endswith(FILE)) < 80 << 20  # it hung up
+        assert parts(box) == []
+    finally:
+        if box.inside:
+            box.inside.leave()
 
 
 def test_slow_mirror_is_not_a_stalled_one(box: Sandbox, server: Server) -> None:

@@ -15,7 +15,7 @@ import pytest
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS, NodeFiles, node_files
 from envmgr.system.files import sha256_file
 from tests.helpers.node_scene import Scene
-from tests.helpers.signed import SignedPrefix
+from tests.helpers.signed import SignedPrefix, make_key
 from tests.helpers.waiting import wait_for
 
 
@@ -33,9 +33,9 @@ class Node(Scene):
     def files(self) -> NodeFiles:
         return node_files(self.site, self.made.signers.read_text(), self.floor)
 
-    def check(self) -> tuple[str, str]:
+    def check(self, *before: str) -> tuple[str, str]:
         """(state and numbers, the last that were signed) after a look."""
-        done = self.run("sh", CHECK_FLIP, "0")
+        done = self.run(*before, "sh", CHECK_FLIP, "0")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
         lines = self.stamp.read_text().splitlines()
         return " ".join(lines[0].split()[:3]), lines[1]
@@ -44,9 +44,9 @@ class Node(Scene):
     def stamp(self) -> Path:
         return self.folder / "lib/envmgr/flip"
 
-    def login(self) -> tuple[str, str]:
+    def login(self, *before: str) -> tuple[str, str]:
         """(the generation that a login gets, what it is told)."""
-        done = self.run("/etc/envmgr/node/pin", "sh", "bash", "i")
+        done = self.run(*before, "/etc/envmgr/node/pin", "sh", "bash", "i")
         assert done.returncode == 0
         pins = [line for line in done.stdout.splitlines() if line.startswith("\\export ENVMGR_PIN=")]
         return (pins[0].rstrip("'")[-4:] if pins else "", done.stderr.replace(str(self.prefix), "SW").strip())
@@ -275,11 +275,16 @@ def forget(node: Node, how: str) -> None:
     if how == "no file":
         node.stamp.unlink()
         node.stamp.with_name("good").unlink(missing_ok=True)
+    elif how == "folder":
+        for file in (node.stamp, node.stamp.with_name("good")):
+            file.unlink(missing_ok=True)
+            file.mkdir()
+            (file / "x").touch()
     else:
         node.stamp.write_text({"empty": "", "garbage": "\0\1x\n%s $(id)\n9999999999999999\n"}[how])
 
 
-@pytest.mark.parametrize("how", ["no file", "empty", "garbage"])
+@pytest.mark.parametrize("how", ["no file", "empty", "garbage", "folder"])
 def test_a_node_without_memory_takes_no_earlier_generation(strict: Node, how: str) -> None:
     """The newest flip that was signed counts, and what is planted without a signature does not."""
     strict.made.generation(2)
@@ -298,6 +303,62 @@ def test_a_node_without_memory_takes_no_earlier_generation(strict: Node, how: st
         path.unlink()
     strict.made.flip(1)
     assert strict.check()[0].startswith("signed 1 ")
+
+
+@pytest.mark.parametrize("how", ["remembers", "no file"])
+@pytest.mark.parametrize("to", [1, 2])
+def test_a_run_that_is_killed_when_it_has_signed_makes_no_replay(strict: Node, how: str, to: int) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    strict.made.flip(1)
+    if how == "remembers":
+        assert strict.check() == ("signed 1 3", "1 3")
+    else:
+        forget(strict, how)
+    strict.made.killed_flip(to)
+    assert strict.check() == ("signed 1 3", "1 3")
+    assert strict.login() == ("0001", "")
+    assert strict.stamp.read_text().splitlines()[2] == "3", "it may be withdrawn"
+    strict.made.flip(2)
+    assert strict.check() == ("signed 2 5", "2 5")
+
+
+@pytest.mark.parametrize("back_to", [1, 2])
+def test_a_planted_link_hides_no_replay_from_a_node_that_remembers_and_one_flip_from_another(
+    strict: Node, back_to: int
+) -> None:
+    """No more than who takes the newest flip away."""
+    settle_down(strict)
+    for number in (2, 3):
+        strict.made.generation(number)
+        strict.made.flip(number)
+    assert strict.check() == ("signed 3 3", "3 3")
+    strict.made.move(back_to)
+    (strict.prefix / ".current.000003.tmp").symlink_to("generations/0003")
+    assert strict.check()[0] == f"replayed {back_to} {back_to}"
+    forget(strict, "no file")
+    state = "signed" if back_to == 2 else "replayed"
+    assert strict.check()[0] == f"{state} {back_to} {back_to}"
+
+
+def test_a_memory_that_nobody_may_read_gives_no_modules_until_the_next_look(strict: Node) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    strict.made.flip(2)
+    strict.check()
+    strict.stamp.chmod(0)
+    powerless = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+    words = (
+        "envmgr: nothing on this machine has checked who signed generation 2 of SW: its modules are not in this shell"
+    )
+    assert strict.login(*powerless) == ("", words)
+    strict.made.move(1)
+    assert strict.check(*powerless) == ("replayed 1 1", "0 0"), "the newest signed flip counts"
+    strict.made.move(2)
+    assert strict.check() == ("signed 2 2", "2 2")
+    assert strict.login() == ("0002", "")
+    assert strict.stamp.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_flip_of_the_same_generation_without_a_signature_takes_nothing_away(strict: Node) -> None:
@@ -357,6 +418,30 @@ def test_a_key_that_is_not_valid_any_more_keeps_nothing_out(strict: Node) -> Non
     strict.made.sign(1)
     assert strict.check() == ("expired 1 1", "1 1")
     assert strict.login() == ("0001", "")
+
+
+def test_a_site_that_changes_its_key(strict: Node) -> None:
+    """The list comes to nodes by node-setup. What a key signed that is out of it counts for nothing, as newest flip, too."""
+    settle_down(strict)
+    made, on_node = strict.made, strict.etc / SIGNERS.removeprefix("/etc/")
+    old, new = made.signers.read_text(), f"ben {make_key(strict.folder, 'new').with_suffix('.pub').read_text()}"
+    made.signers.write_text(f"{old}{new}")
+    made.generation(2)
+    made.flip(2, key="new")
+    assert strict.check() == ("wrong 2 2", "1 1"), "it has the list of before"
+    assert strict.login() == ("0001", f"{WRONG}: generation 1 is kept")
+    on_node.write_text(f"{old}{new}")
+    assert strict.check() == ("signed 2 2", "2 2")
+    made.flip(1)
+    assert strict.check() == ("signed 1 3", "1 3"), "both may sign"
+    on_node.write_text(new)
+    assert strict.check() == ("wrong 1 3", "1 3")
+    made.move(2)
+    assert strict.check() == ("replayed 2 2", "1 3")
+    forget(strict, "no file")
+    assert strict.check() == ("signed 2 2", "2 2"), "the key of flip 3 counts for nothing"
+    made.flip(1, key="new")
+    assert strict.check() == ("signed 1 4", "1 4")
 
 
 def test_without_a_check_it_loads_with_a_note_or_not_at_all(strict: Node) -> None:

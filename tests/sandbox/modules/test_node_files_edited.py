@@ -6,7 +6,7 @@ Every shell runs on a copy of this machine's /etc, in a pid namespace that ends 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,10 @@ def last_line_cut(text: str) -> str:
 
 def crlf(text: str) -> str:
     return text.replace("\n", "\r\n")
+
+
+def emptied(_: str) -> str:
+    return ""
 
 
 EDITS = (first_line_gone, last_line_cut, crlf)
@@ -130,6 +134,28 @@ def test_login_works_with_a_file_that_was_cut_after_any_line(
         (scene.folder / f"run/{number}").write_text("".join(text[:number]))
         lines += after(f"cat /run/{number} >{path}", str(number), every_shell(script, shells))
     works(scene, lines)
+
+
+READERS = {"sh": ".", "bash": ".", "zsh": ".", "csh": "source", "tcsh": "source"}
+"""Shell -> its word for reading a file."""
+
+
+@pytest.mark.parametrize("edit", [emptied, first_line_gone, last_line_cut])
+def test_pin_that_was_edited_starts_no_storm_whoever_reads_it(scene: Scene, edit: Callable[[str], str]) -> None:
+    """At a login; where a shell reads it, or starts it as a program: it does what it can, and ends."""
+    pin = on_node(scene, f"{HOME}/pin")
+    pin.write_text(edit(pin.read_text()))
+    pin.chmod(0o755)
+    works(scene, every_shell())
+    lines = [f"{name}-reads {shlex.join([name, '-c', f'{word} {HOME}/pin'])}" for name, word in READERS.items()]
+    lines += [
+        f"{name}-starts {shlex.join([name, '-c', f'{HOME}/pin {dialect}'])}"
+        for name in READERS
+        for dialect in ("sh", "csh")
+    ]
+    found = logins(scene, lines)
+    assert [row[0] for row in found] == [line.split(" ", 1)[0] for line in lines]
+    assert {row[1] for row in found}.isdisjoint({"storm", "hung"}), found
 
 
 def test_modules_load_whatever_the_first_line_of_pin(scene: Scene) -> None:

@@ -37,7 +37,8 @@ def system_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(folder: Path, **fields: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "site.yaml"
-    path.write_text(json.dumps({"prefix": "/shared/envmgr", **fields}, indent=1))
+    text = json.dumps({"prefix": "/shared/envmgr", **fields}, indent=1)
+    path.write_text(text.replace("Infinity", ".inf").replace("NaN", ".nan"))
     return path
 
 
@@ -377,6 +378,30 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "transport-timeout": (
         {"transport": {"connect_timeout": 0}},
         [f"transport.connect_timeout: {pydantic_says('greater_than', gt=0)}"],
+    ),
+    "times": (
+        {
+            "transport": {"connect_timeout": float("inf"), "deadline": 1e300},
+            "mount": {"attribute_cache": float("nan")},
+            "signing": {"allowed_signers": "a", "expires_days": float("inf")},
+            "policies": {"keep_days": 1e300, "stall_timeout": float("nan")},
+        },
+        [
+            f"transport.connect_timeout: {pydantic_says('finite_number')}",
+            f"transport.deadline: {pydantic_says('less_than_equal', le=2592000)}",
+            f"mount.attribute_cache: {pydantic_says('finite_number')}",
+            f"signing.expires_days: {pydantic_says('finite_number')}",
+            f"policies.keep_days: {pydantic_says('less_than_equal', le=36500)}",
+            f"policies.stall_timeout: {pydantic_says('finite_number')}",
+        ],
+    ),
+    "sizes": (
+        {"audit": {"min_inodes": float("inf")}, "policies": {"min_free": 1 << 99, "download_retries": 1 << 99}},
+        [
+            f"audit.min_inodes: {pydantic_says('finite_number')}",
+            f"policies.min_free: {pydantic_says('less_than_equal', le=1 << 60)}",
+            f"policies.download_retries: {pydantic_says('less_than_equal', le=100)}",
+        ],
     ),
     "cpu-level": (
         {"cpu_level": "native"},

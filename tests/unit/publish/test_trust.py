@@ -16,7 +16,7 @@ from envmgr.commands import Context
 from envmgr.commands.sign import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes import NodeSets
-from envmgr.publish import flips, trust
+from envmgr.publish import trust
 from envmgr.publish.flipfile import sequences
 from envmgr.publish.record import read_current
 from envmgr.publish.signature import KeySigner
@@ -25,7 +25,7 @@ from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence
-from tests.helpers.signed import SignedPrefix
+from tests.helpers.signed import SignedPrefix, make_key
 
 
 @pytest.fixture
@@ -106,6 +106,16 @@ def test_a_replay_is_told_by_the_newest_signed_flip_where_nothing_else_remembers
 
 
 @pytest.mark.parametrize("look", LOOKS)
+def test_a_planted_link_hides_no_replay(made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]) -> None:
+    """As if a run were about to make the newest flip current; which says itself what it was to follow."""
+    made.flip(3)
+    made.move(1)
+    made.prefix.history.unlink()
+    (made.prefix.root / ".current.000003.tmp").symlink_to("generations/0003")
+    assert words(look(made)) == ["flip 1 is in force, and flip 3 of generation 3 is signed"]
+
+
+@pytest.mark.parametrize("look", LOOKS)
 def test_a_number_without_a_good_signature_makes_no_replay(
     made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]
 ) -> None:
@@ -128,24 +138,51 @@ def test_a_flip_that_is_gone_between_two_others_is_told(
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("to", [1, 3])
 def test_a_kill_between_flip_and_rename_is_no_replay_and_the_next_command_settles_it(
-    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], to: int, monkeypatch: pytest.MonkeyPatch
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], to: int
 ) -> None:
-    class Killed(BaseException):
-        pass
-
-    def killed(*_: object) -> None:
-        raise Killed
-
-    monkeypatch.setattr(flips, "_rename", killed)
-    monkeypatch.setattr(flips, "withdraw", killed)  # nothing is cleaned up by one that is killed
-    with pytest.raises(Killed):
-        made.flip(to)
-    monkeypatch.undo()
+    made.killed_flip(to)
     assert sequences(made.prefix) == [1, 2, 3]
     assert look(made) == []
     made.flip(3)
     assert sequences(made.prefix) == [1, 2, 4]
     assert look(made) == []
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("stamp", ["", "\0\n\n", "signed 2 2 boot 1\n2 2\n-7\nSW\nx\n", "\xff", None])
+def test_a_memory_that_cannot_be_read_is_told(
+    made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], stamp: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of root's own check on this host: else a look would say less than it seems to."""
+    memory = made.folder / "flip"
+    for module in ("stamp", "trust"):
+        monkeypatch.setattr(f"envmgr.publish.{module}.FLIP_STAMP", str(memory))
+    assert look(made) == []
+    if stamp is None:
+        memory.mkdir()
+    else:
+        memory.write_bytes(stamp.replace("SW", str(made.prefix.root)).encode("latin-1"))
+    (said,) = look(made)
+    assert said.removeprefix("unchecked: ").startswith("what this host has seen cannot be read: ")
+    made.move(1)
+    assert len(look(made)) == 2, "and the replay, by the history"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_site_that_changes_its_key_signs_again(made: SignedPrefix, look: Callable[[SignedPrefix], list[str]]) -> None:
+    added = f"ben {make_key(made.folder, 'new').with_suffix('.pub').read_text()}"
+    made.signers.write_text(made.signers.read_text() + added)
+    made.flip(3, key="new")
+    assert look(made) == []
+    made.flip(1)
+    assert look(made) == [], "both may sign"
+    made.signers.write_text(added)
+    (said,) = look(made)
+    assert said.removeprefix("wrong: ").startswith(f"nobody of {made.signers} signed it: ")
+    made.flip(1, key="new")
+    assert look(made) == []
+    made.move(3)
+    assert words(look(made)) == ["flip 3 is in force, and flip 5 came after it"]
 
 
 def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(

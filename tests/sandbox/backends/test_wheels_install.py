@@ -6,18 +6,18 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from envmgr.system.files import remove_tree
 from tests.helpers.fatbin import elf, fatbin
+from tests.helpers.places import CACHE
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.small_disk import small_in
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault
+from tests.helpers.standin.wheels import Pin, fetch_wheels
 from tests.helpers.waiting import DEADLINE, wait_for
 from tests.helpers.wheel_scene import BASE, WheelBox, make_wheel_box
 
@@ -148,10 +148,7 @@ def test_two_installs_have_one_tree(scene: WheelBox) -> None:
 
 
 def test_pip_in_the_entry_says_how_to_add_packages(scene: WheelBox) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "pip==24.3.1", "-d", str(scene.house.files)], check=True
-    )  # fmt: skip
-    scene.house.uploaded["pip-24.3.1-py3-none-any.whl"] = "2024-10-27T00:00:00Z"
+    scene.house.add(*fetch_wheels([Pin("pip", "24.3.1")], CACHE / "wheels"))
     scene.house.wheel("one")
     scene.entry(ENTRY, "pip", python=scene.base())
     scene.lock(ENTRY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.helpers.places import CACHE
-from tests.helpers.standin.wheels import Pin, fetch_wheels, find_wheel
+from tests.helpers.standin.wheels import Pin, fetch_wheels
 
 # This setuptools asks for `wheel` when it is asked what a build needs.
 BUILDERS = (Pin("flit_core", "3.12.0"), Pin("setuptools", "68.2.2"), Pin("wheel", "0.45.1"))
@@ -38,9 +38,7 @@ compiled = ctypes.c_char_p.in_dll(_fast, "compiled").value.decode()
 
 def builders() -> list[Path]:
     """Wheels of `BUILDERS`."""
-    wheels = CACHE / "wheels"
-    fetch_wheels(BUILDERS, wheels)
-    return [path for pin in BUILDERS if (path := find_wheel(pin, wheels))]
+    return fetch_wheels(BUILDERS, CACHE / "wheels")
 
 
 def pure(name: str, version: str = "1.0", dependencies: tuple[str, ...] = ()) -> dict[str, str]:

@@ -25,7 +25,6 @@ import pytest
 from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.own import why_not_own
 from envmgr.system.files import remove_tree, sha256_bytes, sha256_file
-from envmgr.system.pip_settings import uv_settings
 from tests.helpers.eb_sources import sourcepath
 from tests.helpers.places import CACHE, ROOT
 from tests.helpers.sandbox import Sandbox
@@ -46,6 +45,7 @@ TOY_C = '#include <stdio.h>\nint main(void) { puts("toy %s"); return 0; }\n'
 
 
 ORDINARY_PYTHON = "ENVMGR_TESTS_ORDINARY_PYTHON"
+_LOCK = "dev-lock.txt"
 _MEASURED = os.environ.get("ENVMGR_COVERAGE")  # by tools/coverage
 
 
@@ -148,7 +148,7 @@ def ordinary_python() -> Path:
         return Path(made)
     python = Path(sys.executable)
     if (AM_ROOT and not _everybody_can_run(python)) or why_not_own(EASYBUILD, None):
-        wanted = sha256_bytes((ROOT / "pyproject.toml").read_bytes())[:12]
+        wanted = sha256_bytes(b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", _LOCK)))[:12]
         python = CACHE / (f"python-{wanted}-coverage" if _MEASURED else f"python-{wanted}") / "bin" / "python"
     home = python.parent.parent
     done = CACHE / f"compiled-{sha256_bytes(str(home).encode())[:12]}"
@@ -166,15 +166,16 @@ def ordinary_python() -> Path:
 
 
 def _make_python(home: Path) -> None:
-    from uv import find_uv_bin
-
+    """As `make venv` does: nothing but what dev-lock.txt has."""
     remove_tree(home)
-    env = {**os.environ, **uv_settings(os.environ), "UV_NATIVE_TLS": "1", "UV_PYTHON_DOWNLOADS": "never"}
+    into = ["pip", "install", "--quiet", "--python", str(home / "bin/python")]
+    locked = ["--require-hashes", "--constraints", _LOCK, "--build-constraints", _LOCK]
     for argv in (
         ["venv", "--quiet", "--python", _system_python(), str(home)],
-        ["pip", "install", "--quiet", "--python", str(home / "bin/python"), "coverage", "--editable", str(ROOT)],
+        [*into, *locked, "-r", "pyproject.toml", "--extra", "dev", "--group", "build"],
+        [*into, "--no-deps", "--no-build-isolation", "--editable", "."],
     ):
-        subprocess.run([find_uv_bin(), *argv], check=True, env=env, umask=0o022)
+        subprocess.run([sys.executable, "-m", "tools.uv", *argv], check=True, cwd=ROOT, umask=0o022)
     (home / "complete").touch()
 
 

@@ -23,7 +23,9 @@ from tests.helpers.standin.channel import Channel, build_channel, cached_channel
 from tests.helpers.standin.package import PLACEHOLDER, StandinError
 from tests.helpers.standin.rattle import rattle
 from tests.helpers.standin.server import Fault, serve
+from tests.helpers.standin.wheels import Pin, fetch_wheels
 from tests.helpers.waiting import DEADLINE
+from tests.helpers.wheelhouse import Wheelhouse
 
 
 def run(*command: str | Path, **more: Any) -> str:
@@ -303,3 +305,21 @@ def test_install_from_server_refuses_wrong_bytes(channel: Channel, tmp_path: Pat
         answer = rattle(server.url, ["left"], tmp_path / "b", **where)
     assert answer == {"packages": ["left-1.0-0", "shared-1.0-0"]}
     assert (tmp_path / "stage/share/left/version.txt").read_text() == "left 1.0\n"
+
+
+def test_wheel_of_other_bytes_than_the_lock_names_is_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, wheels = Wheelhouse(tmp_path / "index"), tmp_path / "wheels"
+    house.wheel("six", "1.17.0")
+    for name, value in (("CONFIG_FILE", os.devnull), ("INDEX_URL", house.simple.as_uri())):
+        monkeypatch.setenv(f"PIP_{name}", value)
+    six = Pin("six", "1.17.0")
+    with pytest.raises(StandinError):
+        fetch_wheels([six], wheels)
+    assert list(wheels.glob("*.whl")) == []
+    (real,) = fetch_wheels([six], CACHE / "wheels")
+    house.add(real)
+    assert [path.name for path in fetch_wheels([six], wheels)] == [real.name]
+    with pytest.raises(StandinError, match=r"has no six 1\.16\.0"):
+        fetch_wheels([Pin("six", "1.16.0")], wheels)

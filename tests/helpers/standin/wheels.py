@@ -1,10 +1,11 @@
-"""Real wheels from PyPI: fetched once by pip into a cache folder, turned into conda packages; also the two tools."""
+"""Real wheels from PyPI: fetched once by pip into a cache folder, by their sha256; turned into conda packages; also the two tools."""
 
 from __future__ import annotations
 
 import configparser
 import fcntl
 import importlib
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ _NUMPY = {
     (3, 14): ("2.3.3", "2.3.5"),
 }
 _DAY = 86_400
+_LOCK = Path(__file__).with_name("wheels.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,11 @@ def find_wheel(pin: Pin, wheels: Path) -> Path | None:
     return None
 
 
-def fetch_wheels(wanted: Sequence[Pin], wheels: Path) -> None:
-    """Let pip download what is missing from the folder `wheels`; several processes may do it at once.
+def fetch_wheels(wanted: Sequence[Pin], wheels: Path) -> list[Path]:
+    """The wheels in the folder `wheels`; pip downloads what is missing. Several processes may do it at once.
 
     Raises:
-        StandinError: pip is missing or failed; the message carries its output.
+        StandinError: wheels.txt has no such version, or pip is missing or failed; the message carries its output.
     """
     wheels.mkdir(parents=True, exist_ok=True)
     with (wheels / ".lock").open("w") as lock:
@@ -92,17 +94,27 @@ def fetch_wheels(wanted: Sequence[Pin], wheels: Path) -> None:
         while missing:
             # pip refuses two versions of one project in one call, so each round takes the first of every name.
             batch = {pin.name: pin for pin in reversed(missing)}
-            _pip_download([f"{pin.name}=={pin.version}" for pin in batch.values()], wheels)
+            _pip_download("".join(map(_locked, batch.values())), wheels)
             absent = [pin for pin in batch.values() if find_wheel(pin, wheels) is None]
             if absent:
                 raise StandinError(f"pip downloaded no usable wheel for {absent}")
             missing = [pin for pin in missing if find_wheel(pin, wheels) is None]
+    return [path for pin in wanted if (path := find_wheel(pin, wheels))]
 
 
-def _pip_download(requirements: list[str], wheels: Path) -> None:
+def _locked(pin: Pin) -> str:
+    """The row of wheels.txt, with the sha256 of each file that may come."""
+    row = re.search(rf"^{re.escape(f'{pin.name}=={pin.version}')} (.*\\\n)*.*\n", _LOCK.read_text(), re.MULTILINE)
+    if row is None:
+        raise StandinError(f"{_LOCK} has no {pin.name} {pin.version}")
+    return row[0]
+
+
+def _pip_download(requirements: str, wheels: Path) -> None:
     with tempfile.TemporaryDirectory(dir=wheels) as part:
+        (asked := Path(part, "asked.txt")).write_text(requirements)
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        command += ["--only-binary=:all:", "--dest", part, *requirements]
+        command += ["--only-binary=:all:", "--require-hashes", "--dest", part, "--requirement", str(asked)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise StandinError(f"{' '.join(command)}\n  exit status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -112,9 +124,7 @@ def _pip_download(requirements: list[str], wheels: Path) -> None:
 
 def _unpack(pin: Pin, wheels: Path) -> Path:
     """The folder in which the wheel of a tool lies unpacked."""
-    fetch_wheels([pin], wheels)
-    wheel = find_wheel(pin, wheels)
-    assert wheel is not None  # fetch_wheels raised otherwise
+    (wheel,) = fetch_wheels([pin], wheels)
     target = wheels / ".tools" / wheel.stem
     if not target.exists():
         target.parent.mkdir(exist_ok=True)

@@ -6,18 +6,18 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from envmgr.system.files import remove_tree
 from tests.helpers.fatbin import elf, fatbin
+from tests.helpers.places import CACHE
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.small_disk import small_in
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault
+from tests.helpers.standin.wheels import Pin, fetch_wheels
 from tests.helpers.waiting import DEADLINE, wait_for
 from tests.helpers.wheel_scene import BASE, WheelBox, make_wheel_box
 
@@ -147,20 +147,10 @@ def test_two_installs_have_one_tree(scene: WheelBox) -> None:
     assert trees[0] == trees[1]
 
 
-PIPS = {
-    "24.3.1": "3790624780082365f47549d032f3770eeb2b1e8bd1f7b2e02dace1afa361b4ed",
-    "22.3.1": "908c78e6bc29b676ede1c4d57981d490cb892eb45cd8c214ab6298125119e077",
-}
-"""Version of the real pip -> the sha256 of its wheel. The second does not read the mark of the install; from Python 3.12 on it starts no more."""
-
-
-@pytest.mark.parametrize("version", PIPS)
+@pytest.mark.parametrize("version", ["24.3.1", "22.3.1"])
 def test_pip_in_the_entry_says_how_to_add_packages(scene: WheelBox, version: str) -> None:
-    (scene.box.root / "pip.txt").write_text(f"pip=={version} --hash=sha256:{PIPS[version]}\n")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-r", scene.box.root / "pip.txt", "-d", str(scene.house.files)], check=True
-    )  # fmt: skip
-    scene.house.uploaded[f"pip-{version}-py3-none-any.whl"] = "2024-10-27T00:00:00Z"
+    """Of the real pip: the second does not read the mark of the install; from Python 3.12 on it starts no more."""
+    scene.house.add(*fetch_wheels([Pin("pip", version)], CACHE / "wheels"))
     scene.house.wheel("one")
     scene.entry(ENTRY, "pip", python=scene.base())
     scene.lock(ENTRY)

@@ -6,7 +6,6 @@ import json
 import os
 import pwd
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,8 +35,8 @@ def build_here_and_elsewhere(box: Sandbox, entry: str, user: str = "nobody") -> 
     if done.returncode:
         pytest.fail(done.stdout + done.stderr)
     assert _without_provenance(second) == _without_provenance(first)
-    name = entry.partition("/")[0]
-    return tuple(next(m["provenance"] for path, m in found.items() if path.startswith(f"{name}/")) for found in (first, second))  # type: ignore[return-value]
+    own = next(path for path in second if path.startswith(f"{entry.partition('/')[0]}/"))
+    return first[own]["provenance"], second[own]["provenance"]
 
 
 def _build_elsewhere(box: Sandbox, entry: str, user: str) -> None:
@@ -45,7 +44,15 @@ def _build_elsewhere(box: Sandbox, entry: str, user: str) -> None:
     for folder in (other, box.prefix):
         folder.mkdir(exist_ok=True)
     script = 'hostname elsewhere && umask 077 && cd / && exec taskset --cpu-list 0 "$@"'
-    words = ["unshare", *([] if AM_ROOT else ["--user", "--map-root-user"]), "--uts", "sh", "-c", script, "sh"]
+    words = [
+        "unshare",
+        *([] if AM_ROOT else ["--user", "--map-current-user", "--keep-caps"]),
+        "--uts",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    ]
     if AM_ROOT:
         account = pwd.getpwnam(user)
         if "build_user" in box.settings:  # an ordinary user who is not that one is refused
@@ -53,7 +60,8 @@ def _build_elsewhere(box: Sandbox, entry: str, user: str) -> None:
             box.write_site()
         for folder in (other, box.prefix):
             os.chown(folder, account.pw_uid, account.pw_gid)
-        words = [*for_everybody(box.root), *words, "setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
+        words = [*for_everybody(box.root), *words, "setpriv", "--clear-groups"]
+        words += [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
     subprocess.run(
         [*words, *box.command("build", "--no-publish", "-j", "1", entry)],
         env=box.environ(TMPDIR=str(other), HOME=str(other), LANG="C", LC_ALL="C", TZ="Asia/Tokyo", PYTHONHASHSEED="7", USER=user),

@@ -73,7 +73,11 @@ def test_too_little_space_is_told_before_the_first_byte(small: Small, channel: C
         f"  log: LOG\n"
         f"\n{FREE}"
     )
-    assert [p for p in small.prefix.rglob("*") if p.is_file() and p.suffix not in (".log", ".lock") and p.name != "prefix.json"] == []
+    assert [
+        p
+        for p in small.prefix.rglob("*")
+        if p.is_file() and p.suffix not in (".log", ".lock") and p.name != "prefix.json"
+    ] == []
     small.resize("3g")
     small.ok("build", "py/1.0")
     assert small.current() == 1

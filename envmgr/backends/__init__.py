@@ -63,8 +63,8 @@ class LockOptions:
 class Built:
     """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it.
 
-    `tools` are the versions of what made it, `made` what was built on the way, for the record. `extra` are files that belong to it and lie elsewhere below the prefix: its
-    manifest holds them to their sha256, and they go with it.
+    `tools` are the versions of what made it, `made` what was built on the way, for the record, with the `path` at which it was.
+    `extra` are files that belong to it and lie elsewhere below the prefix: its manifest holds them to their sha256, and they go with it.
     """
 
     facts: InstallFacts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.plan import state_of
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
+from envmgr.store.manifest import read_manifest
 
 _MODULE_ALONE = "a publish writes its module anew, on the same install"
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
@@ -76,11 +77,13 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
     current = read_current(ctx.prefix)
     state = _states(ctx, [found], current)[0]
     digest = install = module = gpu = None
+    notes = state.notes
     try:
         item = load_one(ctx, found, read_target(ctx.site.cpu_level))
         digest = item.install.digest
         install = str(item.install.path) if item.install.exists() else None
         gpu = _gpu(ctx, item)
+        notes += tuple(_made_at(item))
     except EnvmgrError:
         pass  # no usable lock: `state` and `notes` say so
     if current and name in current.entries:
@@ -89,7 +92,7 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
     return ShowResult(
         entry=str(found.entry),
         state=state.state,
-        notes=state.notes,
+        notes=notes,
         software=found.software().model_dump(mode="json"),
         recipe=recipe.model_dump(mode="json", by_alias=True),
         folder=str(found.folder),
@@ -99,6 +102,13 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
         module=module,
         gpu=gpu,
     )
+
+
+def _made_at(wanted: Wanted) -> Iterator[str]:
+    """The installs of it that are not the same bytes everywhere. Raises EnvmgrError `manifest-damaged`."""
+    for install in (item.install for item in wanted.items if item.install.exists()):
+        if places := read_manifest(install.manifest).made_at:
+            yield f"not reproducible: {install.relative} was built in {', '.join(places)}"
 
 
 def _gpu(ctx: Context, wanted: Wanted) -> GpuSummary | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.commands import Context, published_record, require_published
@@ -24,7 +24,7 @@ from envmgr.publish.verify import (
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
-from envmgr.store.verify import verify_install
+from envmgr.store.verify import Looked, verify_install
 from envmgr.system.users import find_account
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class VerifyResult(Result):
 
     `nodes` are those that told all, and `not_verified` those that did not, folded; both are empty for this machine. `repaired` are the installs and generations that were made again, or would be
     (`dry_run`); `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
+    `made_at` are the installs that were built at paths of their own, with these: built elsewhere, their files may differ.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -71,6 +72,7 @@ class VerifyResult(Result):
     dry_run: bool = False
     log: str | None = None
     flip: str = ""
+    made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -95,6 +97,7 @@ class Verified:
     flip: FlipLook | None = None
     way_back: str = ""
     history: str = ""
+    made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
@@ -125,7 +128,7 @@ class Verified:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
         return VerifyResult(
             self.entries, tuple(self.findings()), tuple(self.generations), tuple(self.installs), tuple(unseen),
-            flip=self._signed(),
+            flip=self._signed(), made_at=self.made_at,
         )  # fmt: skip
 
     def _signed(self) -> str:
@@ -218,10 +221,11 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
     if what.everything:
         paths += [i.relative for i in installs(prefix) if i.relative not in users]
     named = named_manifests(prefix)
-    found: dict[str, tuple[str, ...]] = {}
+    seen: dict[str, Looked] = {}
     for path in paths:
         ctx.runner.raise_if_cancelled()
-        found[path] = tuple(_install_faults(ctx, prefix.install_at(path), named.get(path), owners))
+        seen[path] = _look_at(ctx, prefix.install_at(path), named.get(path), owners)
+    found = {path: each.wrong for path, each in seen.items()}
     checked = tuple(dict.fromkeys(what.names)) if what.names else tuple(entries)
     looked = {n: replace(each, unseen=(*each.unseen, *lost.get(n, ()))) for n, each in looked.items()}
     in_place = {
@@ -233,6 +237,7 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
     return Verified(
         checked, faults, looked, {k: tuple(v) for k, v in users.items()}, found, own,
         known_current(prefix), in_place, _look_at_flip(ctx), _way_back(prefix, faults, looked, told, owners), lost_lines(prefix),
+        {path: each.made_at for path, each in seen.items() if each.made_at},
     )  # fmt: skip
 
 
@@ -312,8 +317,8 @@ def _users(
     return users, own, lost
 
 
-def _install_faults(ctx: Context, install: Install, named: str | None, owners: Iterable[int] | None) -> list[str]:
+def _look_at(ctx: Context, install: Install, named: str | None, owners: Iterable[int] | None) -> Looked:
     try:
         return verify_install(install, ctx.reporter, named=named, owners=None if owners is None else frozenset(owners))
     except EnvmgrError as error:  # a manifest that cannot be read harms its install alone
-        return [error.message, *error.context[:1]]
+        return Looked((error.message, *error.context[:1]))

@@ -20,6 +20,7 @@ from envmgr.system.files import atomic_write
 from envmgr.system.formats import require_format
 from envmgr.system.openat import remove_below
 from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
+from envmgr.system.sandbox import PLACE
 from envmgr.system.usernames import user_name
 
 FORMAT = 1
@@ -60,6 +61,20 @@ class Manifest:
     @property
     def size(self) -> int:
         return sum(p.size for p in self.paths)
+
+    @property
+    def made_at(self) -> tuple[str, ...]:
+        """Where it was built, if not where every host and user builds: built elsewhere, its files may differ.
+
+        The first envmgr that built wheels from their sources used a folder of its own, too, and did not write it down.
+        """
+        rows = self.provenance.get("made")
+        found = {
+            str(row.get("path", "a folder that was not recorded"))
+            for row in (rows if isinstance(rows, (list, tuple)) else ())
+            if isinstance(row, Mapping)
+        }
+        return tuple(sorted(found - {str(PLACE)}))
 
 
 def make_manifest(
@@ -110,7 +125,7 @@ def parse_manifest(path: Path, content: bytes) -> Manifest:
             tree=data["tree"],
             mask=int(data["mask"], 8),
             facts=InstallFacts.model_validate(data["facts"]),
-            provenance=data["provenance"],
+            provenance=dict(data["provenance"]),
             paths=tuple(_from_row(row) for row in data["paths"]),
             extra=_extra(data["extra"]) if "extra" in data else _old_extra(path, data),
         )

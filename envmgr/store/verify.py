@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from envmgr.errors import EnvmgrError
@@ -16,33 +16,60 @@ from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """`wrong` is what is not as the manifest says, as readable lines. `needs` are the installs that it runs with, by paths relative to
+    the prefix; `made_at` is as a manifest has it.
+    """
+
+    wrong: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    made_at: tuple[str, ...] = ()
+
+
 def verify_install(
     install: Install, reporter: Reporter, *, named: str | None = None, owners: Collection[int] | None = None
-) -> list[str]:
-    """Hash the install again, its extra files, and its manifest; what is not as it says (invariant 5), as readable lines.
+) -> Looked:
+    """Hash the install again, its extra files, and its manifest (invariant 5).
 
     `named` is the manifest's sha256 as a generation has it; `owners` are the users, by number, to whom an install may belong.
 
     Raises EnvmgrError `manifest-damaged`, `format-unknown`.
     """
-    return _look(install, reporter, named, owners)[0]
+    try:
+        status = install.manifest.lstat()
+        content = read_regular(install.manifest)
+    except FileNotFoundError:
+        return Looked((f"{install.manifest} is missing",))
+    except OSError as error:
+        return Looked((f"{install.manifest} cannot be read: {error.strerror}",))
+    manifest = parse_manifest(install.manifest, content)
+    with reporter.stage(f"{install.entry} verify", unit="files"):
+        found = differences(install.path, manifest, owner=status.st_uid)
+    wrong = (
+        *_manifest_faults(install, manifest, named is None or sha256_bytes(content) == named),
+        *_owner_faults(install, status.st_uid, owners),
+        *found,
+        *_extra_faults(install, manifest),
+    )
+    return Looked(wrong, manifest.facts.needs, manifest.made_at)
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
     """EnvmgrError `install-differs`; `entry` is what to build again."""
-    _raise_for(install, entry, verify_install(install, reporter))
+    _raise_for(install, entry, verify_install(install, reporter).wrong)
 
 
 @dataclass(slots=True)
 class Verified:
     """What is known to be intact in this run: what it made, and what it has looked at. For several threads."""
 
-    _known: dict[str, tuple[list[str], tuple[str, ...]]] = field(default_factory=dict)
+    _known: dict[str, Looked] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def made(self, path: str) -> None:
         """An install whose manifest was made of its tree just now."""
-        self._known[path] = ([], ())
+        self._known[path] = Looked(())
 
     def require_needs(self, item: Item, entry: object, runner: Runner, reporter: Reporter) -> None:
         """All that a build of the item uses: its needs, its build needs, and what these run with; each is hashed once a run.
@@ -58,32 +85,10 @@ class Verified:
             with self._lock:
                 runner.raise_if_cancelled()
                 if path not in self._known:
-                    self._known[path] = _look(install, reporter)
-                wrong, needs = self._known[path]
-            _raise_for(install, entry, wrong)
-            waiting |= {each: install.prefix.install_at(each) for each in needs if each not in done}
-
-
-def _look(
-    install: Install, reporter: Reporter, named: str | None = None, owners: Collection[int] | None = None
-) -> tuple[list[str], tuple[str, ...]]:
-    """What is wrong with an install, and what it runs with, by paths relative to the prefix."""
-    try:
-        status = install.manifest.lstat()
-        content = read_regular(install.manifest)
-    except FileNotFoundError:
-        return [f"{install.manifest} is missing"], ()
-    except OSError as error:
-        return [f"{install.manifest} cannot be read: {error.strerror}"], ()
-    manifest = parse_manifest(install.manifest, content)
-    with reporter.stage(f"{install.entry} verify", unit="files"):
-        found = differences(install.path, manifest, owner=status.st_uid)
-    return [
-        *_manifest_faults(install, manifest, named is None or sha256_bytes(content) == named),
-        *_owner_faults(install, status.st_uid, owners),
-        *found,
-        *_extra_faults(install, manifest),
-    ], manifest.facts.needs
+                    self._known[path] = verify_install(install, reporter)
+                looked = self._known[path]
+            _raise_for(install, entry, looked.wrong)
+            waiting |= {each: install.prefix.install_at(each) for each in looked.needs if each not in done}
 
 
 def _manifest_faults(install: Install, manifest: Manifest, same: bool) -> Iterator[str]:
@@ -117,7 +122,7 @@ def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
     return lines
 
 
-def _raise_for(install: Install, entry: object, wrong: list[str]) -> None:
+def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
     if wrong:
         more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
         raise EnvmgrError(

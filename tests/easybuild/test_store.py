@@ -24,7 +24,7 @@ from envmgr.nodes import JobSeen
 from envmgr.report import SilentReporter
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.store.verify import Verified
+from envmgr.store.verify import Looked, Verified
 from envmgr.system.files import remove_tree, sha256_file
 from envmgr.system.run import Runner
 from tests.helpers.eb_aftermath import nothing_left
@@ -115,11 +115,11 @@ def test_what_was_made_or_looked_at_in_this_run_is_not_looked_at_again(
     prefix = Prefix(box.prefix)
     a, b, c = (prefix.install_at(f"store/{name}/1.0-0123456{n}") for n, name in enumerate("abc"))
 
-    def look(install: Install, reporter: object) -> tuple[list[str], tuple[str, ...]]:
+    def look(install: Install, reporter: object) -> Looked:
         looked.append(install.relative)
-        return [], (c.relative,) if install == b else ()
+        return Looked((), (c.relative,) if install == b else ())
 
-    monkeypatch.setattr("envmgr.store.verify._look", look)
+    monkeypatch.setattr("envmgr.store.verify.verify_install", look)
     intact = Verified()
     intact.made(a.relative)
     item = Item(prefix.install_at("store/d/1.0-01234567"), (a, b), (b,))

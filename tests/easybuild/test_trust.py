@@ -109,6 +109,7 @@ def test_root_does_not_run_easyconfigs_that_others_may_write(workshop: Workshop,
     else:
         path.parent.chmod(0o777)
         said = f"{path.parent} can be written by everyone"
+    told = path.parent if change == "folder" else path
     done = workshop.run("lock", "toy/1.0")
     assert done.code == 2
     assert error_of(done, workshop) == (
@@ -116,7 +117,7 @@ def test_root_does_not_run_easyconfigs_that_others_may_write(workshop: Workshop,
         "  entry toy/1.0\n"
         "  an easyconfig is a program, which root would run: the site names no build user to run it as\n"
         "\n"
-        "hint: name a build_user in site.yaml; or look at it, then `chown` or `chmod` it"
+        f"hint: name a build_user in site.yaml; or look at it, then `chown` it, or `chmod go-w ROOT/{told.relative_to(workshop.root)}`"
     )
     assert who_ran(workshop) == ""
 

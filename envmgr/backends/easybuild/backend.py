@@ -167,9 +167,9 @@ class LoadedEasyBuildLock(LoadedLock):
             lmod=find_lmod(site.lmod.dir, os.environ, runner=runner),
             site=site,
         )
-        facts = build_easyconfig(order, runner, reporter, jobs=jobs)
+        facts, made = build_easyconfig(order, runner, reporter, jobs=jobs)
         tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
-        return Built(facts, {}, tools, (module_file(item.install),))
+        return Built(facts, {}, tools, (module_file(item.install),), made)
 
     def _locked(self, item: Item) -> LockedItem:
         """What the lock says of an item: its easyconfig's name and version are those of the install."""

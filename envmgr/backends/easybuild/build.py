@@ -29,8 +29,11 @@ from envmgr.system.run import Completed, Runner
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead
 
 
-def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: int) -> InstallFacts:
-    """Build the item in place, read-only at the end. On any failure neither the install nor its module stays; where it is one that is
+def build_easyconfig(
+    order: Order, runner: Runner, reporter: Reporter, *, jobs: int
+) -> tuple[InstallFacts, tuple[dict[str, str], ...]]:
+    """Build the item in place, read-only at the end; its facts, and for the manifest the place where it was compiled, if files of it
+    have that path in them. On any failure neither the install nor its module stays; where it is one that is
     built again, what lay there stays until the new one is whole.
 
     Raises:
@@ -53,7 +56,8 @@ def build_easyconfig(order: Order, runner: Runner, reporter: Reporter, *, jobs: 
                 _finish(order, folder)
                 if install.replaces is not None:
                     again.replace(install, folder)
-            return flat_facts(install, order.closure, order.lmod)
+            made = _made_at(install.path, folder, runner, reporter)
+            return flat_facts(install, order.closure, order.lmod), made
         except BaseException:
             with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
                 remove_half(install)
@@ -142,6 +146,17 @@ def _finish(order: Order, folder: Path) -> None:
     make_read_only(tree, group=group, mask=order.site.policies.mask)
     change(module, group=group, mode=0o444, kinds=(stat.S_ISREG,))
     sync_file_system(tree)
+
+
+def _made_at(tree: Path, folder: Path, runner: Runner, reporter: Reporter) -> tuple[dict[str, str], ...]:
+    """Compilers write where they stand into debug information, `__FILE__` and lists of flags: then another place gives other bytes."""
+    words = ("grep", "--recursive", "--quiet", "--no-messages", "--fixed-strings", "--", str(folder), tree)
+    if runner.run(words, check=False).returncode:
+        return ()
+    reporter.say(
+        f"{tree.parent.name} {tree.name}: its files have the path {folder} in them: built elsewhere, they may differ"
+    )
+    return ({"path": str(folder)},)
 
 
 def _let_read(folder: Path) -> None:

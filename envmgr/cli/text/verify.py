@@ -19,6 +19,10 @@ def show_verify(result: VerifyResult) -> None:
         out(f"hint: {hint}")
     for line in result.not_looked_at:
         out(f"not looked at: {line}")
+    for path, places in result.made_at.items():
+        out(
+            f"not reproducible: {path}: built in {', '.join(places)}: elsewhere, or by another user, its files may differ"
+        )
     for line in result.repaired:
         out(f"{'would make' if result.dry_run else 'made'} again: {line}")
     if result.generation is not None:

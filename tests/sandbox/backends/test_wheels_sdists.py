@@ -235,6 +235,11 @@ def test_build_that_cannot_be_kept_off_the_network_is_refused_and_may_be_allowed
         assert done.code == 0, done.stderr
     (made,) = manifest(scene)["provenance"]["made"]
     assert made["network"] == "open"
+    assert made["path"].endswith("/here")  # nor can it be seen at the one path of all hosts
+    (install,) = (p.relative_to(scene.box.prefix) for p in scene.box.prefix.glob("store/*/*") if p.is_dir())
+    assert f"not reproducible: {install}: built in {made['path']}: " in scene.box.ok("verify").stdout
+    notes = scene.box.ok("show", ENTRY, "--format", "json").data["notes"]
+    assert f"not reproducible: {install} was built in {made['path']}" in notes
 
 
 def test_two_builds_that_differ_are_refused(scene: WheelBox) -> None:
@@ -353,7 +358,7 @@ def test_build_that_is_killed_leaves_nothing_to_the_next(scene: WheelBox, tmp_pa
 
 def without_namespaces(scene: WheelBox, *argv: str) -> Done:
     """Where no process can make one."""
-    limit = 'echo 0 >/proc/sys/user/max_net_namespaces && exec "$@"'
+    limit = 'echo 0 | tee /proc/sys/user/max_net_namespaces /proc/sys/user/max_mnt_namespaces >/dev/null && exec "$@"'
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", limit, "sh", *scene.box.command(*argv)],
         cwd=scene.box.root, env=scene.box.environ(), capture_output=True, text=True, check=False, timeout=1200,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ import pytest
 
 import envmgr
 from envmgr.system.files import remove_tree
-from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, RUNS, data, error_of, locked, log_of, plain, snapshot
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.server import Fault, serve
@@ -524,29 +523,3 @@ def test_talk_goes_to_stderr_and_a_closed_pipe_is_no_error(box: Sandbox) -> None
     os.close(writer)
     _, stderr = process.communicate(timeout=DEADLINE)
     assert (process.returncode, stderr) == (0, "")
-
-
-# Same bytes
-
-
-def test_two_builds_of_one_lock_have_the_same_bytes(box: Sandbox, channel: Channel) -> None:
-    """From a folder with two processes, then over HTTP with one, under another umask and in another folder."""
-    box.recipe(
-        "py/1.0", ["python", "numpy", "hello-activate"], tests=[{"name": "np", "run": "python -c 'import numpy'"}]
-    )
-    box.ok("lock", "py/1.0")
-    first = data(box, "build", "-j", "2", "py/1.0")
-    manifest = next(box.prefix.glob("store/py/*.manifest.json"))
-    rows = json.loads(manifest.read_text())["paths"]
-    remove_tree(box.prefix)
-    with serve(channel.folder) as server:
-        box.mirror = server.url
-        box.write_site()
-        done = subprocess.run(
-            ["sh", "-c", 'umask 077; cd /; exec "$@"', "sh", *box.command("build", "-j", "1", "py/1.0", "--format", "json")],
-            env=box.environ(TZ="Asia/Tokyo", LANG="C", PYTHONHASHSEED="7"), capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    second = json.loads(done.stdout)
-    assert json.loads(manifest.read_text())["paths"] == rows
-    assert second["trees"] == first["trees"]
-    assert any(row[0].endswith(f"os.cpython-{PYTHON.replace('.', '')}.pyc") for row in rows)

@@ -208,6 +208,24 @@ def test_manifest_of_another_mask_has_the_same_tree_digest(root: Path, mask: int
     assert read_manifest(tmp_path / "m.json").mask == mask
 
 
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ([], ()),
+        ([{"path": "/var/tmp"}], ()),
+        ([{"path": "/var/tmp"}, {"path": "/scratch/b"}, {"path": "/scratch/a"}], ("/scratch/a", "/scratch/b")),
+        ([{"name": "of an earlier envmgr"}], ("a folder that was not recorded",)),
+        ([1, None, {"path": 2}], ("2",)),
+        ("/scratch", ()),
+    ],
+)
+def test_manifest_tells_where_its_install_was_built_if_not_where_all_are(
+    root: Path, tmp_path: Path, made: Any, told: tuple[str, ...]
+) -> None:
+    write_manifest(tmp_path / "m.json", make_manifest(root, DIGEST, FACTS, {"made": made}, mask=0o022, workers=1))
+    assert read_manifest(tmp_path / "m.json").made_at == told
+
+
 DAMAGED = {
     "empty": lambda _: "",
     "cut": lambda text: text[: len(text) // 2],
@@ -221,6 +239,7 @@ DAMAGED = {
     "bad-row": lambda text: text.replace('["bin", "dir", "0555", 0, ""]', '["bin", "dir"]'),
     "row-is-null": lambda text: text.replace('["bin", "dir", "0555", 0, ""]', "null"),
     "bad-mode": lambda text: text.replace('["bin", "dir", "0555"', '["bin", "dir", "rwx"'),
+    "provenance-is-a-word": lambda text: json.dumps({**json.loads(text), "provenance": "x"}),
     "paths-is-null": lambda text: json.dumps({**json.loads(text), "paths": None}),
 }
 

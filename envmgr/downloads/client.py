@@ -20,6 +20,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.usernames import own_home
 
 Failure = Callable[[Event, Mapping[str, Any]], EnvmgrError]  # an `error` event and its request, in the house form
 
@@ -169,4 +170,5 @@ def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
     names = {"SSL_CERT_FILE", "SSL_CERT_DIR", "RATTLER_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
     passed = {key: value for key, value in environ.items() if key.upper() in names}
     root = str(Path(envmgr.__file__).resolve().parent.parent)
-    return clean_env(RATTLER_CACHE_DIR=str(cache), PYTHONPATH=root, PYTHONUNBUFFERED="1", **passed)
+    home = own_home(environ.get("HOME"))  # rattler looks for credentials there, and fails without one
+    return clean_env(HOME=home, RATTLER_CACHE_DIR=str(cache), PYTHONPATH=root, PYTHONUNBUFFERED="1", **passed)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.open_folders import for_everybody, open_to_all
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import locked
 from tests.helpers.standin.channel import Channel
@@ -19,32 +20,27 @@ ENTRY = "hello/1.0"
 
 @dataclass
 class Nameless(Sandbox):
-    """envmgr runs where /etc/passwd is empty, and no variable says who runs it."""
+    """envmgr runs as `uid` where /etc/passwd is empty, and no variable says who runs it."""
+
+    uid: int = 0
 
     def command(self, *argv: str) -> list[str]:
-        owner = [] if os.geteuid() == 0 else ["--map-current-user"]
         hide = 'mount --bind /dev/null /etc/passwd && exec "$@"'
-        return [
-            "unshare",
-            *owner,
-            "--mount",
-            "--propagation",
-            "private",
-            "sh",
-            "-c",
-            hide,
-            "sh",
-            *super().command(*argv),
-        ]
+        user = ["setpriv", f"--reuid={self.uid}", f"--regid={self.uid}", "--clear-groups"] if self.uid else []
+        there = ["unshare", "--mount", "--propagation", "private", "sh", "-c", hide, "sh"]
+        return [*there, *for_everybody(self.root), *user, *super().command(*argv)]
 
     def environ(self, **extra: str) -> dict[str, str]:
         return {key: value for key, value in super().environ(**extra).items() if key != "HOME"}
 
 
-@pytest.fixture
-def box(tmp_path: Path, channel: Channel) -> Iterator[Nameless]:
-    made = Nameless(tmp_path, str(channel.folder))
+@pytest.fixture(params=[0, 54321])
+def box(request: pytest.FixtureRequest, tmp_path: Path, channel: Channel) -> Iterator[Nameless]:
+    made = Nameless(tmp_path, str(channel.folder), uid=request.param)
     made.write_site()
+    open_to_all(tmp_path)
+    os.chown(tmp_path, made.uid, made.uid)
+    os.chown(made.root / "site.yaml", made.uid, made.uid)
     yield made
     made.clear()
 
@@ -64,7 +60,7 @@ def test_verbs_work_for_a_user_without_a_name(box: Nameless) -> None:
     assert audited.code != 4, audited.stderr
     assert json.loads(audited.stdout)
     record = json.loads((box.prefix / "generations/0001/generation.json").read_text())
-    names = {"uid 0", "root"}  # nss-systemd knows root without a file
+    names = {f"uid {box.uid}", *(["root"] if box.uid == 0 else [])}  # nss-systemd knows root without a file
     assert record["user"] in names
     (manifest,) = box.prefix.glob("store/*/*.manifest.json")
     assert json.loads(manifest.read_text())["provenance"]["user"] in names

@@ -298,8 +298,8 @@ class Cluster:
         self.write("login", site.SITE, json.dumps(with_backends(site.settings(self.compute) | overrides), indent=1))
 
     def empty_prefix(self, owner: str = "root") -> None:
-        """Nothing published any more, whatever tests before have left there; the store and the cache stay."""
-        script = f"cd /export/sw && rm -rf generations current && chown {owner}: ."
+        """Nothing was ever published, whatever tests before have left there; the store and the cache stay."""
+        script = f"cd /export/sw && rm -rf generations current flips var/history.jsonl && chown {owner}: ."
         self.sh("fs1", script, check=True)
 
     def recipe(self, entry: str, specs: list[str], **fields: Any) -> Path:

@@ -420,6 +420,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
             "installs",
             "not_looked_at",
             "nodes",
+            "made_at",
             "repaired",
             "generation",
             "dry_run",

@@ -299,9 +299,10 @@ def test_two_builds_of_the_same_lock_are_the_same_to_the_byte(box: Workshop) -> 
     manifests = {p.name: json.loads(p.read_text())["tree"] for p in box.prefix.glob("store/*/*.manifest.json")}
     modules = {p.name: p.read_bytes() for p in box.prefix.glob("easybuild/modules/*/*.lua")}
     flat = (box.prefix / "generations/0001/modules/toy/1.0.lua").read_bytes()
-    for folder in ("store", "easybuild/modules", "generations"):
+    for folder in ("store", "easybuild/modules", "generations", "flips"):
         remove_tree(box.prefix / folder)
-    (box.prefix / "current").unlink()
+    for file in ("current", "var/history.jsonl"):
+        (box.prefix / file).unlink()
     again = box.ok("build", "toy/1.0", "--format", "json").data
     assert again["built"] == first["built"] == ["toy/1.0"]
     assert again["trees"] == first["trees"]

@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-easybuild test-slow test-torch soak coverage check golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-easybuild test-slow test-torch soak coverage check size golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -109,6 +109,9 @@ check: venv lmod  ## format, lint, types, layers, templates, shell and Lua
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tools.check_templates
 	@$(BIN)/python -m tools.check_scripts
+
+size: venv  ## how much code, text and structure there is, in envmgr/ and tests/
+	@$(BIN)/python -m tools.size
 
 golden: venv  ## rewrite the golden files; read the diff before you commit it
 	@$(BIN)/python -m tests.helpers.golden_cases

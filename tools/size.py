@@ -1,0 +1,161 @@
+"""`python -m tools.size [FOLDER…]`: print how much code, text and structure the project has. Nothing here fails a build."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import statistics
+import sys
+import tokenize
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+LONG_FUNCTION, LONG_LINE = 60, 120
+_FOLDERS = ("envmgr", "tests")
+_NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The counts of one Python file, in lines. `imports` are part of `code`; a line with code and a comment is code."""
+
+    lines: int
+    code: int
+    docstrings: int
+    comments: int
+    imports: int
+    long_lines: int
+    long_functions: int
+    skips: int
+
+
+def main(folders: list[str]) -> int:
+    """Print one table for each folder; returns 0."""
+    for folder in folders or _FOLDERS:
+        sys.stdout.write("\n".join(rows(Path(folder))) + "\n")
+    return 0
+
+
+def rows(folder: Path) -> Iterator[str]:
+    """Yield the lines of the table of the Python files below `folder`."""
+    files = {path: path.read_text(encoding="utf-8") for path in python_files(folder)}
+    found = [measure(text) for text in files.values()]
+    code = sum(each.code for each in found)
+    lengths = [each.lines for each in found] or [0]
+    longest = max(files, key=lambda path: files[path].count("\n"), default=folder)
+    table = {
+        "code lines": code,
+        "docstring lines": sum(each.docstrings for each in found),
+        "comment lines": sum(each.comments for each in found),
+        "import lines": f"{sum(each.imports for each in found)} ({share(sum(each.imports for each in found), code)})",
+        "files": len(files),
+        "median file": f"{statistics.median(lengths):.0f} lines",
+        "longest file": f"{max(lengths)} lines, {longest}",
+        f"functions over {LONG_FUNCTION} lines": sum(each.long_functions for each in found),
+        f"lines over {LONG_LINE} columns": sum(each.long_lines for each in found),
+        "fmt: skip": sum(each.skips for each in found),
+        "import chain": longest_chain(imports_of(folder, files)),
+    }
+    yield f"{folder}/"
+    yield from (f"  {name:26} {value}" for name, value in table.items())
+
+
+def share(part: int, whole: int) -> str:
+    """Return `part` of `whole` as a percentage."""
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"
+
+
+def python_files(folder: Path) -> list[Path]:
+    """Return the Python files below `folder`, sorted; nothing below a folder whose name begins with a dot."""
+    return [p for p in sorted(folder.rglob("*.py")) if p.is_file() and not any(x.startswith(".") for x in p.parts)]
+
+
+def measure(text: str) -> Measured:
+    """Count the lines of one file by its tokens and its syntax tree."""
+    tree = ast.parse(text)
+    code: set[int] = set()
+    comments: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            comments.add(token.start[0])
+        elif token.type not in _NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    docstrings = {line for node in ast.walk(tree) for line in _docstring(node)}
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    imports = {line for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom) for line in _span(n)}
+    lines = text.splitlines()
+    return Measured(
+        lines=len(lines),
+        code=len(code - docstrings),
+        docstrings=len(docstrings),
+        comments=len(comments - code),
+        imports=len(imports),
+        long_lines=sum(len(line) > LONG_LINE for line in lines),
+        long_functions=sum(len(_span(each)) > LONG_FUNCTION for each in functions),
+        skips=len(re.findall(r"#\s*fmt: skip", text)),
+    )
+
+
+def _docstring(node: ast.AST) -> range:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+        return _span(node.body[0])
+    return range(0)
+
+
+def _span(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def imports_of(folder: Path, files: Mapping[Path, str]) -> dict[str, set[str]]:
+    """Map each module below `folder` to the modules there that it imports when it is imported itself."""
+    modules = {_module(folder, path): ast.parse(text) for path, text in files.items()}
+    found = {name: {*_imported(tree, modules.keys())} for name, tree in modules.items()}
+    return {
+        name: {p for each in there for p in _with_packages(each) if p in modules} - {name}
+        for name, there in found.items()
+    }
+
+
+def _with_packages(module: str) -> Iterator[str]:
+    """Yield the module and the packages that it is in, which Python imports first."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]
+
+
+def _module(folder: Path, path: Path) -> str:
+    parts = path.relative_to(folder.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(tree: ast.Module, known: Container[str]) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found = whole if whole in known else node.module
+                if found in known:
+                    yield found
+
+
+def longest_chain(graph: Mapping[str, set[str]]) -> int:
+    """Return the number of modules in the longest chain of imports; an import that closes a circle is not followed."""
+    under_way: set[str] = set()
+
+    @cache
+    def depth(name: str) -> int:
+        under_way.add(name)
+        found = 1 + max((depth(each) for each in graph[name] - under_way), default=0)
+        under_way.discard(name)
+        return found
+
+    return max((depth(name) for name in graph), default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

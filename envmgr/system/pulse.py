@@ -159,8 +159,13 @@ def _now(folder: Path) -> float:
 
 
 def renew_listing(folder: Path) -> None:
-    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does."""
+    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does.
+
+    Removes what a killed run left of that, too.
+    """
     with suppress(OSError):  # a full disk, where others write no rows either; none there; a user that may only look
-        descriptor, name = tempfile.mkstemp(prefix=".now.", suffix=".0.0.tmp", dir=folder)
+        descriptor, _ = tempfile.mkstemp(prefix=".renew.", suffix=".0.0.tmp", dir=folder)
         os.close(descriptor)
-        Path(name).unlink()
+    for path in folder.glob(".renew.*.0.0.tmp"):
+        with suppress(OSError):  # another run that renews it was faster
+            path.unlink()

@@ -38,7 +38,8 @@ def start(scene: Path) -> Iterator[Start]:
     started = []
 
     def start(code: str = "") -> subprocess.Popen[str]:
-        text = f"import sys, demo.cluster as demo\n{code}\nsys.exit(demo.main())"
+        own = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # not as nohup(1) left it
+        text = f"{own}\nimport sys, demo.cluster as demo\n{code}\nsys.exit(demo.main())"
         process = subprocess.Popen(
             [sys.executable, "-c", text], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, start_new_session=True,

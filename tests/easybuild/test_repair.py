@@ -12,12 +12,11 @@ from envmgr.store.prefix import Install, Prefix
 from tests.helpers.eb_aftermath import nothing_left
 from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop
 from tests.helpers.eb_slow import release, signs, slow, wait_until_it_compiles
+from tests.helpers.marks import LATER
 from tests.helpers.scenes import data, no_processes, tamper
 
 # Of each build the program tells another number, where the mirror says so: as of compilers that write the time.
 RANDOM = TOY_MAKEFILE.replace("\tcp toy", "\tod -An -N8 -tx1 /dev/urandom >$(PREFIX)/bin/seed\n\tcp toy")
-
-LATER = (pytest.mark.slow, pytest.mark.soak)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.helpers.faults.table import read_rows
 from tests.helpers.programs import program
 from tests.helpers.standin.channel import Channel
 
-ROUNDS, PARTS = 40, 4
+ROUNDS, PARTS = 20, 4
 VERBS = [verb for verb, plot in PLOTS.items() if not plot.easybuild]
 """The build user of an EasyBuild build does not reach pytest's folders: `make soak SOAK=faults` has its rounds."""
 SEED = int(os.environ.get("FAULT_SEED") or random.SystemRandom().randrange(10**6))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
 from tests.helpers.foreign_scene import LOCAL, NO_SITE, NODES, SHARED, Foreign, make
+from tests.helpers.marks import in_ci
 from tests.helpers.own_wheel import build_wheel, copy_source, pip
 from tests.helpers.waiting import DEADLINE
 
@@ -112,7 +113,7 @@ DRIFTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DRIFTS)
+@pytest.mark.parametrize("name", in_ci(DRIFTS, ("unmounted", "edited-modulefile", "without-lmod")))
 def test_drift_is_told_of_its_node(foreign: Foreign, name: str) -> None:
     node, do, undo, expected = DRIFTS[name]
     foreign.cluster.sh(node, do, check=True)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.helpers.audit_scene import Audited
 from tests.helpers.drifts import Drift, all_drifts, follow_all
+from tests.helpers.marks import LATER
 
 pytestmark = pytest.mark.xdist_group("audited")
 
@@ -20,9 +21,8 @@ def drifts() -> list[object]:
     for drift in sorted(all_drifts(), key=lambda drift: not drift.mends):
         if not drift.waits and drift.check not in ELSEWHERE:
             first.setdefault(drift.check, drift)
-    soak = [pytest.mark.slow, pytest.mark.soak]
     return [
-        pytest.param(drift, id=drift.name, marks=[] if first.get(drift.check) == drift else soak)
+        pytest.param(drift, id=drift.name, marks=() if first.get(drift.check) == drift else LATER)
         for drift in all_drifts()
     ]
 

@@ -8,9 +8,10 @@ import pytest
 
 from tests.helpers.foreign_drifts import ForeignDrift, foreign_drifts
 from tests.helpers.foreign_scene import KINDS, LOCAL, NO_SITE, SPACK, Foreign, make, tried
+from tests.helpers.marks import LATER
 
 # One of each tree; `make soak SOAK=foreign_drifts` plays all.
-HERE = {"eb-rebuild-died", "hand-old-licence-server", "spack-prefix-closed-to-users", "eessi-not-mounted"}
+HERE = {"eb-rebuild-died", "eessi-not-mounted"}
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +22,7 @@ def foreign(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def drifts() -> list[object]:
-    soak = [pytest.mark.slow, pytest.mark.soak]
-    return [pytest.param(d, id=d.name, marks=[] if d.name in HERE else soak) for d in foreign_drifts()]
+    return [pytest.param(d, id=d.name, marks=() if d.name in HERE else LATER) for d in foreign_drifts()]
 
 
 def test_healthy_cluster_is_silent_and_a_baseline_holds_every_tree(foreign: Foreign) -> None:

@@ -10,10 +10,10 @@ import pytest
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster.disguises import IN_ITS_JOB, fake_driver, slurm_gpu
 from tests.helpers.cluster.site import settings
+from tests.helpers.marks import LATER
 from tests.helpers.waiting import DEADLINE, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
-LATER = (pytest.mark.slow, pytest.mark.soak)
 DRIVER = "575.57.08"
 HIDDEN = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
 JOB = "a job with `--gres=gpu:1`"

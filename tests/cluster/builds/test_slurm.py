@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from envmgr.backends.easybuild.contents import Places, contents_sum
 from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.own import own_places
@@ -237,6 +239,8 @@ def test_easybuild_of_envmgr_builds_on_nodes_that_have_the_same(shop: Shop) -> N
     assert [*tools.iterdir()] == []
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_easybuild_that_a_node_cannot_use_is_installed_privately_before_jobs_are_sent(shop: Shop) -> None:
     cluster = shop.cluster
     tools, wheels = cluster.host_prefix / "easybuild/tools", cluster.host_prefix / "wheels"

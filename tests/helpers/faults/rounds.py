@@ -254,7 +254,7 @@ def what_is_left(stage: Stage) -> list[str]:
     if not stage.easybuild:  # that site does not sign
         found += [f"flips/{name}" for name in flips if name.endswith(".json") and f"{name}.sig" not in flips]
     found += [f"flips/{name}" for name in flips if name.endswith(".sig") and name.removesuffix(".sig") not in flips]
-    for folder in box.prefix.glob("generations/*"):
+    for folder in (path for path in box.prefix.glob("generations/*") if path.is_dir()):
         names = {path.name for path in folder.iterdir()}
         if names != {"abandoned.json"} and "generation.json" not in names:
             found.append(f"generations/{folder.name}: {sorted(names)}")

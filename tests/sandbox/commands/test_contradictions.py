@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends.conda.lockfile import LOCK_NAME
+from tests.helpers.marks import LATER
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.records import write_channel
 
@@ -78,8 +79,7 @@ IN_CI = (
     "CUDA without a driver",
     "BLAS of two variants",
 )  # the rules themselves are unit tests
-_LATER = (pytest.mark.slow, pytest.mark.soak)
-EVERY = [pytest.param(case, id=name, marks=() if name in IN_CI else _LATER) for name, case in CASES.items()]
+EVERY = [pytest.param(case, id=name, marks=() if name in IN_CI else LATER) for name, case in CASES.items()]
 
 
 @pytest.mark.parametrize("case", EVERY)

@@ -1,4 +1,4 @@
-"""Cases of contradicting locks, of hidden GPUs and of repairs that CI leaves out for their time."""
+"""Cases that CI leaves out for their time: of contradicting locks, losses, hidden GPUs, clusters of others, jobs and repairs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from tests.soak.suite import run_pytest
 ROUNDS = 1
 FILES = (
     "tests/sandbox/commands/test_contradictions.py",
+    "tests/sandbox/publish/test_losses.py",
+    "tests/cluster/audit/test_alone.py",
+    "tests/cluster/builds/test_slurm.py",
     "tests/cluster/audit/test_hidden_gpus.py",
     "tests/easybuild/test_repair.py",
 )

@@ -19,6 +19,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.system import locks, pulse
 from envmgr.system.locks import file_lock, mark_of, try_file_lock
 from envmgr.system.processes import this_process
+from envmgr.system.pulse import renew_listing
 
 
 @pytest.fixture
@@ -179,3 +180,11 @@ def test_lock_is_had_on_a_full_disk(lock: Path, monkeypatch: pytest.MonkeyPatch)
     with file_lock(lock) as held:
         held.require()
     assert sorted(lock.parent.iterdir()) == [lock]
+
+
+def test_what_a_killed_run_left_of_a_renewed_listing_goes_with_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".renew.killed.0.0.tmp").touch()
+    (tmp_path / ".other.1.2.tmp").touch()
+    renew_listing(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".other.1.2.tmp"]
+    renew_listing(tmp_path / "none")  # says nothing

@@ -13,6 +13,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
+from envmgr.publish.compose import recipe_changes
 from envmgr.system.reading import shortened
 
 
@@ -28,10 +29,13 @@ def _programs(environment: Iterable[EnvOp]) -> Iterator[tuple[str, str]]:
                 yield from ((path.name, str(path)) for path in Path(folder).iterdir() if path.name in COMMANDS)
 
 
-def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Recipe) -> None:
-    """EnvmgrError `commands-hidden`, but for those that the recipe accepts: those that its reason begins with, up to a colon."""
+def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Recipe, root: Path) -> None:
+    """By what its install at `root` brings and by what the recipe itself puts on PATH.
+
+    EnvmgrError `commands-hidden`, but for those that the recipe accepts: those that its reason begins with, up to a colon.
+    """
     accepted = {*re.split(r"[\s,;]+", recipe.accept.get(HIDDEN, "").partition(": ")[0])}
-    found = hidden_by(environment)
+    found = hidden_by((*environment, *recipe_changes(recipe, entry, str(root))))
     if wrong := {name: program for name, program in found.items() if name not in accepted}:
         line = f'accept: {{{HIDDEN}: "{", ".join(found)}: why"}}'
         raise EnvmgrError(

@@ -85,14 +85,14 @@ def ensure_install(
             if others:
                 _await_landed(install, runner)
             if install.entry == lock.entry:
-                require_none_hidden(lock.entry, manifest.facts.environment, recipe)
+                require_none_hidden(lock.entry, manifest.facts.environment, recipe, install.path)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
         verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
             if install.entry == lock.entry:  # others are below it, and are on PATH by its own facts, if at all
-                require_none_hidden(lock.entry, built.facts.environment, recipe)
+                require_none_hidden(lock.entry, built.facts.environment, recipe, install.path)
             facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
                 manifest = make_manifest(

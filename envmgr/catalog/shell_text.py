@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 from envmgr.system.run import Runner, clean_env
@@ -9,6 +10,7 @@ from envmgr.system.run import Runner, clean_env
 _PARSERS = (("bash", "--noprofile", "--norc", "-n"), ("sh", "-n"), ("zsh", "-f", "-n"))
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 60.0  # seconds
+_HISTORY = re.compile(r"(?<!\\)!(?![\s=(]|$)")  # tcsh(1), "History substitution"; in quotes too
 
 # Builtins and reserved words, in whose place a function would stand. Sources: bash(1), dash(1), zshbuiltins(1), tcsh(1), Lmod.
 SHELL_WORDS = frozenset(
@@ -180,4 +182,12 @@ def fault_in_csh(text: str) -> str:
     for word in text.split():
         if "{" in word and word != "{":
             return f"csh opens braces, in quotes too: `{word[:40]}`"
-    return "a backslash at its end may quote what follows" if text.endswith("\\") else ""
+    if found := _HISTORY.search(text):
+        return f"csh reads `{text[found.start() : found.start() + 40]}` as a line of its history"
+    if text.endswith("\\"):
+        return "a backslash at its end may quote what follows"
+    if (tcsh := shutil.which("tcsh", path=_PATH)) is None:
+        return ""
+    done = Runner().run([tcsh, "-f", "-n"], stdin=f"{text}\n", env=clean_env(), timeout=_TIMEOUT, check=False)
+    said = " ".join(done.stderr.split())[:200]
+    return f"is not whole commands in tcsh: {said}" if done.returncode or said else ""

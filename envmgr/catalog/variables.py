@@ -52,8 +52,11 @@ _OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _XML = re.compile(r"file://(?=/)")
 _XML_OF_SYSTEM = "/etc/xml/catalog"
 _OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|VERSION)", re.ASCII)
-# What modules of software that was built from source note for builds, and by what CMake, CuPy and PyTorch's builds find CUDA.
-_NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)\w+|CUDA_PATH", re.ASCII)
+# What EasyBuild's modules note for builds. Source: EasyBuild's `convert_name`.
+_NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)(?P<stem>\w+)", re.ASCII)
+_EASYBUILDS = str.maketrans({"+": "plus", "-": "min", ".": ""})
+# By this CMake, CuPy and PyTorch's builds find CUDA.
+_CUDA = "CUDA_PATH"
 
 
 def fault_in_variable(name: str, *, as_list: bool) -> str:
@@ -96,6 +99,14 @@ def is_own(name: str, owners: Collection[str]) -> bool:
     return found is not None and found["stem"] in stems and KNOWN.fullmatch(found["stem"]) is None
 
 
+def _is_note(name: str, owners: Collection[str]) -> bool:
+    """Whether it is what builds find CUDA by, or EasyBuild's software, and one of `owners` is that."""
+    found = _NOTES.fullmatch(name)
+    if found is None:
+        return name == _CUDA and "CUDA" in {owner.upper() for owner in owners}
+    return found["stem"] in {owner.translate(_EASYBUILDS).upper() for owner in owners}
+
+
 def may_go_unsaid(
     kind: str, name: str, elements: Sequence[str], *, owners: Collection[str], roots: Collection[str]
 ) -> bool:
@@ -104,13 +115,11 @@ def may_go_unsaid(
     `kind` is that of `EnvOp`; `elements` are those of a list, else the one value.
     """
     if kind in ("prepend", "append"):
-        return name in SEARCHED | _OF_INSTALLS and all(
-            _lies_in(each, roots, xml=name == "XML_CATALOG_FILES") for each in elements
-        )
-    named = is_own(name, owners) or _NOTES.fullmatch(name)
-    return (
-        kind != "unset" and bool(named) and all(("/" not in e and "~" not in e) or _lies_in(e, roots) for e in elements)
-    )
+        if name == "XML_CATALOG_FILES":
+            return all(_lies_in(each, roots, xml=True) for text in elements for each in text.split() or [""])
+        return name in SEARCHED | _OF_INSTALLS and all(_lies_in(each, roots) for each in elements)
+    named = is_own(name, owners) or _is_note(name, owners)
+    return kind != "unset" and named and all(("/" not in e and "~" not in e) or _lies_in(e, roots) for e in elements)
 
 
 def _lies_in(element: str, roots: Collection[str], *, xml: bool = False) -> bool:

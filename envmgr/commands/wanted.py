@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
+from envmgr.builds.hidden import require_none_hidden
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpu.needs import gpu_needs
@@ -118,8 +119,9 @@ class Wanted:
         require_accepted(self.entry, judge_recipe(self.entry, self.recipe))
 
     def require_accepted(self, facts: InstallFacts) -> None:
-        """InputError `module-unaccepted`, for what its finished install brings."""
+        """InputError `module-unaccepted`, EnvmgrError `commands-hidden`, for what its finished install brings."""
         install = self.install
+        require_none_hidden(self.entry, facts.environment, self.recipe, install.path)
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
     def faults(self, published: Published) -> list[Fault]:

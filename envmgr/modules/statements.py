@@ -24,6 +24,7 @@ from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.gpu import needs_table
 from envmgr.modules.pip_shim import FOLDER, own_packages
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
+from envmgr.system.known_programs import KNOWN
 from envmgr.system.shelltext import quote
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
@@ -153,7 +154,8 @@ def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Stateme
     # pushenv everywhere: setenv of one variable by two modules is lost when the first of them is unloaded, and it never
     # brings back the user's own value.
     stem = variable_name(spec.name)
-    yield _call("pushenv", f"{stem}_ROOT", spec.root)
+    if KNOWN.fullmatch(stem) is None:  # PIP_ROOT is a setting of every pip
+        yield _call("pushenv", f"{stem}_ROOT", spec.root)
     yield _call("pushenv", f"ENVMGR_{stem}_DIGEST", spec.digest)
     yield Statement("generation", "pushenv", (GENERATION_VARIABLE,))
     if spec.python and not policies.user_site:

@@ -34,7 +34,7 @@ def judge_recipe(entry: Entry, recipe: Recipe) -> Judged:
 def judge_install(entry: Entry, recipe: Recipe, facts: InstallFacts, root: Path, prefix: Path) -> Judged:
     """By what its finished install brings: activation scripts of its packages, modules of another tool."""
     roots = [str(root), *(str(prefix / need) for need in facts.needs)]
-    owners = [entry.name, *(Path(need).parent.name for need in facts.needs)]
+    owners = [entry.name, root.parent.name, *(Path(need).parent.name for need in facts.needs)]
     return _sorted(_changes(facts.environment, owners, roots, {str(root): "${root}"}), recipe.accept)
 
 

@@ -16,7 +16,7 @@ from envmgr.backends.wheels.rows import read_rows
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
-from envmgr.system.reading import BESIDE, digest_of
+from envmgr.system.reading import BESIDE, digest_of, require_visible_patch
 from envmgr.wheels.requirements import HashedRow, Question, checked_all
 
 SYSTEM = "system"
@@ -149,6 +149,7 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
         raise InputError("patch-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
     try:
         found = digest_of(path, BESIDE, tree=catalog_of(folder))
+        require_visible_patch(path, tree=catalog_of(folder))
     except OSError as error:
         raise InputError("file-unreadable", f"cannot read {BESIDE.what} {path}", context=str(error.strerror)) from None
     if found != patch.sha256:

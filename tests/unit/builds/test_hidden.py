@@ -11,7 +11,8 @@ from envmgr.backends.conda.judging import BRINGERS
 from envmgr.builds.hidden import require_none_hidden
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lockrules.commands import COMMANDS
-from envmgr.catalog.names import parse_entry
+from envmgr.catalog.names import Entry, parse_entry
+from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
@@ -80,10 +81,21 @@ def test_nothing_that_a_shipped_recipe_is_known_to_bring_is_refused(entry: str, 
     for name in brought:
         (tmp_path / name).touch()
     environment = [EnvOp(kind="prepend", name="PATH", value=str(tmp_path))]
-    require_none_hidden(found.entry, environment, recipe)
+    require_none_hidden(found.entry, environment, recipe, tmp_path)
     (tmp_path / "sudo").touch()
     with pytest.raises(EnvmgrError, match="hides commands of the system or of shells: sudo"):
-        require_none_hidden(found.entry, environment, recipe)
+        require_none_hidden(found.entry, environment, recipe, tmp_path)
+
+
+def test_what_the_recipe_itself_puts_on_path_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "libexec").mkdir()
+    (tmp_path / "libexec/ssh").touch()
+    fields = {"backend": "wheels", "input": {}, "environment": {"prepend": {"PATH": ["${root}/libexec"]}}}
+    recipe = Recipe.model_validate(fields)
+    with pytest.raises(EnvmgrError, match="hides commands of the system or of shells: ssh"):
+        require_none_hidden(Entry("some", "1.0"), (), recipe, tmp_path)
+    accepted = Recipe.model_validate({**fields, "accept": {"hidden-commands": "ssh: a newer one"}})
+    require_none_hidden(Entry("some", "1.0"), (), accepted, tmp_path)
 
 
 def test_table_of_programs_is_of_packages_that_shipped_locks_have(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_lua_quote_refuses_a_surrogate_that_is_no_byte() -> None:
 def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
     done = operations(
         spec(
-            "torch/1",
+            "flame/1",
             op("prepend", "PATH", "/b"),
             op("set", "A", "1"),
             conflicts=("tf",),
@@ -107,13 +107,13 @@ def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
     )
     assert [s for s in done if s.name not in ("help", "whatis")] == [
         Statement("call", "extensions", ("numpy/1, six/2",)),
-        Statement("gpu-gate", "gpu_gate", ("torch/1", "warn", '{ driver = "450.1" }')),
+        Statement("gpu-gate", "gpu_gate", ("flame/1", "warn", '{ driver = "450.1" }')),
         Statement("call", "family", ("ai",)),
         Statement("call", "family", ("py",)),
         Statement("call", "conflict", ("tf",)),
         Statement("call", "depends_on", ("python/3",)),
-        Statement("call", "pushenv", ("TORCH_ROOT", "/store/torch/1-01234567")),
-        Statement("call", "pushenv", ("ENVMGR_TORCH_DIGEST", "0123456789abcdef" * 4)),
+        Statement("call", "pushenv", ("FLAME_ROOT", "/store/flame/1-01234567")),
+        Statement("call", "pushenv", ("ENVMGR_FLAME_DIGEST", "0123456789abcdef" * 4)),
         Statement("generation", "pushenv", ("ENVMGR_GENERATION",)),
         Statement("call", "pushenv", ("PYTHONNOUSERSITE", "1")),
         Statement("call", "prepend_path", ("PATH", "/b")),
@@ -338,3 +338,10 @@ def test_templates_digest_changes_with_each_file(tmp_path, name: str) -> None:
     assert templates_digest(folder) == templates_digest(TEMPLATES)
     (folder / name).write_text((folder / name).read_text() + "\n")
     assert templates_digest(folder) != templates_digest(TEMPLATES)
+
+
+@pytest.mark.parametrize("name", ["pip", "pyenv", "dotnet", "spack", "jupyter"])
+def test_no_module_sets_a_known_program_s_variable_for_its_own_folder(name: str) -> None:
+    made = operations(spec(f"{name}/1.0"), ModulePolicies())
+    assert not [each for each in made if each.name == "pushenv" and each.arguments[0] == f"{name.upper()}_ROOT"]
+    assert ("ENVMGR_" + name.upper() + "_DIGEST") in [each.arguments[0] for each in made if each.arguments]

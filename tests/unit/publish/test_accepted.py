@@ -126,9 +126,20 @@ def test_every_other_variable_needs_a_word_whatever_its_name(name: str, way: str
     except ValidationError:
         assert fault_in_variable(name, as_list=not way.startswith("set"))
         return
-    free = name in [*OWN, "CUDA_PATH"] if way.startswith("set") else name in SEARCHED
-    easybuilds = way.startswith("set") and name.startswith(("EBROOT", "EBVERSION", "EBEXTSLIST"))
-    assert rules(made) == ([] if free or easybuilds else [f"variable:{name}"])
+    free = name in OWN if way.startswith("set") else name in SEARCHED
+    assert rules(made) == ([] if free else [f"variable:{name}"])
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [("CUDA_PATH", "cuda"), ("EBROOTCUDA", "cuda"), ("EBVERSIONCUDA", "CUDA"), ("EBROOTCMINARES", "c-ares"), ("EBROOTGTKPLUS", "gtk+"),
+     ("EBEXTSLISTR", "r")],
+)  # fmt: skip
+def test_what_builds_find_software_by_is_that_software_s_own(name: str, entry: str) -> None:
+    made = recipe(set={name: "${root}"})
+    assert rules(made, Entry(entry, "1")) == []
+    for other in ("some", "cudax", "x-cuda"):
+        assert rules(made, Entry(other, "1")) == [f"variable:{name}"]
 
 
 @pytest.mark.parametrize("name", RUN_CODE)
@@ -241,10 +252,36 @@ def test_a_body_is_refused_where_no_shell_can_read_it(monkeypatch: pytest.Monkey
         Environment.model_validate({"functions": {"f": {"bash": ":"}}})
 
 
-@pytest.mark.parametrize("csh", ["x{a;touch${IFS}evil,b}", "echo ${HOME}", "echo '{a,b}'", "{a", "echo \\", "echo é"])
+@pytest.mark.parametrize(
+    "csh",
+    [
+        "echo wow!x",
+        "echo !!",
+        'echo "a',
+        "set x=(1",
+        "echo `x",
+        "x{a;touch${IFS}evil,b}",
+        "echo ${HOME}",
+        "echo '{a,b}'",
+        "{a",
+        "echo \\",
+        "echo é",
+    ],
+)
 def test_csh_text_that_backquotes_would_take_apart(csh: str) -> None:
     with pytest.raises(ValidationError, match="csh"):
         Environment.model_validate({"on_unload": {"bash": ":", "csh": csh}})
+
+
+def test_csh_text_that_is_whole() -> None:
+    for csh in ("if (! $?x) echo a", "if ($x != 1) echo \\!*", "if (!($x)) echo", "echo wow!"):
+        Environment.model_validate({"on_unload": {"bash": ":", "csh": csh}})
+
+
+def test_list_that_is_read_by_spaces_too_has_only_folders_of_the_entry() -> None:
+    for evil in ("${root}/a /tmp/evil", "/tmp/evil ${root}/a"):
+        assert rules(recipe(prepend={"XML_CATALOG_FILES": [evil]})) == ["variable:XML_CATALOG_FILES"]
+    assert rules(recipe(prepend={"XML_CATALOG_FILES": ["${root}/a ${root}/b"]})) == []
 
 
 def test_what_packages_and_easybuild_s_modules_bring_is_held_to_the_same() -> None:

@@ -17,6 +17,7 @@ from envmgr.catalog.recipe import load_recipe, load_software
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, hidden_in, hidden_values, require_visible
+from envmgr.system.reading import require_visible_patch
 from envmgr.system.yamlfile import parse_yaml
 from tests.helpers.places import ROOT
 
@@ -132,3 +133,17 @@ def test_lock_that_nobody_could_read_again_is_not_written(name: str, text: str) 
     with pytest.raises(InputError) as caught:
         require_lock_visible(text, name)
     assert caught.value.reference == "text-invisible"
+
+
+@pytest.mark.parametrize("hidden", ["\r", "\x0b", "\x1c", "\x85", "\u2028", "\u202e", "\u200b", "\0"])
+def test_patch_that_shows_other_lines_than_it_has_is_refused(tmp_path: Path, hidden: str) -> None:
+    path = tmp_path / "a.patch"
+    path.write_bytes(f"+ok = 1  # fine{hidden}import os\n".encode())
+    with pytest.raises(InputError, match=r"a\.patch:1:16: U\+.* cannot be seen in a review"):
+        require_visible_patch(path)
+
+
+def test_patch_of_odd_sources_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "a.patch"
+    path.write_bytes("+ends of lines of Windows\r\n-\tTabs\n+\f\n+caf\u00e9 ".encode() + b"\xe9 of latin-1\n")
+    require_visible_patch(path)

@@ -39,9 +39,9 @@ class CatalogEntry:
     def software_path(self) -> Path:
         return self.folder.parent / SOFTWARE_NAME
 
-    def recipe(self) -> Recipe:
-        """Raises InputError with each fault's place."""
-        return load_recipe(self.recipe_path)
+    def recipe(self, *, shells: bool = True) -> Recipe:
+        """`shells` as `load_recipe`. Raises InputError with each fault's place."""
+        return load_recipe(self.recipe_path, shells=shells)
 
     def software(self) -> Software:
         return load_software(self.software_path)

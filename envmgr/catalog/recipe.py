@@ -8,10 +8,10 @@ import re
 import string
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.accept import fault_in_key
 from envmgr.catalog.gpu.codes import parse_code
@@ -28,7 +28,10 @@ from envmgr.system.yamlfile import load_model
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
+UNPARSED = "no shell reads it"  # the context of a validation, for verbs that only tell what there is
 _END = "ENVMGR_FILE"  # of a file in a test's text
+_MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
+_MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads
 _MOST_TEXT = 4 << 20  # characters, of the files of all tests of a recipe: modules keep them
 
 
@@ -75,20 +78,38 @@ class ShellText(_Model):
     @field_validator("bash", "csh")
     @classmethod
     def _printable(cls, value: str) -> str:
+        if len(value) > _MOST_SHELL:
+            raise ValueError(f"has {len(value)} characters: there are {_MOST_SHELL} at most")
         return _lines(value).strip()
 
     @model_validator(mode="after")
-    def _check(self) -> ShellText:
+    def _check(self, info: ValidationInfo) -> ShellText:
         if not self.bash:
             raise ValueError("`bash` is empty")
         if "\n" in self.csh:
             raise ValueError("`csh` must be one line")
         # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
-        if fault := fault_in_posix(self.bash.replace("${root}", "/")):
+        if info.context != UNPARSED and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
             raise ValueError(f"`bash` {fault}")
         if fault := fault_in_csh(self.csh.replace("${root}", "/")):
             raise ValueError(f"`csh`: {fault}")
         return self
+
+
+def _few_functions(value: Any) -> Any:
+    """Before shells read any of them."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) > _MOST_FUNCTIONS:
+        raise ValueError(
+            f"{len(value)} functions: there are {_MOST_FUNCTIONS} at most; a file of the install can define more"
+        )
+    size = sum(len(str(text.get("bash", ""))) for text in value.values() if isinstance(text, dict))
+    if size > _MOST_SHELL:
+        raise ValueError(
+            f"{size} characters of functions: there are {_MOST_SHELL} at most; a file of the install can have more"
+        )
+    return value
 
 
 class Environment(_Model):
@@ -102,7 +123,7 @@ class Environment(_Model):
     set_default: dict[str, str] = {}
     prepend: dict[str, tuple[str, ...]] = {}
     append: dict[str, tuple[str, ...]] = {}
-    functions: dict[str, ShellText] = {}
+    functions: Annotated[dict[str, ShellText], BeforeValidator(_few_functions)] = {}
     on_unload: ShellText | None = None
 
     @field_validator("functions")
@@ -166,7 +187,7 @@ class Requires(_Model):
 
 
 def _dotted(value: str) -> str:
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", value):
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", value):
         raise ValueError(f"`{value}` is not a version of digits and dots")
     return value
 
@@ -310,18 +331,28 @@ def _family_name(value: str) -> str:
     return value
 
 
-def load_recipe(path: Path) -> Recipe:
-    """The files of its tests are read, too.
+def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
+    """The files of its tests are read, too. Without `shells`, none is asked whether it could read the functions.
 
     Raises:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
     """
-    recipe = load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=catalog_of(path.parent))
+    recipe = load_model(
+        path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=catalog_of(path.parent),
+        context=None if shells else UNPARSED,
+    )  # fmt: skip
     if not any(test.files for test in recipe.tests):
         return recipe
-    texts = {name: _written(path, name) for name in dict.fromkeys(n for test in recipe.tests for n in test.files)}
-    if sum(len(texts[name]) for test in recipe.tests for name in test.files) > _MOST_TEXT:
-        raise InputError("file-too-large", f"the files of the tests of {path} are more than {_MOST_TEXT} characters")
+    texts: dict[str, str] = {}
+    size = 0
+    for name in (name for test in recipe.tests for name in test.files):
+        if name not in texts:
+            texts[name] = _written(path, name)
+        size += len(texts[name])
+        if size > _MOST_TEXT:
+            raise InputError(
+                "file-too-large", f"the files of the tests of {path} are more than {_MOST_TEXT} characters"
+            )
     tests = tuple(
         test.model_copy(update={"run": "".join(texts[name] for name in test.files) + test.run}) for test in recipe.tests
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+_MOST_DIGITS = 18
+
 
 def older(a: str, b: str) -> bool:
     """Whether version `a` is older than `b`: by number, component by component; a missing one counts as 0."""
@@ -12,4 +14,5 @@ def older(a: str, b: str) -> bool:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+    """Those of its components; one of more digits than any version has counts as the most that can be."""
+    return tuple(int(part[:_MOST_DIGITS]) for part in version.split(".") if part.isdecimal())

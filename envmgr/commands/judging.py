@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import traceback
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 from envmgr.backends import LoadedEntry
 from envmgr.catalog.lockrules.judge import Fault, Judged, LockFacts, judge, refusal
@@ -10,7 +12,7 @@ from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
-from envmgr.system.reading import printable
+from envmgr.system.reading import MOST_LINES, printable
 
 
 def judge_all(
@@ -29,12 +31,33 @@ def require_sound(judged: Iterable[tuple[Entry, Judged]]) -> None:
 
 
 def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Fault]:
-    """All of them, as faults of the entry."""
-    found = []
+    """All of them, as faults of the entry; of very many, the first, and how many more there are."""
+    found: list[Fault] = []
     for whose, each in judged:
         place = "" if whose == entry else f"the lock of {whose}, on which it stands: "
         found += [Fault(fault.rule, f"{place}{fault.text}", _ways(fault)) for fault in each.faults]
-    return found
+    more = len(found) - MOST_LINES
+    return [*found[:MOST_LINES], Fault(found[-1].rule, f"and {more} more faults")] if more > 0 else found
+
+
+@contextmanager
+def reading(entry: object) -> Iterator[None]:
+    """What a library raises over what others wrote is a failure of this entry, as any other: verbs go on beside it.
+
+    Raises EnvmgrError `entry-unreadable`.
+    """
+    try:
+        yield
+    except (EnvmgrError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+        raise EnvmgrError(
+            "entry-unreadable", f"the recipe of {entry}, its lock or a package of it cannot be read",
+            context=[why_failed(error), f"in {frame.f_globals.get('__name__')}, line {line}"],
+            hint=f"look at what was changed last in the recipe and its lock; `envmgr catalog check {entry}` says more. Report it: envmgr "
+            "should have told what is wrong",
+        ) from error  # fmt: skip
 
 
 def why_failed(error: Exception) -> str:

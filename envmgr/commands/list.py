@@ -73,13 +73,13 @@ def list_entries(ctx: Context) -> ListResult:
 
 def show_entry(ctx: Context, name: str) -> ShowResult:
     found = ctx.catalog.find(ctx.catalog.parse(name))
-    recipe = found.recipe()
+    recipe = found.recipe(shells=False)
     current = read_current(ctx.prefix)
     state = _states(ctx, [found], current)[0]
     digest = install = module = gpu = None
     notes = state.notes
     try:
-        item = load_one(ctx, found, read_target(ctx.site.cpu_level))
+        item = load_one(ctx, found, read_target(ctx.site.cpu_level), shells=False)
         digest = item.install.digest
         install = str(item.install.path) if item.install.exists() else None
         gpu = _gpu(ctx, item)
@@ -126,7 +126,7 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
     loaded: dict[str, Wanted | EnvmgrError] = {}
     for found in entries:
         try:
-            loaded[str(found.entry)] = load_one(ctx, found, target)
+            loaded[str(found.entry)] = load_one(ctx, found, target, shells=False)
         except EnvmgrError as error:
             loaded[str(found.entry)] = error
     published = [w for name, w in loaded.items() if isinstance(w, Wanted) and current and name in current.entries]
@@ -163,7 +163,7 @@ def _state(
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:
-        notes = _notes(found.recipe())
+        notes = _notes(found.recipe(shells=False))
         description = found.software().description.strip().splitlines()[0]
     except EnvmgrError:
         pass  # told by the note below

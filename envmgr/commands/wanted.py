@@ -17,7 +17,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context, require_current_if_ever
-from envmgr.commands.judging import faults_of, judge_all, require_sound
+from envmgr.commands.judging import faults_of, judge_all, reading, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
@@ -130,8 +130,9 @@ class Wanted:
 
     def _judged(self, published: Published) -> list[tuple[Entry, Judged]]:
         checked = {part.made_by.lock.entry for part in self.parts if part.was_checked(published)}
-        facts = self.lock.facts(checked=self.entry in checked)
-        return judge_all(self.entry, self.recipe, facts, self.lock.below, checked=checked)
+        with reading(self.entry):
+            facts = self.lock.facts(checked=self.entry in checked)
+            return judge_all(self.entry, self.recipe, facts, self.lock.below, checked=checked)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """What the next generation publishes of it."""
@@ -244,8 +245,9 @@ def _with_dependencies(catalog: Catalog, entries: Sequence[Entry], losses: Loss 
     return list(found.values())
 
 
-def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
-    item = _load(ctx, found, target)
+def load_one(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> Wanted:
+    """`shells` as `load_recipe`. Raises EnvmgrError as `load_wanted`."""
+    item = _load(ctx, found, target, shells=shells)
     if missing := _unacknowledged(ctx, item):
         raise EnvmgrError(
             "licence-not-acknowledged",
@@ -256,12 +258,13 @@ def load_one(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
     return item
 
 
-def _load(ctx: Context, found: CatalogEntry, target: Target) -> Wanted:
-    recipe, software = found.recipe(), found.software()
-    backend = get_backend(recipe.backend)
-    lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
-    entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
-    parts = tuple(Part(each, each.lock.items(ctx.site, target)) for each in entries)
+def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> Wanted:
+    with reading(found.entry):
+        recipe, software = found.recipe(shells=shells), found.software()
+        backend = get_backend(recipe.backend)
+        lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+        entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
+        parts = tuple(Part(each, each.lock.items(ctx.site, target)) for each in entries)
     return Wanted(found, recipe, software, lock, parts)
 
 

@@ -173,23 +173,25 @@ Fault = tuple[tuple[int | str, ...], str]
 """A place in a document, and what is wrong with what stands there."""
 
 
-def load_model(path: Path, model: type[Model], *, kind: Kind, reference: str, tree: Path | None = None) -> Model:
-    """Read, parse and validate. `reference` is the error's; `kind` and `tree` are as in reading.py.
+def load_model(
+    path: Path, model: type[Model], *, kind: Kind, reference: str, tree: Path | None = None, context: object = None
+) -> Model:
+    """Read, parse and validate. `reference` is the error's; `kind` and `tree` are as in reading.py, `context` is the model's own.
 
     Raises:
         InputError: the faults of the file in its context, each as `file:line: field: reason`.
     """
     text = read_file_text(path, kind, tree=tree)
-    return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference)
+    return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference, context=context)
 
 
 def validate(
-    data: Any, model: type[Model], *, text: str, path: Path, reference: str, faults: Sequence[Fault] = ()
-) -> Model:
+    data: Any, model: type[Model], *, text: str, path: Path, reference: str, faults: Sequence[Fault] = (), context: object = None,
+) -> Model:  # fmt: skip
     """`data`, which comes from `text`, as `model`; `faults` are those that were found before. Errors as `load_model`."""
     rows = [*faults]
     try:
-        made = model.model_validate({} if data is None else data)
+        made = model.model_validate({} if data is None else data, context=context)
         if not rows:
             return made
     except ValidationError as error:
@@ -226,6 +228,8 @@ _REASONS = {
 
 def reason_of(fault: Mapping[str, Any]) -> str:
     """The reason of one pydantic fault, for people."""
+    if fault["type"] == "too_long":
+        return f"has {fault['ctx']['actual_length']} items: there are {fault['ctx']['max_length']} at most"
     return _REASONS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
 
 

@@ -13,11 +13,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envmgr.catalog.lockrules.closure import reached, unanswered, unneeded
-from envmgr.catalog.lockrules.judge import Fault
+from envmgr.catalog.lockrules.judge import UNANSWERED, Fault
 from envmgr.wheels.requirements import MOST_ROWS, Question, read_requirement
 from envmgr.wheels.target import target_environment
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]{0,200})")
+_MOST_STEPS = 2_000_000  # some seconds; the longest locks that people make take a quarter of it
 _Node = tuple[str, str]
 """A package and one of its extras; the extra is empty for what it needs anyway."""
 
@@ -32,36 +33,67 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """One row: `read` is None for a row that only old tools read, of which the name alone is known."""
+    """One row: `read` is None for a row that only old tools read, of which the name alone is known. `cost` is that of a look, in steps."""
 
     name: str
     read: Requirement | None
+    cost: int
 
     @property
     def nodes(self) -> list[_Node]:
         extras = [] if self.read is None else sorted(self.read.extras)
         return [(self.name, ""), *((self.name, str(canonicalize_name(extra))) for extra in extras)]
 
+    @property
+    def asks_extra(self) -> bool:
+        return self.read is not None and "extra" in str(self.read.marker or "")
+
+
+class _TooMuch(Exception):  # noqa: N818 - what is the matter, in a fault
+    """To follow what these need takes more steps than anything that people make; the package that is looked at."""
+
 
 @dataclass(slots=True)
 class _Closure:
+    """`held` are the rows of a package that count, by their place, and `open` those that might for another extra."""
+
     parts: Mapping[str, Part]
     present: Mapping[str, str]
     elsewhere: bool
     environment: Mapping[str, str]
-    read: dict[str, list[_Need]] = field(default_factory=dict)
+    held: dict[str, dict[int, _Need]] = field(default_factory=dict)
+    open: dict[str, dict[int, _Need]] = field(default_factory=dict)
+    steps: int = 0
 
-    def needs(self, node: _Node) -> list[_Need]:
-        """Those that count for the platform, with the extra of the node."""
+    def follow(self, node: _Node) -> list[_Node]:
+        """The nodes of the rows that count for the platform and the extra of the node, and that did not before. Raises _TooMuch."""
         name, extra = node
-        if name not in self.read:
-            part = self.parts.get(name)
-            self.read[name] = [*_needs(() if part is None else part.requires or ())]
-        return [each for each in self.read[name] if self.counts(each, extra)]
+        if name not in self.open:
+            self.open[name], self.held[name] = dict(enumerate(self._rows(name))), {}
+        rows = self.open[name]
+        self._step(name, sum(need.cost for need in rows.values()))
+        fresh = {place: need for place, need in rows.items() if self.counts(need, extra)}
+        self.held[name] |= fresh
+        self.open[name] = {place: need for place, need in rows.items() if place not in fresh and need.asks_extra}
+        self._step(name, sum(len(need.nodes) for need in fresh.values()))
+        return [each for need in fresh.values() for each in need.nodes]
 
     def counts(self, need: _Need, extra: str = "") -> bool:
         marker = None if need.read is None else need.read.marker
         return marker is None or marker.evaluate({**self.environment, "extra": extra})
+
+    def _rows(self, name: str) -> list[_Need]:
+        part = self.parts.get(name)
+        rows = () if part is None else part.requires or ()
+        if len(rows) > MOST_ROWS:
+            raise _TooMuch(name)
+        self._step(name, sum(10 + len(row) // 3 for row in rows))  # to read one takes far longer than to look at it
+        return [*_needs(rows)]
+
+    def _step(self, name: str, count: int) -> None:
+        self.steps += count
+        if self.steps > _MOST_STEPS:
+            raise _TooMuch(name)
 
     def fault(self, need: _Need, by: str) -> Fault | None:
         if need.read is None:
@@ -91,32 +123,45 @@ def faults_of(
     """
     environment = cast("dict[str, str]", target_environment(python, wanted.platform))
     closure = _Closure(parts, present or {}, elsewhere, environment)
+    try:
+        yield from _faults(wanted, parts, closure)
+    except _TooMuch as error:
+        yield Fault(
+            UNANSWERED, f"what {error} needs takes too long to follow: no package has so many rows and extras",
+            "ask who wrote this lock or this package; another version of the package may do",
+        )  # fmt: skip
+
+
+def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure) -> Iterator[Fault]:
+    """Raises _TooMuch."""
     roots = [need for need in _needs(wanted.requirements) if closure.counts(need)]
     limits = [need for need in _needs(wanted.constraints) if closure.counts(need) and need.name in parts]
     for need, by in ((need, by) for needs, by in ((roots, "the recipe"), (limits, "a constraint")) for need in needs):
         if fault := closure.fault(need, by):
             yield fault
-    nodes = reached(
-        [node for need in roots for node in need.nodes],
-        lambda node: [each for need in closure.needs(node) for each in need.nodes],
-    )
+    nodes = reached([node for need in roots for node in need.nodes], closure.follow)
+    names = {name for name, _ in nodes}
     told: set[str] = set()
-    for name, extra in sorted(nodes):
+    for name in sorted(names):
         by = f"{name} {parts[name].version}" if name in parts else name
-        for need in closure.needs((name, extra)):
+        for _, need in sorted(closure.held[name].items()):
             if (fault := closure.fault(need, by)) and fault.text not in told:
                 told.add(fault.text)
                 yield fault
-    names = {name for name, _ in nodes}
     if not any(parts[name].requires is None for name in names if name in parts):
         yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names)
 
 
 def _needs(rows: Sequence[str]) -> Iterator[_Need]:
-    for row in rows[:MOST_ROWS]:
+    for row in rows:
         try:
             read = read_requirement(row)
-            yield _Need(canonicalize_name(read.name), read)
+            yield _Need(canonicalize_name(read.name), read, _cost(row))
         except ValueError:
             if name := _NAME.match(row):
-                yield _Need(canonicalize_name(name[1]), None)
+                yield _Need(canonicalize_name(name[1]), None, 1)
+
+
+def _cost(row: str) -> int:
+    """The time that it takes to look at a row, in steps of some microseconds."""
+    return 1 + len(row) // 20

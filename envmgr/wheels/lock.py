@@ -127,7 +127,8 @@ def _kind(each: LockedFile) -> str:
 def cuda_of(versions: Mapping[str, str]) -> str | None:
     """The CUDA version of an environment, as `12.1`; None without CUDA. By NVIDIA's runtime, else by a local version (`+cu118`)."""
     for name, version in versions.items():
-        if _CUDA_RUNTIME.fullmatch(name) and int(version.partition(".")[0]) in _MAJORS:
+        major = version.partition(".")[0]  # `1!12` and `v12` are good versions, too
+        if _CUDA_RUNTIME.fullmatch(name) and major.isdecimal() and int(major) in _MAJORS:
             return ".".join(version.split(".")[:2])
     for version in versions.values():
         if (local := _LOCAL.search(version)) and local["minor"]:

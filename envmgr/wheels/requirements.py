@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.system.reading import printable
+from envmgr.wheels.target import holds
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 _LONGEST = 2_000  # characters of one; the longest that were seen have some 300
+_MOST_EXTRAS = 100  # of one; the most that were seen are 45
 _DEEPEST = 30  # brackets that are open at once; `packaging` takes several calls for each
 _MEANS = (
     "the site's indexes give what is asked for; a folder of wheels can be one (`backends.wheels.indexes` of site.yaml)"
@@ -69,7 +72,22 @@ def read_requirement(row: str) -> Requirement:
         raise ValueError(f"`{shown}` is no requirement: {printable(str(error).partition(chr(10))[0])}") from None
     if requirement.url is not None:
         raise ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+    if len(requirement.extras) > _MOST_EXTRAS:
+        raise ValueError(f"`{shown}` has {len(requirement.extras)} extras: there are {_MOST_EXTRAS} at most")
+    if requirement.marker is not None and (fault := _fault_in_marker(requirement.marker)):
+        raise ValueError(f"`{shown}` has a marker that says neither yes nor no: {fault}")
     return requirement
+
+
+def _fault_in_marker(marker: Marker) -> str:
+    """Why it cannot be evaluated, on any platform and for any extra; empty where it can."""
+    try:
+        holds(marker, "3.11.0", "x86_64-manylinux_2_28")
+    except UndefinedEnvironmentName as error:
+        return f"there is no {error}"
+    except UndefinedComparison:
+        return "`~=` compares versions"
+    return ""
 
 
 def checked(row: str) -> str:

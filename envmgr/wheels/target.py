@@ -33,12 +33,13 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 
 
 def target_environment(python: str, platform: str) -> Environment:
-    """The values of markers there. `python` is a version, `platform` in uv's words."""
+    """The values of markers there. `python` is a version, `platform` in uv's words; the kernel is nobody's, as uv has it."""
     environment = default_environment()
     environment |= {
         "python_version": ".".join(python.split(".")[:2]), "python_full_version": python, "implementation_version": python,
         "implementation_name": "cpython", "platform_python_implementation": "CPython", "platform_machine": platform.partition("-")[0],
         "platform_system": "Linux", "sys_platform": "linux", "os_name": "posix",
+        "platform_release": "", "platform_version": "",
     }  # fmt: skip
     return environment
 

@@ -71,9 +71,11 @@ class CondaInput(BaseModel):
     @field_validator("virtual_packages")
     @classmethod
     def _double_underscore(cls, values: dict[str, str]) -> dict[str, str]:
-        for name in values:
+        for name, value in values.items():
             if not name.startswith("__"):
-                raise ValueError(f"`{name}`: virtual packages begin with __")
+                raise ValueError(f"`{printable(name, 60)}`: virtual packages begin with __")
+            if len(name) + len(value) > _LONGEST:
+                raise ValueError(f"`{printable(name, 60)}`: it and its version have {_LONGEST} characters at most")
         return values
 
     @field_validator("pip")
@@ -116,7 +118,7 @@ def wheel_platform(platform: str, virtual_packages: Mapping[str, str]) -> str:
     """What wheels must run on, in uv's words: as the virtual packages say, never as the host is. ValueError: no wheels are for it."""
     if platform not in _MACHINES:
         raise ValueError(f"there are no wheels for {platform}; there are for {', '.join(_MACHINES)}")
-    glibc = re.match(r"2\.(\d+)", (DEFAULT_VIRTUAL_PACKAGES | dict(virtual_packages))["__glibc"])
+    glibc = re.match(r"2\.([0-9]{1,3})(?![0-9])", (DEFAULT_VIRTUAL_PACKAGES | dict(virtual_packages))["__glibc"])
     if glibc is None or int(glibc[1]) < OLDEST_GLIBC:
         raise ValueError(f"wheels need `__glibc` 2.{OLDEST_GLIBC} or newer among `virtual_packages`")
     return f"{_MACHINES[platform]}-manylinux_2_{glibc[1]}"

@@ -258,7 +258,7 @@ def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
     if not match or not match["stem"].startswith(f"{name}-{version}-"):
         raise InputError("lock-invalid", f"{where}: the URL does not name {name} {version}", context=url)
     build = match["stem"].removeprefix(f"{name}-{version}-")
-    number = re.search(r"_(\d+)$", build)
+    number = re.search(r"_([0-9]{1,9})$", build)
     hashes = _get(item, "hash", dict, where)
     return LockedPackage(
         name=name,

@@ -43,7 +43,7 @@ class EasyBuildInput(BaseModel):
     @field_validator("easybuild")
     @classmethod
     def _version(cls, value: str) -> str:
-        if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", value):
+        if not re.fullmatch(r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}", value):
             raise ValueError("must be a released version, such as 5.4.1")
         if int(value.partition(".")[0]) < 5:
             raise ValueError("must be 5.0.0 or newer: the exit codes and hooks of older ones are not understood")

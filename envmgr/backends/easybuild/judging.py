@@ -11,14 +11,15 @@ from envmgr.catalog.lockrules.judge import LockFacts
 
 _TOOLKITS = ("CUDA", "CUDAcore")
 # EasyBuild's word in a version suffix: `8.9.2.26-CUDA-12.1.1`.
-_FOR = re.compile(r"-CUDA-(\d+)\.")
+_FOR = re.compile(r"-CUDA-([0-9]{1,3})\.")
+_MAJOR = re.compile(r"([0-9]{1,3})(\.|$)")
 
 
 def lock_facts(lock: EasyBuildLock) -> LockFacts:
     majors: dict[str, list[str]] = {}
     for item in lock.items:
-        found = {item.version.partition(".")[0]} if item.name in _TOOLKITS else set(_FOR.findall(item.version))
-        for major in sorted(found):
+        own = _MAJOR.match(item.version) if item.name in _TOOLKITS else None
+        for major in sorted({own[1]} if own else {*_FOR.findall(item.version)}):
             majors.setdefault(major, []).append(f"{item.name} {item.version}")
     toolkit = next((version for name in _TOOLKITS if (version := version_of(lock, name))), None)
     needs = {item.key: (*item.depends, *item.build_depends) for item in lock.items}

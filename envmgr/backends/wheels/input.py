@@ -50,14 +50,14 @@ class WheelsInput(BaseModel):
     constraints: tuple[str, ...] | str = ()
     indexes: tuple[str, ...] = Field(default=("pypi",), min_length=1)
     exclude_newer: datetime.date | None = None
-    build: tuple[str, ...] = ()
-    patches: tuple[Patch, ...] = ()
-    platform: str = Field(default="x86_64-manylinux_2_28", pattern=r"^(x86_64|aarch64)-manylinux_2_[0-9]+$")
+    build: tuple[str, ...] = Field(default=(), max_length=100)
+    patches: tuple[Patch, ...] = Field(default=(), max_length=100)
+    platform: str = Field(default="x86_64-manylinux_2_28", pattern=r"^(x86_64|aarch64)-manylinux_2_[0-9]{1,3}$")
 
     @field_validator("python")
     @classmethod
     def _python(cls, value: str) -> str:
-        if re.fullmatch(rf"{SYSTEM}(/3\.[0-9]+)?", value):
+        if re.fullmatch(rf"{SYSTEM}(/3\.[0-9]{{1,3}})?", value):
             return value
         wrong = f"`{value}` is neither an entry (python/3.11) nor `{SYSTEM}` (or `{SYSTEM}/3.11`)"
         if value.partition("/")[0] == SYSTEM:

@@ -11,14 +11,13 @@ Node = TypeVar("Node")
 
 
 def reached(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -> set[Node]:
-    """The roots, and everything that these need, directly or not."""
-    found: set[Node] = set()
-    waiting = [*roots]
+    """The roots, and everything that these need, directly or not. Each waits once, however many need it."""
+    found = {*roots}
+    waiting = [*found]
     while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += needs(node)
+        fresh = {*needs(waiting.pop())} - found
+        found |= fresh
+        waiting += fresh
     return found
 
 

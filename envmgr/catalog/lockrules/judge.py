@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from envmgr.catalog.cuda import driver_faults, minimum_driver
 from envmgr.catalog.lockrules.rules import FILE_NEEDS, HIDDEN, RULES
-from envmgr.catalog.versions import older
+from envmgr.catalog.versions import numbers, older
 from envmgr.errors import InputError
+from envmgr.system.reading import shortened
 
 if TYPE_CHECKING:
     from envmgr.catalog.recipe import Recipe
@@ -78,7 +79,7 @@ def refusal(entry: object, judged: Judged) -> InputError:
         ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
     return InputError(
         "lock-contradicts", f"the lock of {entry} contradicts itself, or its recipe",
-        context=[f"{fault.rule}: {fault.text}" for fault in judged.faults], hint="\n  ".join(ways),
+        context=shortened([f"{fault.rule}: {fault.text}" for fault in judged.faults]), hint="\n  ".join(shortened(ways)),
     )  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def _driver(facts: LockFacts, recipe: Recipe) -> list[Fault]:
     """By the newest CUDA that anything in it is for."""
     majors = sorted(facts.majors or {}, key=int)
     cuda = facts.cuda
-    if majors and int((cuda or "0").partition(".")[0] or 0) < int(majors[-1]):
+    if majors and next(iter(numbers(cuda or "")), 0) < int(majors[-1]):
         cuda = majors[-1]
     if cuda is None:
         return []

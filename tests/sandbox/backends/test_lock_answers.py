@@ -239,3 +239,30 @@ def test_file_that_says_it_is_another_package_than_the_lock(channel: Channel, ch
         said = " ".join(record[key] for key in ("name", "version", "build"))
         expected = f"{path.name} is {name} {version} {build} for noarch, the lock says {said} for {record['subdir']}"
         assert found.value.details == {"lines": [expected]}
+
+
+def test_sidecar_whose_extras_have_no_end_is_a_fault_of_its_entry(scene: WheelBox) -> None:
+    """Each extra asks all rows again: 53 kB took all memory of a host."""
+    scene.house.wheel("alpha")
+    folder = scene.entry(ENTRY, "alpha[e0]")
+    scene.lock(ENTRY)
+    rows = tuple(f"alpha[e{number + 1}]; extra == 'e{number}'" for number in range(3_000))
+    forge_wheels(
+        folder, lambda lock: lock.model_copy(update={"wheels": (lock.wheels[0].model_copy(update={"requires": rows}),)})
+    )
+    refused_everywhere(scene.box, "what alpha needs takes too long to follow")
+
+
+@pytest.mark.parametrize("row", ["beta; os_name ~= 'x'", "beta; 'x' in extras"])
+def test_sidecar_with_a_marker_that_says_nothing_stops_no_verb(scene: WheelBox, row: str) -> None:
+    folder = wheels_entry(scene, "alpha")
+    forge_wheels(
+        folder,
+        lambda lock: lock.model_copy(
+            update={"wheels": (lock.wheels[0].model_copy(update={"requires": ("beta", row)}), *lock.wheels[1:])}
+        ),
+    )
+    assert scene.box.run("catalog", "check", ENTRY).code == 0  # the row names what is there
+    assert scene.box.run("lock", "--check", ENTRY).code == 0
+    assert scene.box.run("build", "--dry-run", "--all").code == 0
+    assert scene.box.run("build", ENTRY).code == 0

@@ -28,6 +28,8 @@ from envmgr.system.run import Runner
 from tests.helpers.builders import builders, compiled, pure
 from tests.helpers.done import Done
 from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.small_disk import Small
+from tests.helpers.standin.server import Fault
 from tests.helpers.waiting import wait_for
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
@@ -368,3 +370,32 @@ def without_namespaces(scene: WheelBox, *argv: str) -> Done:
 
 def nothing_left(scene: WheelBox, *, built: bool = False) -> bool:
     return scene.box.leftovers() == [] and (built or not list(scene.box.prefix.glob("store/some/*")))
+
+
+def test_source_without_end_leaves_min_free_where_temporary_files_go(scene: WheelBox, tmp_path: Path) -> None:
+    """Its index tells no size."""
+    scene.house.sdist("here", "1.0", pure("here"))
+    page = scene.house.simple / "here/index.json"
+    told = json.loads(page.read_text())
+    files = [{key: value for key, value in file.items() if key != "size"} for file in told["files"]]
+    page.write_text(json.dumps({**told, "files": files}))
+    small, seen = tmp_path / "small", tmp_path / "seen"
+    small.mkdir()
+    scene.box.policies |= {"min_free": 40 << 20, "download_retries": 0}
+    inside = Small.enter(tmp_path, f"mount -t tmpfs -o size=80m,mode=1777 tmpfs {small}")
+    watch = f'while :; do df --output=avail -k {small} | tail -1 >> {seen}; sleep 0.05; done & p=$!; "$@"; rc=$?; kill $p; exit $rc'
+    try:
+        with scene.served() as server:
+            server.faults["files/here-*"] = Fault("endless")
+            scene.entry(ENTRY, "here", build=["here"])
+            argv = [*inside.words(), "sh", "-c", watch, "sh", *scene.box.command("lock", ENTRY)]
+            environ = scene.box.environ(TMPDIR=str(small))
+            done = subprocess.run(
+                argv, cwd=scene.box.root, env=environ, capture_output=True, text=True, timeout=120, check=False
+            )
+    finally:
+        inside.leave()
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "error[disk-full]: " in done.stderr
+    assert "hint: name a folder with more room in $TMPDIR" in done.stderr
+    assert min(int(row) for row in seen.read_text().split()) > 20 << 10  # of the 40 MiB: it looks every 8 MiB

@@ -32,6 +32,13 @@ def scene(sandbox: Sandbox) -> Sandbox:
         ({"requirements": ["a"], "constraints": [DEEP]}, "input.constraints: `a; ((("),
         ({"requirements": ["a"] * 6_000}, "6000 requirements: there are 5000 at most"),
         ({"requirements": ["a @ http://evil/a.whl"]}, "names a place"),
+        ({"requirements": ["a; os_name ~= 'x'"]}, "a marker that says neither yes nor no: `~=` compares versions"),
+        ({"requirements": ["a"], "constraints": ["a; 'x' in extras"]}, "there is no 'extras'"),
+        ({"requirements": ["a"], "platform": f"x86_64-manylinux_2_{'9' * 5_000}"}, "input.platform"),
+        (
+            {"requirements": ["a"], "build": [f"a{n}" for n in range(101)]},
+            "input.build: has 101 items: there are 100 at most",
+        ),
     ],
 )
 def test_requirement_without_end(scene: Sandbox, given: dict[str, object], told: str) -> None:
@@ -89,3 +96,30 @@ def test_recipe_that_cannot_be_read_does_not_end_the_check_of_locks(scene: Sandb
     assert done.code == 1
     assert "aaa/1.0: faulty" in done.stdout
     assert "zzz/1.0: fresh" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"requirements": ["a; os_name ~= 'x'"]},
+        {"requirements": ["a"], "platform": f"x86_64-manylinux_2_{'9' * 5_000}"},
+        {"requirements": ["a"], "python": f"system/3.{'9' * 5_000}"},
+    ],
+    ids=["marker", "platform", "python"],
+)
+def test_lock_goes_on_beside_what_no_library_can_evaluate(scene: Sandbox, given: dict[str, object]) -> None:
+    wheels(scene, "aaa/1.0", **given)
+    (scene.root / "recipes/zzz/1.0/conda-lock.yml").unlink()
+    done = scene.run("lock", "--all")
+    assert done.code == 2, done.stdout + done.stderr
+    assert done.stderr.startswith("error[recipe-invalid]: the wheels input of aaa/1.0 has faults\n"), done.stderr
+    assert "written: zzz/1.0" in done.stderr
+
+
+def test_functions_of_a_recipe_are_bounded_before_a_shell_reads_one(scene: Sandbox) -> None:
+    functions = {f"f{n}": {"bash": ":"} for n in range(1_500)}
+    accept = {f"function:f{n}": "y" for n in range(1_500)}
+    scene.recipe("aaa/1.0", ["hello-prefix"], environment={"functions": functions}, accept=accept)
+    done = scene.run("catalog", "check", "aaa/1.0")
+    assert done.code == 1
+    assert "environment.functions: 1500 functions: there are 50 at most" in done.stdout

@@ -109,6 +109,8 @@ def test_every_rule_can_be_accepted_by_name() -> None:
         ([("CUDA", "11.8.0"), ("NCCL", "2.16.2-GCCcore-12.2.0-CUDA-12.0.0")], "11.8", ["11", "12"]),
         ([("NCCL", "2.16.2-GCCcore-12.2.0-CUDA-12.0.0")], "", ["12"]),
         ([("CUDAcore", "11.7.0")], "11.7", ["11"]),
+        ([("CUDA", "new"), ("cuDNN", "8-CUDA-12.1.1")], "new", ["12"]),
+        ([("CUDA", f"{'9' * 5_000}.1"), ("cuDNN", f"8-CUDA-{'9' * 5_000}.1")], f"{'9' * 5_000}.1", []),
         ([("CUDA", "11.8.0"), ("CUDAcompat", "12.4-550.54.15")], "11.8", ["11"]),
     ],
 )
@@ -122,3 +124,4 @@ def test_cudas_of_a_closure_of_easyconfigs(items: list[tuple[str, str]], cuda: s
     )
     facts = lock_facts(lock)
     assert (facts.cuda, sorted(facts.majors or ())) == (cuda, majors)
+    judge(facts, recipe())

@@ -26,6 +26,7 @@ from envmgr.catalog.recipe import (
     sort_key,
 )
 from envmgr.errors import InputError
+from envmgr.system.reading import read_bytes
 from tests.helpers.wording import one_of, pydantic_refuses, pydantic_says
 
 MINIMAL: dict[str, Any] = {"backend": "conda", "input": {}}
@@ -222,6 +223,25 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "function-lines": (
         {"environment": {"functions": {"f": {"bash": "x", "csh": "a\nb"}}}}, ["environment.functions.f: `csh` must be one line"]
     ),
+    "functions-many": (
+        {"environment": {"functions": {f"f{number}": {"bash": ":"} for number in range(51)}}},
+        ["environment.functions: 51 functions: there are 50 at most; a file of the install can define more"],
+    ),
+    "functions-long": (
+        {"environment": {"functions": {f"f{number}": {"bash": ": $(:);" * 300} for number in range(11)}}},
+        ["environment.functions: 23100 characters of functions: there are 20000 at most; a file of the install can have more"],
+    ),
+    "unload-long": (
+        {"environment": {"on_unload": {"bash": ": $(:);" * 3_000}}},
+        ["environment.on_unload.bash: has 21000 characters: there are 20000 at most"],
+    ),
+    "version-digits": (
+        {"requires": {"glibc": f"2.{'9' * 10}"}}, [f"requires.glibc: `2.{'9' * 10}` is not a version of digits and dots"],
+    ),
+    "version-parts": (
+        {"requires": {"nvidia_driver": "1" + ".1" * 10}},
+        [f"requires.nvidia_driver: `1{'.1' * 10}` is not a version of digits and dots"],
+    ),
     "function-empty": ({"environment": {"functions": {"f": {"bash": " \n"}}}}, ["environment.functions.f: `bash` is empty"]),
     "function-csh-only": ({"environment": {"functions": {"f": {"csh": "x"}}}}, [f"environment.functions.f.bash: {pydantic_says('missing')}"]),
     "function-and-variable": (
@@ -406,3 +426,32 @@ def test_files_that_versions_share_are_known(tmp_path: Path) -> None:
     for path in (folder / "one", folder.parent / "one", folder.parent / "two"):
         path.write_text("x")
     assert shared_files(load_recipe(write(folder, tests=FILES)), folder) == [folder.parent / "two"]
+
+
+def test_no_shell_reads_functions_for_verbs_that_only_tell(tmp_path: Path) -> None:
+    path = write(tmp_path, environment={"functions": {"f": {"bash": "if"}}})
+    assert load_recipe(path, shells=False).environment.functions["f"].bash == "if"
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert "`bash` is not whole commands in bash" in caught.value.context[0]
+
+
+def test_one_file_of_many_names_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "x/1.0"
+    folder.mkdir(parents=True)
+    names = [f"t{number}" for number in range(100)]
+    path = write(folder, tests=[{"name": "a", "run": ":", "files": names}])
+    (folder / "t0").write_text("x" * (1 << 19))
+    for name in names[1:]:
+        (folder / name).symlink_to("t0")
+    read: list[Path] = []
+
+    def counted(place: Path, *rest: Any, **more: Any) -> bytes:
+        read.append(place)
+        return read_bytes(place, *rest, **more)
+
+    monkeypatch.setattr("envmgr.catalog.recipe.read_bytes", counted)
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert caught.value.reference == "file-too-large"
+    assert len(read) < 10

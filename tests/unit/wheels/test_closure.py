@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
 
 from envmgr.wheels.closure import Part, faults_of
-from envmgr.wheels.requirements import Question
+from envmgr.wheels.requirements import MOST_ROWS, Question
 
 PLATFORM = "x86_64-manylinux_2_28"
 
@@ -77,3 +78,49 @@ def test_constraints_hold_for_what_is_there_alone() -> None:
 def test_rows_without_end_are_no_work() -> None:
     deep = "beta; " + "(" * 2_000 + "os_name == 'x'" + ")" * 2_000
     assert faults(["alpha"], {"alpha": part("1", deep, "c" + ",".join("!=1" for _ in range(200_000)))}) == []
+
+
+def extras(row: int) -> str:
+    return ",".join(f"x{row}-{number}" for number in range(100))
+
+
+def test_extras_are_followed_once_each() -> None:
+    """Every extra brings all rows again: a few kilobytes took gigabytes."""
+    parts = {"alpha": part("1", *(f"alpha[{extras(row)}]" for row in range(30)))}
+    tracemalloc.start()
+    try:
+        assert faults(["alpha"], parts) == []
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ("alpha", ["beta"] * (MOST_ROWS + 1)),
+        ("alpha", [f"alpha[{extras(row)}]" for row in range(MOST_ROWS)]),
+        ("alpha[e0]", [f"alpha[e{number + 1}]; extra == 'e{number}'" for number in range(MOST_ROWS)]),
+        ("alpha", ["beta; " + " or ".join(f"os_name=='{number}'" for number in range(110))] * MOST_ROWS),
+    ],
+    ids=["rows", "extras", "a chain of extras", "markers"],
+)
+def test_needs_without_end_are_a_fault(asked: str, rows: Sequence[str]) -> None:
+    told = ["what alpha needs takes too long to follow: no package has so many rows and extras"]
+    assert faults([asked], {"alpha": part("1", *rows), "beta": part("1")}) == told
+
+
+def test_extras_of_a_large_package_are_followed() -> None:
+    """As many rows and extras as the largest package that was seen (Apache Airflow 2) has."""
+    rows = [f"beta{number}; extra == 'e{number % 150}'" for number in range(900)]
+    every = ",".join(f"e{number}" for number in range(75))
+    more = ",".join(f"e{number}" for number in range(75, 150))
+    parts = {"alpha": part("1", *rows, f"alpha[{every}]; extra == 'all'", f"alpha[{more}]; extra == 'all'")}
+    parts |= {f"beta{number}": part("1") for number in range(900)}
+    assert faults(["alpha[all]"], parts) == []
+
+
+def test_kernel_of_this_host_decides_nothing() -> None:
+    """The same lock answers on every host: uv leaves the kernel open as well."""
+    rows = ["beta; platform_release >= '1'", "beta; platform_version != ''"]
+    assert faults(["alpha"], {"alpha": part("1", *rows)}) == []

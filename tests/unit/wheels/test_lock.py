@@ -23,6 +23,8 @@ def wheel(file: str, **fields: object) -> LockedWheel:
         ({"torch": "2.7.0+cpu"}, None),
         ({"flash": "1.0+pt2.cu121"}, "12.1"),
         ({"numpy": "1.26.4"}, None),
+        ({"nvidia-cuda-runtime": "1!12.4"}, None),  # a version of PEP 440, and no number before its first dot
+        ({"nvidia-cuda-runtime-cu12": "v12.4"}, None),
     ],
 )
 def test_cuda_of_an_environment(versions: dict[str, str], cuda: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 
 from envmgr.wheels.requirements import MOST_ROWS, checked, checked_all, read_requirement
+from envmgr.wheels.target import target_environment
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,13 @@ def test_requirement_is_written_again(row: str, written: str) -> None:
         ("six; " + "(" * 1_000 + "os_name=='x'" + ")" * 900, "30 brackets"),
         ("six" + ",".join("!=1" for _ in range(100_000)), "2000 characters"),
         ("", "is no requirement"),
+        ("six; os_name ~= 'x'", "has a marker that says neither yes nor no: `~=` compares versions"),
+        ("six; extra == 'x' and (os_name == 'y' or python_version ~= '3')", "`~=` compares versions"),
+        ("six; '1' ~= extra", "`~=` compares versions"),
+        ("six; 'x' in extras", "has a marker that says neither yes nor no: there is no 'extras'"),
+        ("six; 'x' in dependency_groups", "there is no 'dependency_groups'"),
+        ("six; 'a' == 'b'", "there is no 'b'"),
+        (f"six[{','.join(f'x{number}' for number in range(101))}]", "has 101 extras: there are 100 at most"),
     ],
 )
 def test_what_is_no_requirement_is_refused(row: str, reason: str) -> None:
@@ -80,3 +89,36 @@ def test_what_comes_out_is_one_line_of_one_package(row: str) -> None:
     assert written[0].isalnum()
     assert checked(written) == written
     assert Requirement(written).url is None
+
+
+_WORDS = [
+    "os_name",
+    "python_version",
+    "platform_release",
+    "extra",
+    "extras",
+    "'x'",
+    "'3'",
+    "'3.11'",
+    "'1.0'",
+    "''",
+    "'>=3'",
+]
+_SIGNS = ["==", "!=", "<", ">", "<=", ">=", "~=", "===", "in", "not in"]
+
+
+@given(
+    st.sampled_from(_WORDS), st.sampled_from(_SIGNS), st.sampled_from(_WORDS), st.sampled_from(["", "x", "1.0", "3.11"])
+)
+def test_marker_that_is_read_can_be_evaluated_for_any_platform_and_extra(
+    left: str, sign: str, right: str, extra: str
+) -> None:
+    try:
+        marker = read_requirement(f"six; {left} {sign} {right}").marker
+    except ValueError:
+        return
+    assert marker is not None
+    for python in ("3.9.0", "3.14.2"):
+        for platform in ("x86_64-manylinux_2_28", "aarch64-manylinux_2_17"):
+            where = cast("dict[str, str]", target_environment(python, platform))
+            assert marker.evaluate({**where, "extra": extra}) in (True, False)

@@ -11,10 +11,11 @@ import platform
 import stat
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from packaging.pylock import Pylock
 from packaging.requirements import Requirement
@@ -145,13 +146,12 @@ class _Locker:
         return [(wheel.model_copy(update={"index": origins(wheel.name)}), url) for wheel, url in found]
 
     def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:
-        """Checked; what the prefix has is copied from there."""
+        """Checked; what the prefix has is copied from there. `policies.min_free` bytes stay free where temporary files go, too."""
         cache = wheel_cache(Prefix(self.site.prefix))
         given = {file.sha256: path for file, _ in files if (path := cache / file.sha256 / file.file).is_file()}
         downloads = [Download(file.file, file.sha256, (url,), file.size) for file, url in files]
-        policies = self.site.policies.model_copy(update={"min_free": 0})  # that is about the prefix's file system
         bring(
-            downloads, folder, policies, self.runner, self.reporter, label=label, failure=failure, given=given,
+            downloads, folder, self.site.policies, self.runner, self.reporter, label=label, failure=_failure, given=given,
         )  # fmt: skip
         return [download.path(folder) for download in downloads]
 
@@ -167,6 +167,16 @@ class _Locker:
         with scratch_folder("sdists", self.account) as folder:
             (folder / "files").mkdir()
             yield folder
+
+
+def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """As `failure`; where there is no room, it is not the prefix that lacks it."""
+    error = failure(event, request)
+    if error.reference == "disk-full":
+        error.hint = (
+            "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"
+        )
+    return error
 
 
 def _give(folder: Path, account: Account) -> None:

@@ -143,3 +143,21 @@ def test_digest_is_of_what_the_lock_answers(tmp_path: Path) -> None:
 
     assert digest() == digest(requirements=["numpy<2"])
     assert len({digest(), digest(constraints=["x"]), digest(indexes=["a"]), digest(exclude_newer="2026-01-01")}) == 4
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"platform": "x86_64-manylinux_2_1000"},
+        {"platform": f"x86_64-manylinux_2_{'9' * 5000}"},
+        {"python": f"system/3.{'9' * 5000}"},
+        {"build": [f"a{number}" for number in range(101)]},
+        {"patches": [{"file": "a", "sha256": "0" * 64}] * 101, "build": ["a"]},
+        {"requirements": ["a; os_name ~= 'x'"]},
+        {"constraints": ["a; 'x' in extras"]},
+    ],
+    ids=["glibc", "digits", "python", "build", "patches", "marker", "marker of a constraint"],
+)
+def test_number_or_list_without_end_is_refused(given: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        WheelsInput.model_validate({"python": "system", "requirements": ["a"], **given})

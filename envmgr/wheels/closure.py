@@ -63,6 +63,12 @@ class _Closure:
         marker = None if need.read is None else need.read.marker
         return marker is None or marker.evaluate({**self.environment, "extra": extra})
 
+    def reached_from(self, roots: Sequence[_Need]) -> set[_Node]:
+        return reached(
+            [node for need in roots for node in need.nodes],
+            lambda node: [each for need in self.needs(node) for each in need.nodes],
+        )
+
     def fault(self, need: _Need, by: str) -> Fault | None:
         if need.read is None:
             return None
@@ -83,23 +89,20 @@ def faults_of(
     *,
     present: Mapping[str, str] | None = None,
     elsewhere: bool = False,
+    asker: str = "the recipe",
 ) -> Iterator[Fault]:
     """Where `parts` (normalised name -> it) are not what `wanted` asks for, for a Python of the version `python`.
 
     `present` (name -> version) is there besides them, and needs nothing; `elsewhere`: what is missing may be there, too. Where it is not known
-    what a part needs, one that nothing else needs may be its.
+    what a part needs, one that nothing else needs may be its. `asker` is whose requirements they are.
     """
-    environment = cast("dict[str, str]", target_environment(python, wanted.platform))
-    closure = _Closure(parts, present or {}, elsewhere, environment)
+    closure = _closure(wanted, parts, python, present or {}, elsewhere=elsewhere)
     roots = [need for need in _needs(wanted.requirements) if closure.counts(need)]
     limits = [need for need in _needs(wanted.constraints) if closure.counts(need) and need.name in parts]
-    for need, by in ((need, by) for needs, by in ((roots, "the recipe"), (limits, "a constraint")) for need in needs):
+    for need, by in ((need, by) for needs, by in ((roots, asker), (limits, "a constraint")) for need in needs):
         if fault := closure.fault(need, by):
             yield fault
-    nodes = reached(
-        [node for need in roots for node in need.nodes],
-        lambda node: [each for need in closure.needs(node) for each in need.nodes],
-    )
+    nodes = closure.reached_from(roots)
     told: set[str] = set()
     for name, extra in sorted(nodes):
         by = f"{name} {parts[name].version}" if name in parts else name
@@ -109,7 +112,20 @@ def faults_of(
                 yield fault
     names = {name for name, _ in nodes}
     if not any(parts[name].requires is None for name in names if name in parts):
-        yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names)
+        yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names, asker)
+
+
+def needed_of(wanted: Question, parts: Mapping[str, Part], python: str) -> set[str]:
+    """The names that `wanted` asks for, and those that these need."""
+    closure = _closure(wanted, parts, python, {}, elsewhere=False)
+    return {name for name, _ in closure.reached_from([n for n in _needs(wanted.requirements) if closure.counts(n)])}
+
+
+def _closure(
+    wanted: Question, parts: Mapping[str, Part], python: str, present: Mapping[str, str], *, elsewhere: bool
+) -> _Closure:
+    environment = cast("dict[str, str]", target_environment(python, wanted.platform))
+    return _Closure(parts, present, elsewhere, environment)
 
 
 def _needs(rows: Sequence[str]) -> Iterator[_Need]:

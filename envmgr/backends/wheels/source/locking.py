@@ -43,6 +43,7 @@ from envmgr.wheels.failures import failure
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.foreign import Metadata
 from envmgr.wheels.lock import LockedFile, LockedPatch, LockedSdist, LockedWheel
+from envmgr.wheels.metadata import requires_in
 from envmgr.wheels.resolve import Asking, choose
 
 
@@ -91,10 +92,15 @@ class _Locker:
             rows = self._ask("system", source, work).requires
             wheels = self._wheels(rows)
             paths = self._fetch(wheels, files, name)
-            if more := self._ask("requires", source, work, paths).requires:
+            more = self._ask("requires", source, work, paths).requires
+            if more:
                 wheels = self._wheels([*rows, *more])
                 paths = self._fetch(wheels, files, name)
             told = self._ask("metadata", source, work, paths).metadata
+            built_with = [
+                wheel.model_copy(update={"requires": _requires(path)})
+                for (wheel, _), path in zip(wheels, paths, strict=True)
+            ]
         if told is None or told.name != name or Version(told.version) != Version(found.version):
             raise EnvmgrError(
                 "sdist-invalid", f"{found.file} says that it is {'nothing' if told is None else f'{told.name} {told.version}'}",
@@ -103,7 +109,8 @@ class _Locker:
         locked = found.model_copy(
             update={
                 "requires": told.requires,
-                "build": tuple(sorted((wheel for wheel, _ in wheels), key=lambda wheel: wheel.name)),
+                "asks": tuple(dict.fromkeys([*rows, *more])),
+                "build": tuple(sorted(built_with, key=lambda wheel: wheel.name)),
                 "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
             }
         )
@@ -167,6 +174,14 @@ class _Locker:
         with scratch_folder("sdists", self.account) as folder:
             (folder / "files").mkdir()
             yield folder
+
+
+def _requires(wheel: Path) -> tuple[str, ...] | None:
+    """As a sidecar says it; None for rows that only old tools read."""
+    try:
+        return requires_in(wheel)
+    except ValueError:
+        return None
 
 
 def _give(folder: Path, account: Account) -> None:

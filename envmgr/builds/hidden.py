@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.catalog.lockrules.commands import COMMANDS
-from envmgr.catalog.lockrules.rules import HIDDEN
+from envmgr.catalog.lockrules.rules import HIDDEN, named_in
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
@@ -34,7 +33,7 @@ def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Reci
 
     EnvmgrError `commands-hidden`, but for those that the recipe accepts: those that its reason begins with, up to a colon.
     """
-    accepted = {*re.split(r"[\s,;]+", recipe.accept.get(HIDDEN, "").partition(": ")[0])}
+    accepted = named_in(recipe.accept.get(HIDDEN, ""))
     found = hidden_by((*environment, *recipe_changes(recipe, entry, str(root))))
     if wrong := {name: program for name, program in found.items() if name not in accepted}:
         line = f'accept: {{{HIDDEN}: "{", ".join(found)}: why"}}'

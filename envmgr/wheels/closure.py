@@ -95,6 +95,10 @@ class _Closure:
         if self.steps > _MOST_STEPS:
             raise _TooMuch(name)
 
+    def reached_from(self, roots: Sequence[_Need]) -> set[_Node]:
+        """Raises _TooMuch."""
+        return reached([node for need in roots for node in need.nodes], self.follow)
+
     def fault(self, need: _Need, by: str) -> Fault | None:
         if need.read is None:
             return None
@@ -115,16 +119,15 @@ def faults_of(
     *,
     present: Mapping[str, str] | None = None,
     elsewhere: bool = False,
+    asker: str = "the recipe",
 ) -> Iterator[Fault]:
     """Where `parts` (normalised name -> it) are not what `wanted` asks for, for a Python of the version `python`.
 
     `present` (name -> version) is there besides them, and needs nothing; `elsewhere`: what is missing may be there, too. Where it is not known
-    what a part needs, one that nothing else needs may be its.
+    what a part needs, one that nothing else needs may be its. `asker` is whose requirements they are.
     """
-    environment = cast("dict[str, str]", target_environment(python, wanted.platform))
-    closure = _Closure(parts, present or {}, elsewhere, environment)
     try:
-        yield from _faults(wanted, parts, closure)
+        yield from _faults(wanted, parts, _closure(wanted, parts, python, present or {}, elsewhere=elsewhere), asker)
     except _TooMuch as error:
         yield Fault(
             UNANSWERED, f"what {error} needs takes too long to follow: no package has so many rows and extras",
@@ -132,15 +135,14 @@ def faults_of(
         )  # fmt: skip
 
 
-def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure) -> Iterator[Fault]:
+def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure, asker: str) -> Iterator[Fault]:
     """Raises _TooMuch."""
     roots = [need for need in _needs(wanted.requirements) if closure.counts(need)]
     limits = [need for need in _needs(wanted.constraints) if closure.counts(need) and need.name in parts]
-    for need, by in ((need, by) for needs, by in ((roots, "the recipe"), (limits, "a constraint")) for need in needs):
+    for need, by in ((need, by) for needs, by in ((roots, asker), (limits, "a constraint")) for need in needs):
         if fault := closure.fault(need, by):
             yield fault
-    nodes = reached([node for need in roots for node in need.nodes], closure.follow)
-    names = {name for name, _ in nodes}
+    names = {name for name, _ in closure.reached_from(roots)}
     told: set[str] = set()
     for name in sorted(names):
         by = f"{name} {parts[name].version}" if name in parts else name
@@ -149,7 +151,23 @@ def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure) -> I
                 told.add(fault.text)
                 yield fault
     if not any(parts[name].requires is None for name in names if name in parts):
-        yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names)
+        yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names, asker)
+
+
+def needed_of(wanted: Question, parts: Mapping[str, Part], python: str) -> set[str]:
+    """The names that `wanted` asks for, and those that these need; all of `parts` where that takes too long, which `faults_of` tells."""
+    closure = _closure(wanted, parts, python, {}, elsewhere=False)
+    try:
+        return {name for name, _ in closure.reached_from([n for n in _needs(wanted.requirements) if closure.counts(n)])}
+    except _TooMuch:
+        return {*parts}
+
+
+def _closure(
+    wanted: Question, parts: Mapping[str, Part], python: str, present: Mapping[str, str], *, elsewhere: bool
+) -> _Closure:
+    environment = cast("dict[str, str]", target_environment(python, wanted.platform))
+    return _Closure(parts, present, elsewhere, environment)
 
 
 def _needs(rows: Sequence[str]) -> Iterator[_Need]:

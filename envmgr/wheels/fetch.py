@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given
@@ -121,7 +122,7 @@ def _locate(
             error.hint = other_ways(label)
             raise
         urls = dict(urls_of(tomllib.loads(text)))
-        found |= {w.sha256: urls[w.sha256] for w in group if w.sha256 in urls}
+        found |= {w.sha256: url for w in group if (url := urls.get(w.sha256)) and _file_of(url) == w.file}
     if lacking := [wheel for wheel in wheels if wheel.sha256 not in found]:
         where = ", ".join(dict.fromkeys(places[w.index].url for w in lacking))
         raise EnvmgrError(
@@ -131,6 +132,11 @@ def _locate(
             "lock again",
         )  # fmt: skip
     return found
+
+
+def _file_of(url: str) -> str:
+    """Tags are in its name: a lock has the name that the index has. Source: PEP 503, the last part of the URL is the file's name."""
+    return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
 def urls_of(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -16,18 +16,22 @@ from envmgr.wheels.requirements import Question
 
 def require_answer(
     wanted: Question, parts: Mapping[str, Part], files: Mapping[str, Path], python: str, entry: object, *,
-    present: Mapping[str, str] | None = None, elsewhere: bool = False,
+    present: Mapping[str, str] | None = None, elsewhere: bool = False, asker: str = "the recipe",
 ) -> None:  # fmt: skip
     """`parts` are what the lock says (normalised name -> it), `files` the wheels of those that are there; for others the lock counts. See `faults_of`.
 
     Raises:
         EnvmgrError: `wheel-invalid`; InputError: `files-differ`.
     """
-    found = {name: _part(name, parts[name], path) for name, path in files.items()}
-    if faults := [
-        fault.text for fault in faults_of(wanted, {**parts, **found}, python, present=present, elsewhere=elsewhere)
-    ]:
+    told = {**parts, **parts_in(parts, files)}
+    found = faults_of(wanted, told, python, present=present, elsewhere=elsewhere, asker=asker)
+    if faults := [fault.text for fault in found]:
         raise files_differ(entry, faults)
+
+
+def parts_in(parts: Mapping[str, Part], files: Mapping[str, Path]) -> dict[str, Part]:
+    """Those of `files`, with what their METADATA says that they need. EnvmgrError `wheel-invalid`."""
+    return {name: _part(name, parts[name], path) for name, path in files.items()}
 
 
 def files_differ(entry: object, lines: Iterable[str], accept: str = "") -> InputError:

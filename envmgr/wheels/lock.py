@@ -9,6 +9,7 @@ from packaging.utils import parse_wheel_filename
 from pydantic import BaseModel, ConfigDict, Field
 
 from envmgr.catalog.versions import older
+from envmgr.wheels.closure import Part
 
 # Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
 # have no number.
@@ -61,7 +62,8 @@ class LockedPatch(_Model):
 class LockedSdist(_Model):
     """One source, of which a wheel is built; its fields as a wheel's. `requires` is what that wheel will have as Requires-Dist.
 
-    `build` are the wheels that it is built with, sorted by name: what its pyproject.toml names, and what its build asks for.
+    `build` are the wheels that it is built with, sorted by name: what its pyproject.toml names, and what its build asks for. `asks` are
+    these rows; None in locks of an earlier envmgr.
     """
 
     name: str = Field(max_length=200)
@@ -73,7 +75,13 @@ class LockedSdist(_Model):
     uploaded: str = ""
     requires: tuple[str, ...] = ()
     build: tuple[LockedWheel, ...]
+    asks: tuple[str, ...] | None = None
     patches: tuple[LockedPatch, ...] = ()
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """What it is built with, and what the lock says that these need."""
+        return {wheel.name: Part(wheel.version, wheel.requires) for wheel in self.build}
 
     def identity(self) -> list[object]:
         """What of it decides the bytes of its wheel."""

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -20,6 +19,7 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
+from envmgr.wheels.answers import is_unasked_prerelease
 from envmgr.wheels.foreign import Metadata, extra_name
 from envmgr.wheels.held import Held, differs, held
 from envmgr.wheels.lock import LockedWheel, WheelSet
@@ -102,7 +102,12 @@ def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple
 
 def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
     """What resolves, and is not meant. EnvmgrError `prerelease`."""
-    _refuse_prereleases(wanted, versions)
+    for name, version in versions.items():
+        if is_unasked_prerelease(name, version, wanted):
+            raise EnvmgrError(
+                "prerelease", f"{name} {version} is a pre-release, and nobody asked for one",
+                hint=f"ask for it by its version in the recipe (`{name}=={version}`), or constrain it to a release",
+            )  # fmt: skip
 
 
 class Asking:
@@ -285,18 +290,3 @@ def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) 
             hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you made into a folder "
             "that is an index of the site",
         )  # fmt: skip
-
-
-def _refuse_prereleases(wanted: Question, versions: Mapping[str, str]) -> None:
-    """uv takes one where there is nothing else."""
-    for name, version in versions.items():
-        if Version(version).is_prerelease and not _asks_for_prerelease(name, wanted):
-            raise EnvmgrError(
-                "prerelease", f"{name} {version} is a pre-release, and nobody asked for one",
-                hint=f"ask for it by its version in the recipe (`{name}=={version}`), or constrain it to a release",
-            )  # fmt: skip
-
-
-def _asks_for_prerelease(name: str, wanted: Question) -> bool:
-    rows = (Requirement(row) for row in (*wanted.requirements, *wanted.constraints))
-    return any(canonicalize_name(each.name) == name and bool(each.specifier.prereleases) for each in rows)

@@ -13,12 +13,14 @@ from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.pip import brought_by
 from envmgr.backends.conda.rows import read_row
 from envmgr.catalog.lockrules.closure import unanswered, unneeded
-from envmgr.catalog.lockrules.judge import Fault
+from envmgr.catalog.lockrules.judge import UNANSWERED, Fault
+from envmgr.wheels.answers import faults_of_files
 from envmgr.wheels.closure import faults_of as faults_of_wheels
 
 
 def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:
     """Of its packages, and of its wheels."""
+    yield from _of_another_platform(lock, wanted)
     packages = {package.name.lower(): package for package in lock.packages}
     matcher = _Matcher(packages, wanted.all_virtual_packages())
     for spec in wanted.specs:
@@ -31,8 +33,17 @@ def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:
     if lock.added is not None:
         added = lock.added
         yield from faults_of_wheels(wanted.question(), added.parts, added.python, present=brought_by(lock))
+        yield from faults_of_files(added, wanted.question())
     elif wanted.pip:
         yield from (unanswered(row, "") for row in wanted.pip)
+
+
+def _of_another_platform(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:
+    if lock.platform != wanted.platform:
+        yield Fault(UNANSWERED, f"platform: the recipe says {wanted.platform}, the lock {lock.platform}")
+    for package in lock.packages:
+        if package.subdir not in (wanted.platform, "noarch"):
+            yield Fault(UNANSWERED, f"{_shown(package)} is for {package.subdir}, the recipe for {wanted.platform}")
 
 
 def _shown(package: LockedPackage) -> str:

@@ -19,7 +19,7 @@ from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, places_of
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import LockFacts
-from envmgr.catalog.lockrules.rules import FILE_NEEDS
+from envmgr.catalog.lockrules.rules import FILE_NEEDS, named_in
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
@@ -80,8 +80,7 @@ class LoadedCondaLock(LoadedLock):
         from envmgr.backends.conda.install import install_lock
 
         facts, expected = install_lock(
-            self.content, self.wanted, {*re.findall(r"[a-z0-9_][a-z0-9_.-]*[a-z0-9_]|[a-z0-9_]", self.accepts.lower())},
-            item.install, site, runner, reporter, jobs=jobs,
+            self.content, self.wanted, named_in(self.accepts.lower()), item.install, site, runner, reporter, jobs=jobs,
         )  # fmt: skip
         tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
         return Built(facts, expected, {tool: version(tool) for tool in tools})

@@ -54,11 +54,10 @@ def failure_for(entry: str, site: Site) -> Failure:
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
         if event["kind"] == "FilesDiffer":
-            names = "a reason that names each of these packages"
             return files_differ(
                 entry,
                 event["lines"],
-                f"or, where the channel lists other needs than its files have, and that is meant, say in recipe.yaml: `accept: {{{FILE_NEEDS}: …}}`, with {names}",
+                f'or, where the channel lists other needs than its files have, and that is meant, say so in recipe.yaml: `accept: {{{FILE_NEEDS}: "NAMES: why"}}`',
             )
         error = failure(event, request)
         if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:

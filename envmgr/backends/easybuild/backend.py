@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.easybuild.answers import differing_from_recipe
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
 from envmgr.backends.easybuild.gpus import compiled_for, differing_from_now, explain_gpus, not_looked_at, to_keep
@@ -210,7 +211,7 @@ class EasyBuildBackend(Backend):
         wanted = read_input(entry, recipe, EasyBuildInput).digest()
         if found.recipe != wanted:
             raise stale_lock(entry, folder / LOCK_NAME, wanted, found.recipe)
-        if differing := _differing(found, read_input(entry, recipe, EasyBuildInput)):
+        if differing := differing_from_recipe(found, read_input(entry, recipe, EasyBuildInput)):
             raise EnvmgrError(
                 "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml", context=differing, hint=hint
             )
@@ -291,19 +292,3 @@ def _notes(entry: Entry, lock: EasyBuildLock) -> Iterator[str]:
         yield _UNFILED.format(entry=entry)
     if not_looked_at(lock):
         yield _UNSEEN.format(entry=entry)
-
-
-def _differing(lock: EasyBuildLock, wanted: EasyBuildInput) -> list[str]:
-    """Where a lock that records the recipe's digest says something else than the recipe all the same: it was edited."""
-    rows = (
-        ("easyconfig", wanted.easyconfig, lock.items[-1].easyconfig),
-        ("easybuild", wanted.easybuild, lock.framework),
-        ("rpath", wanted.rpath, lock.rpath),
-        ("filter_deps", ", ".join(wanted.filter_deps), ", ".join(lock.filter_deps)),
-        ("accept_eula", ", ".join(wanted.accept_eula), ", ".join(lock.accept_eula)),
-    )
-    return [
-        f"{name}: the recipe says {said or 'nothing'}, the lock {locked or 'nothing'}"
-        for name, said, locked in rows
-        if said != locked
-    ]

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
 from envmgr.backends.easybuild.capabilities import (
@@ -148,6 +150,20 @@ class EasyBuildFile(_Model):
     sha256: Sha256
     url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(without_host)]
 
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        """Only a project's own people can put a file of its name into the index."""
+        if self.url.rpartition("/")[2] != self.name:
+            raise ValueError(f"`{self.url}` is no place of {self.name}")
+        read = parse_wheel_filename if self.name.endswith(".whl") else parse_sdist_filename
+        try:
+            same = read(self.name)[:2] == (self.package, Version(self.version))
+        except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            same = False
+        if not same:
+            raise ValueError(f"`{self.name}` is no file of {self.package} {self.version}")
+        return self
+
     @property
     def builds(self) -> bool:
         """Whether it is the build tool, no part of EasyBuild."""
@@ -182,6 +198,10 @@ class EasyBuildLock(_Model):
     def _whole(self) -> EasyBuildLock:
         """All of EasyBuild and what builds it, or nothing: the rest would come from nowhere."""
         parts = sorted(file.package for file in self.easybuild_files if not file.builds)
+        if other := [f for f in self.easybuild_files if not f.builds and f.version != self.framework]:
+            raise ValueError(
+                f"easybuild_files has {other[0].package} {other[0].version} for EasyBuild {self.framework}"
+            )
         if self.easybuild_files and (parts != sorted(PACKAGES) or len(parts) == len(self.easybuild_files)):
             raise ValueError("easybuild_files must have EasyBuild's three packages, each once, and what builds them")
         return self

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.wheels.answers import faults_of
 from envmgr.backends.wheels.base import LOST, Base, load_base
 from envmgr.backends.wheels.input import Wanted, WheelsInput, read_wanted
 from envmgr.backends.wheels.layout import LAYOUT, MADE_AS
@@ -27,7 +28,6 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
-from envmgr.wheels.closure import faults_of as closure_faults
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.held import require_hashes
 from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda
@@ -186,7 +186,7 @@ def _facts(lock: WheelsLock, base: Base, wanted: Wanted | None) -> LockFacts:
     if majors and base.entry is not None:
         for major, names in (base.entry.lock.facts(checked=True).majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
-    own = () if wanted is None else tuple(closure_faults(wanted, lock.parts, lock.python))
+    own = () if wanted is None else tuple(faults_of(lock, wanted, base.version))
     return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels), own)
 
 

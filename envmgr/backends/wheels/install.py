@@ -56,11 +56,14 @@ def install_lock(
     below = item.needs[0] if item.needs else None
     cache = wheel_cache(install.prefix)
     files = {wheel.name: cache / wheel.sha256 / wheel.file for wheel in lock.wheels}
-    require_answer(wanted, lock.parts, files, lock.python, install.entry)  # before a source is built with any of it
+    require_answer(wanted, lock.parts, files, base.version, install.entry)  # before a source is built with any of it
     try:
-        with explain_os_error(install.staging), _made(lock, base, recipe, item, site, runner, reporter, jobs) as made:
+        with (
+            explain_os_error(install.staging),
+            _made(lock, wanted, base, recipe, item, site, runner, reporter, jobs) as made,
+        ):
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
-            require_answer(wanted, lock.parts, files | built, lock.python, install.entry)
+            require_answer(wanted, lock.parts, files | built, base.version, install.entry)
             install.staging.mkdir(parents=True)
             wheels = [*files.values(), *built.values()]
             expected = _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
@@ -121,10 +124,18 @@ def _run_worker(
 
 
 def _made(
-    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, jobs: int
+    lock: WheelsLock,
+    wanted: Wanted,
+    base: Base,
+    recipe: Path,
+    item: Item,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    jobs: int,
 ) -> AbstractContextManager[tuple[Made, ...]]:
     if not lock.sdists:
         return nullcontext(())
     from envmgr.backends.wheels.source.making import made_wheels
 
-    return made_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs)
+    return made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs)

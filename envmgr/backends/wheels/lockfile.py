@@ -7,12 +7,13 @@ names, without which nothing can be fetched, and what else the index tells.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
-    canonicalize_name,
     parse_sdist_filename,
     parse_wheel_filename,
 )
@@ -118,6 +119,9 @@ def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
             context=(lines or ["the same rows, in another order or more than once"])[:10],
             hint=f"one of the two was changed: {_AGAIN}",
         )  # fmt: skip
+    _require_once([each.name for each in lock.packages], path)
+    for sdist in lock.sdists:
+        _require_once([each.name for each in sdist.build], path)
     for each in (file for group in lock.groups for file in group):
         if not _is_of(each):
             raise InputError(
@@ -127,11 +131,17 @@ def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
             )
 
 
+def _require_once(names: Iterable[str], path: Path) -> None:
+    """Of one name one file is looked at. InputError `lock-invalid`."""
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice), hint=_AGAIN)
+
+
 def _is_of(each: LockedFile) -> bool:
     read = parse_wheel_filename if isinstance(each, LockedWheel) else parse_sdist_filename
     try:
         name, version = read(each.file)[:2]
-        return name == canonicalize_name(each.name) and version == Version(each.version)
+        return name == each.name and version == Version(each.version)
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
         return False
 

@@ -21,12 +21,12 @@ def reached(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -> s
     return found
 
 
-def unneeded(packages: Iterable[tuple[str, str]], needed: Iterable[str]) -> Iterator[Fault]:
-    """A fault for each of the packages (name, and how people know it) that is not among the needed names."""
+def unneeded(packages: Iterable[tuple[str, str]], needed: Iterable[str], asker: str = "the recipe") -> Iterator[Fault]:
+    """A fault for each of the packages (name, and how people know it) that is not among the needed names. `asker` is who wants them."""
     known = {*needed}
     for name, shown in packages:
         if name not in known:
-            yield Fault(UNANSWERED, f"{shown} is in the lock, and neither the recipe nor another package needs it")
+            yield Fault(UNANSWERED, f"{shown} is in the lock, and neither {asker} nor another package needs it")
 
 
 def unanswered(wanted: str, there: str, by: str = "the recipe") -> Fault:

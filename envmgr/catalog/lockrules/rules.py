@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 FILE_NEEDS = "file-needs"
@@ -15,7 +16,13 @@ RULES: Mapping[str, str] = {
     "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
     "unmet-need": "a package that lacks what it needs, or has another build of it",
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
-    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those that the reason names",
+    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those that the reason begins with",
     HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those that the reason begins with",
 }
 """Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
+
+
+def named_in(reason: str) -> frozenset[str]:
+    """The names that a reason begins with, up to a colon and a space: `ssh, scp: a newer OpenSSH`. A reason without one names none."""
+    names, colon, _ = reason.partition(": ")
+    return frozenset(re.split(r"[\s,;]+", names.strip())) - {""} if colon else frozenset()

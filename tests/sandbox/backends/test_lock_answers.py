@@ -13,52 +13,17 @@ import yaml
 from envmgr.backends.conda.files import FilesDiffer, require_answer
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.lockfile import lock_texts as conda_texts
 from envmgr.backends.conda.lockfile import read_lock as read_conda
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.lockfile import lock_texts as wheels_texts
-from envmgr.backends.wheels.lockfile import read_lock as read_wheels
+from tests.helpers.forged import ENTRY, forge_conda, forge_wheels, only_the_build_refuses, others, refused_everywhere
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
-
-ENTRY = "some/1.0"
 
 
 @pytest.fixture
 def scene(sandbox: Sandbox) -> WheelBox:
     return make_wheel_box(sandbox)
-
-
-def forge_wheels(folder: Path, change: Callable[[WheelsLock], WheelsLock]) -> None:
-    """Write the lock anew, as envmgr would, with the recipe's digest as it was."""
-    for name, text in wheels_texts(change(read_wheels(folder)[0])).items():
-        (folder / name).write_text(text)
-
-
-def forge_conda(folder: Path, change: Callable[[CondaLock], CondaLock]) -> None:
-    for name, text in conda_texts(change(read_conda(folder)[0])).items():
-        (folder / name).write_text(text)
-
-
-def refused_everywhere(box: Sandbox, told: str) -> None:
-    checked = box.run("lock", "--check", ENTRY)
-    assert (checked.code, told in checked.stdout) == (1, True), checked.stdout + checked.stderr
-    found = box.run("catalog", "check", ENTRY)
-    assert (found.code, told in found.stdout) == (1, True), found.stdout + found.stderr
-    built = box.run("build", ENTRY)
-    assert (built.code, told in built.stderr) == (2, True), built.stdout + built.stderr
-    assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
-
-
-def only_the_build_refuses(box: Sandbox, *told: str) -> None:
-    assert box.run("lock", "--check", ENTRY).code == 0
-    assert box.run("catalog", "check", ENTRY).code == 0
-    built = box.run("build", ENTRY)
-    assert built.code == 2, built.stdout + built.stderr
-    for text in told:
-        assert text in built.stderr
-    assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
 
 
 def wheels_entry(scene: WheelBox, *requirements: str) -> Path:
@@ -70,13 +35,6 @@ def wheels_entry(scene: WheelBox, *requirements: str) -> Path:
     folder = scene.entry(ENTRY, *requirements)
     scene.lock(ENTRY)
     return folder
-
-
-def others(scene: WheelBox, *requirements: str) -> WheelsLock:
-    """What a lock of these would have."""
-    folder = scene.entry("other/1.0", *requirements)
-    scene.lock("other/1.0")
-    return read_wheels(folder)[0]
 
 
 def test_wheels_of_another_version(scene: WheelBox) -> None:
@@ -220,8 +178,8 @@ def test_sidecar_of_conda_that_claims_a_need_is_found_by_the_build(sandbox: Sand
 
 def test_need_that_the_channel_lists_can_be_accepted_by_name(sandbox: Sandbox) -> None:
     more = packages(sandbox, "shared")
-    named = " and ".join(package.name for package in more)
-    folder = conda_entry(sandbox, "hello-prefix", accept={"file-needs": f"the channel's patch adds {named}."})
+    named = ", ".join(package.name for package in more)
+    folder = conda_entry(sandbox, "hello-prefix", accept={"file-needs": f"{named}: the channel's patch adds them"})
     forge_conda(folder, claiming(more))
     assert "there is no such fault" not in sandbox.ok("lock", "--check", ENTRY).stdout
     sandbox.ok("build", ENTRY)

@@ -10,7 +10,7 @@ from envmgr.backends.easybuild.judging import lock_facts
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts, judge, refusal
-from envmgr.catalog.lockrules.rules import RULES
+from envmgr.catalog.lockrules.rules import RULES, named_in
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.catalog.site import load_site
@@ -125,3 +125,18 @@ def test_cudas_of_a_closure_of_easyconfigs(items: list[tuple[str, str]], cuda: s
     facts = lock_facts(lock)
     assert (facts.cuda, sorted(facts.majors or ())) == (cuda, majors)
     judge(facts, recipe())
+
+
+@pytest.mark.parametrize(
+    ("reason", "names"),
+    [
+        ("ssh, scp: a newer OpenSSH", {"ssh", "scp"}),
+        ("left: the patch of the shared channel adds it", {"left"}),
+        ("the patch of the shared channel adds it", set()),
+        ("ssh", set()),
+        ("", set()),
+        (": why", set()),
+    ],
+)
+def test_reason_names_what_it_accepts_before_its_colon(reason: str, names: set[str]) -> None:
+    assert named_in(reason) == names

@@ -44,6 +44,7 @@ from envmgr.wheels.failures import failure
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.foreign import Metadata
 from envmgr.wheels.lock import LockedFile, LockedPatch, LockedSdist, LockedWheel
+from envmgr.wheels.metadata import requires_in
 from envmgr.wheels.resolve import Asking, choose
 
 
@@ -92,10 +93,15 @@ class _Locker:
             rows = self._ask("system", source, work).requires
             wheels = self._wheels(rows)
             paths = self._fetch(wheels, files, name)
-            if more := self._ask("requires", source, work, paths).requires:
+            more = self._ask("requires", source, work, paths).requires
+            if more:
                 wheels = self._wheels([*rows, *more])
                 paths = self._fetch(wheels, files, name)
             told = self._ask("metadata", source, work, paths).metadata
+            built_with = [
+                wheel.model_copy(update={"requires": _requires(path)})
+                for (wheel, _), path in zip(wheels, paths, strict=True)
+            ]
         if told is None or told.name != name or Version(told.version) != Version(found.version):
             raise EnvmgrError(
                 "sdist-invalid", f"{found.file} says that it is {'nothing' if told is None else f'{told.name} {told.version}'}",
@@ -104,7 +110,8 @@ class _Locker:
         locked = found.model_copy(
             update={
                 "requires": told.requires,
-                "build": tuple(sorted((wheel for wheel, _ in wheels), key=lambda wheel: wheel.name)),
+                "asks": tuple(dict.fromkeys([*rows, *more])),
+                "build": tuple(sorted(built_with, key=lambda wheel: wheel.name)),
                 "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
             }
         )
@@ -177,6 +184,14 @@ def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErro
             "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"
         )
     return error
+
+
+def _requires(wheel: Path) -> tuple[str, ...] | None:
+    """As a sidecar says it; None for rows that only old tools read."""
+    try:
+        return requires_in(wheel)
+    except ValueError:
+        return None
 
 
 def _give(folder: Path, account: Account) -> None:

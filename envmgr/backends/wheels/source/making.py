@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,9 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
+from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.backends.wheels.source.asking import require_own_builders
 from envmgr.backends.wheels.source.calling import Source, call_child, placed
 from envmgr.backends.wheels.source.shut import Shut, say_who, shut_off
 from envmgr.catalog.site import Site
@@ -23,6 +25,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item
 from envmgr.store.workfolder import build_folder, work_folder
+from envmgr.system.files import remove_tree
 from envmgr.system.reading import Kind, digest_of
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
@@ -44,14 +47,23 @@ class Made:
 
 @contextmanager
 def made_wheels(
-    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: WheelsLock,
+    wanted: Wanted,
+    base: Base,
+    recipe: Path,
+    item: Item,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> Iterator[tuple[Made, ...]]:
     """The wheels of a lock's sources, for as long as it takes to install them; what they are built from is in the cache.
 
     `recipe` is the folder in which the patches lie.
 
     Raises:
-        EnvmgrError: `build-network`, `build-folder`, and see `call_child`.
+        EnvmgrError: `build-network`, `build-folder`, and see `require_own_builders` and `call_child`.
     """
     if not lock.sdists:
         yield ()
@@ -65,8 +77,10 @@ def made_wheels(
         with reporter.stage(f"{install.entry} build", total=len(lock.sdists), unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):
                 tick = partial(stage.update, number, total=len(lock.sdists), detail=sdist.name)
-                source = _source(sdist, base, recipe, item)
-                made.append(_make(sdist, source, folder / sdist.name, install, shut, runner, reporter, tick, jobs=jobs))
+                source, work = _source(sdist, base, recipe, item), folder / sdist.name
+                work.mkdir()
+                _require_own_builders(sdist, source, work, wanted, base, install, shut, runner, tick)
+                made.append(_make(sdist, source, work, install, shut, runner, reporter, tick, jobs=jobs))
             stage.update(len(lock.sdists))
         yield tuple(made)
 
@@ -82,8 +96,7 @@ def _make(
     sdist: LockedSdist, source: Source, work: Path, install: Install, shut: Shut, runner: Runner, reporter: Reporter,
     tick: Callable[[], None], *, jobs: int
 ) -> Made:  # fmt: skip
-    work.mkdir()
-    wheels = [wheel_cache(install.prefix) / wheel.sha256 / wheel.file for wheel in sdist.build]
+    wheels = [*_builders(sdist, install).values()]
 
     def keep(log: Path) -> str:
         return _keep_log(log, install, sdist.name)
@@ -107,6 +120,27 @@ def _make(
         "wheel_sha256": sha256, "network": shut.network,
         "path": str(seen),
     })  # fmt: skip
+
+
+def _require_own_builders(
+    sdist: LockedSdist, source: Source, work: Path, wanted: Wanted, base: Base, install: Install, shut: Shut, runner: Runner,
+    tick: Callable[[], None],
+) -> None:  # fmt: skip
+    """Each question has a folder in `work`, of which nothing stays."""
+
+    def ask(question: str, wheels: Sequence[Path]) -> Sequence[str]:
+        place = work / question
+        place.mkdir()
+        answer = call_child(question, source, place, shut, runner, wheels=wheels, on_tick=tick)
+        remove_tree(place)
+        return answer.requires
+
+    require_own_builders(sdist, _builders(sdist, install), wanted, base.version, install.entry, ask)
+
+
+def _builders(sdist: LockedSdist, install: Install) -> dict[str, Path]:
+    cache = wheel_cache(install.prefix)
+    return {wheel.name: cache / wheel.sha256 / wheel.file for wheel in sdist.build}
 
 
 def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:

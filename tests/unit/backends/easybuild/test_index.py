@@ -121,6 +121,14 @@ def test_public_index_is_no_mirror_of_itself(tmp_path: Path) -> None:
             lambda rows: [{**rows[0], "url": "https://example.org/a.tar.gz"}, *rows[1:]],
             "`https://example.org/a.tar.gz` is no place of the package index `pypi`",
         ),
+        (
+            lambda rows: [{**rows[0], "url": rows[1]["url"]}, *rows[1:]],
+            "easybuild_easyblocks-5.4.1.tar.gz` is no place of easybuild_framework-5.4.1.tar.gz",
+        ),
+        (
+            lambda rows: [{**rows[0], "package": "other"}, *rows[1:]],
+            "`easybuild_framework-5.4.1.tar.gz` is no file of other 5.4.1",
+        ),
         (lambda rows: [{**rows[0], "version": "5 --index-url x"}, *rows[1:]], "cannot be a folder's name"),
     ],
 )  # fmt: skip

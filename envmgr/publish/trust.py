@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +13,16 @@ from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import FLIP_STAMP
-from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first, numbers_taken, pending_link, sequences
+from envmgr.publish.flipfile import (
+    Flip,
+    has_signatures,
+    in_force,
+    is_pending,
+    links,
+    newest_first,
+    numbers_taken,
+    sequences,
+)
 from envmgr.publish.flips import came, known_current, told_records
 from envmgr.publish.record import RECORD, SPECS
 from envmgr.publish.signature import Signer, State, check_signature
@@ -112,8 +120,8 @@ class FlipLook:
 def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tuple[int, FlipLook] | None:
     """What `current` names, and the flip that made it so; None where it is damaged, or nothing was published.
 
-    The flips, `current` and the history are read one after the other, and a publish beside us changes one after the other: a fault counts
-    where all of them are the same before and after, also by a list that NFS has renewed.
+    The flips, their links, `current` and the history are read one after the other, and a publish beside us changes one after the other: a
+    fault counts where all of them are the same before and after, also by a list that NFS has renewed.
     """
     while True:
         before = _read_all(prefix)
@@ -130,8 +138,11 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
             return before[0], look
 
 
-def _read_all(prefix: Prefix) -> tuple[int | None, list[int], frozenset[int], int]:
-    return known_current(prefix), sequences(prefix), came(prefix), seen_here(prefix)
+def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
+    """All that a look stands on. A flip that was written and withdrawn meanwhile leaves its number taken."""
+    return (
+        known_current(prefix), sequences(prefix), numbers_taken(prefix), links(prefix), came(prefix), seen_here(prefix)
+    )  # fmt: skip
 
 
 def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:
@@ -182,7 +193,7 @@ def _newer(prefix: Prefix, force: Flip, where: str, signing: Signing, runner: Ru
     if newest is None:
         return
     new = newest.record
-    if new.before != ours.generation or not os.path.lexists(pending_link(prefix, new.sequence)):
+    if new.before != ours.generation or not is_pending(prefix, new.sequence):
         words = f"flip {ours.sequence} is in force, and flip {new.sequence} of generation {new.generation} is signed"
         yield FlipFault("replayed", where, words)
 

@@ -30,6 +30,7 @@ from envmgr.publish.record import (
     mentioned_installs,
     read_records,
 )
+from envmgr.publish.trust import require_not_replayed
 from envmgr.report import Result
 from envmgr.store.holds import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
@@ -38,6 +39,7 @@ from envmgr.system.locks import file_lock
 
 _ROWS = 200  # of `kept`
 _REASONS = 10  # of `kept_all`
+_NOTHING = "nothing is removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def collect_garbage(
     makes 0. `settle` is called before anything is written, by root only when everybody was asked: root becomes the build user then.
 
     Raises:
-        InputError: `gc-keeps-no-days`.
+        InputError: `gc-keeps-no-days`; EnvmgrError: `flip-untrusted`.
     """
     prefix, days = ctx.prefix, 0.0 if now else ctx.site.policies.keep_days
     if days == 0 and not now and names_nodes(ctx):
@@ -111,6 +113,7 @@ def collect_garbage(
         can_write(ctx.site)
     if not prefix.root.is_dir():
         return GcResult((), (), (), 0, dry_run, None)
+    require_not_replayed(prefix, ctx.signer, _NOTHING)
     before = _choose(ctx, days, None, InUse({}))
     asked = ask_in_use(ctx, days) if before.generations or before.installs else Asked()
     if dry_run:
@@ -119,6 +122,7 @@ def collect_garbage(
     settle()
     can_write(ctx.site)
     with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
+        require_not_replayed(prefix, ctx.signer, _NOTHING)
         sweep(ctx.site, ctx.runner)
         leftovers = clean_leftovers(prefix, inner.reporter)
         with file_lock(prefix.hold_lock, check=ctx.runner.raise_if_cancelled):

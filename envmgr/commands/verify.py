@@ -104,10 +104,10 @@ class Verified:
             yield Finding("current", "error", fault.path, fault.found, hint=self.way_back)
         if self.history:
             yield Finding("history", "error", "var/history.jsonl", self.history, hint=_HISTORY)
-        for flip in self.flip.faults if self.flip is not None else ():
-            yield Finding(
-                "flip", severity_of(flip.state), flip.path, f"{flip.state}: {flip.found}", hint=mend_of(flip.state)
-            )
+        flips = self.flip.faults if self.flip is not None else ()
+        for flip in flips:
+            hint = mend_of(flip.state, [each.state for each in flips])
+            yield Finding("flip", severity_of(flip.state), flip.path, f"{flip.state}: {flip.found}", hint=hint)
         for looked in self.generations.values():
             for fault in looked.faults:
                 yield Finding(

@@ -4,8 +4,9 @@ In force is the highest whose generation is `current`'s. A later one whose renam
 renamed to `000123.withdrawn`, so that its number stays taken.
 
 Locks may stay on each client of a file server, so nothing here stands on one. The new link lies in `.current.000123.tmp` before the
-flip is written: one host alone can make it, its rename over `current` is the flip, and a run that withdraws the flip takes the link away
-first. So either it came, or its rename finds nothing.
+flip is written: one host alone can make it, its rename over `current` is the flip, and a run that withdraws the flip gives the link
+another name first, `.current.000123.stopped`. So either it came, or its rename finds nothing. The stopped link goes when the flip is
+withdrawn: a flip that never came has one of the two for as long as its file lies there, whoever is killed when, and readers look for both.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ MOST = 10**12 - 1
 """The highest sequence number: shells count them, too."""
 
 Action = Literal["publish", "rollback", "sign"]
+
+_LINK = re.compile(r"\.current\.(?P<number>[0-9]{6,12})\.(?P<kind>tmp|stopped)")
 
 _NAME = re.compile(r"([0-9]{6,12})\.(json|json\.sig|withdrawn)")
 
@@ -137,8 +140,15 @@ def newest_first(prefix: Prefix) -> Iterator[Flip]:
 
 
 def in_force(prefix: Prefix, number: int | None) -> Flip | None:
-    """The highest flip that made generation `number` current, which is what `current` names."""
-    return next((flip for flip in newest_first(prefix) if flip.record.generation == number), None)
+    """The highest flip that made generation `number` current, which is what `current` names; none that is just being withdrawn."""
+    of_it = (flip for flip in newest_first(prefix) if flip.record.generation == number)
+    return next((flip for flip in of_it if not _is_half_withdrawn(prefix, flip)), None)
+
+
+def _is_half_withdrawn(prefix: Prefix, flip: Flip) -> bool:
+    """Its signature is gone and its file is not yet: of `sign`, whose flip names what is current already."""
+    stopped = os.path.lexists(stopped_link(prefix, flip.record.sequence))
+    return stopped and not os.path.lexists(flip.signature_path)
 
 
 class Signs(Protocol):
@@ -160,6 +170,52 @@ def pending_link(prefix: Prefix, sequence: int) -> Path:
     return prefix.root / f".current.{sequence:06d}.tmp"
 
 
+def stopped_link(prefix: Prefix, sequence: int) -> Path:
+    """The same link once a run has stopped the flip, which it withdraws then."""
+    return prefix.root / f".current.{sequence:06d}.stopped"
+
+
+def is_pending(prefix: Prefix, sequence: int) -> bool:
+    """Whether a flip did not come: its link was not renamed to `current`. In this order: a link that is stopped has its other name at once."""
+    return any(os.path.lexists(link(prefix, sequence)) for link in (pending_link, stopped_link))
+
+
+def links(prefix: Prefix) -> list[str]:
+    """The names of all pending and stopped links."""
+    with suppress(FileNotFoundError), os.scandir(prefix.root) as entries:
+        return sorted(entry.name for entry in entries if _LINK.fullmatch(entry.name))
+    return []
+
+
+def stop(prefix: Prefix, sequence: int) -> bool:
+    """From then on no run makes this flip current. Returns whether it was one that did not come; else its link is gone."""
+    with explain_os_error(prefix.root), suppress(FileNotFoundError):
+        pending_link(prefix, sequence).replace(stopped_link(prefix, sequence))
+    return os.path.lexists(stopped_link(prefix, sequence))
+
+
+def stop_all(prefix: Prefix) -> None:
+    """Each flip whose link did not come. What else has such a name goes."""
+    for link in prefix.root.glob(".current.*.tmp"):
+        if match := _LINK.fullmatch(link.name):
+            stop(prefix, int(match["number"]))
+        else:
+            with explain_os_error(link):
+                link.unlink(missing_ok=True)
+
+
+def clear_stopped(prefix: Prefix, settled: Collection[int]) -> None:
+    """The links of flips that are settled, or have no file any more. Under the publish lock only."""
+    for name in links(prefix):
+        match = _LINK.fullmatch(name)
+        if match and match["kind"] == "stopped":
+            number = int(match["number"])
+            if number not in settled and flip_path(prefix, number).exists():
+                continue  # another host just withdraws it
+            with explain_os_error(prefix.root):
+                (prefix.root / name).unlink(missing_ok=True)
+
+
 def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signing: Signs | None = None) -> Flip:
     """Its link and its file, each made exclusively. The signature lies there first, and is judged: a flip is never seen without a good
     one. `known` are the flips that there were when what is current was read, which is what this one stands on.
@@ -178,6 +234,8 @@ def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signi
                 pending.symlink_to(f"generations/{record.generation:04d}")
             made.callback(_forget, pending)
             signature = None if signing is None else signing.sign(flip.content)
+            if not os.path.lexists(pending):  # a key is touched in three minutes
+                raise OvertakenError(f"flip {record.sequence} was stopped before it was written")
             with explain_os_error(prefix.flips, but=FileExistsError):
                 _write(flip, signature, signing)
         except FileExistsError:
@@ -224,18 +282,20 @@ def _forget(path: Path) -> None:
 
 
 def withdraw(prefix: Prefix, sequence: int) -> None:
-    """Its link goes first: a run that stood still cannot make it current any more. Then its signature: what never came into force is not
-    left signed. Another host may do the same beside us.
+    """Its link is stopped first: a run that stood still cannot make it current any more. Then its signature goes: what never came into
+    force is not left signed. The stopped link goes last: until then readers know that the flip did not come. Another host may do the same
+    beside us.
     """
     path = flip_path(prefix, sequence)
     with explain_os_error(path):
-        pending_link(prefix, sequence).unlink(missing_ok=True)
+        stop(prefix, sequence)
         path.with_name(f"{path.name}.sig").unlink(missing_ok=True)
         try:
             path.rename(path.with_suffix(".withdrawn"))
         except FileNotFoundError:
             if not path.with_suffix(".withdrawn").exists():
                 raise
+        stopped_link(prefix, sequence).unlink(missing_ok=True)
 
 
 def withdraw_lone_signatures(prefix: Prefix) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,16 @@ from envmgr.publish.flipfile import (
     Flip,
     FlipRecord,
     OvertakenError,
+    clear_stopped,
+    flip_path,
     in_force,
     newest_first,
     numbers_taken,
     pending_link,
+    read_flip,
     sequences,
+    stop,
+    stop_all,
     withdraw,
     withdraw_lone_signatures,
     write_flip,
@@ -122,39 +128,57 @@ class _Signing:
 def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
     """What a killed run left: a flip that never came is withdrawn, one that came gets its line in the history. Under `publishing` only.
 
-    Links that did not come go first: from then on a run that only stood still makes nothing current. Returns the numbers of the flips
-    that stay.
+    Links that did not come are stopped first: from then on a run that only stood still makes nothing current. Returns the numbers of the
+    flips that stay.
     """
-    for link in prefix.root.glob(".current.*.tmp"):
-        with explain_os_error(link):
-            link.unlink(missing_ok=True)
     for folder in (prefix.root, prefix.flips):
         renew_listing(folder)
         clear_temporaries(folder)
+    stop_all(prefix)
     withdraw_lone_signatures(prefix)
     stay = {*sequences(prefix)}
-    current = known_current(prefix)
-    if current is None or not stay:
-        return frozenset(stay)
-    force = in_force(prefix, current)
     told = _told(prefix)
     if told is None:  # nothing says what came
         return frozenset(stay)
+    current = known_current(prefix)
+    force = None if current is None else in_force(prefix, current)
     if force is not None and force.record.sequence not in told:
         _write_down(prefix, force.record, reporter)
     for sequence in sorted(stay):
         if force is not None and sequence <= force.record.sequence:
             continue
-        if sequence in told:
-            reporter.say(
-                f"warning: `current` names generation {current}, and flip {sequence} made {told[sequence]} current: "
-                "something else than envmgr moved it"
-            )
-        else:
+        if sequence not in told and _never_came(prefix, sequence, current, told):
             withdraw(prefix, sequence)
             stay.discard(sequence)
             reporter.log(f"flip {sequence} was written and never came: it is withdrawn")
+        elif current is not None and known_current(prefix) == current:
+            reporter.say(_moved(sequence, current, told))
+    clear_stopped(prefix, stay)
     return frozenset(stay)
+
+
+def _never_came(prefix: Prefix, sequence: int, current: int | None, told: Mapping[int, int]) -> bool:
+    """Whether the run that wrote it was killed before the rename, so that its link is still there. Of one that is signed nothing else
+    tells it: who moves `current` back can take its line out of the history, too. It says itself what it was to follow.
+    """
+    stopped = stop(prefix, sequence)
+    if not os.path.lexists(f"{flip_path(prefix, sequence)}.sig"):
+        return stopped or current is not None
+    last = told.get(max(told, default=0)) if current is None else current
+    try:
+        return stopped and read_flip(prefix, sequence).record.before == last
+    except EnvmgrError:
+        return stopped
+
+
+def _moved(sequence: int, current: int, told: Mapping[int, int]) -> str:
+    if sequence in told:
+        found = f"flip {sequence} made {told[sequence]} current"
+        return f"warning: `current` names generation {current}, and {found}: something else than envmgr moved it"
+    return (
+        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something else than envmgr moved "
+        "`current`, or wrote the flip"
+    )
 
 
 def lost_lines(prefix: Prefix) -> str:

@@ -20,7 +20,7 @@ from envmgr.publish.record import ABANDONED, complete_numbers, current_number, g
 from envmgr.publish.signature import Signer
 from envmgr.publish.staged import Staged, Work
 from envmgr.publish.staging import abandon, staging
-from envmgr.publish.trust import require_unchanged_generation
+from envmgr.publish.trust import find_replay, require_not_replayed, require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.holds import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
@@ -145,7 +145,8 @@ def rollback(
     A damaged `current` is mended by it: (from) is then the last number that the history knows.
 
     Raises:
-        EnvmgrError: `no-generation`, `nothing-published`, `install-missing` when one of its installs is gone.
+        EnvmgrError: `no-generation`, `nothing-published`, `install-missing` when one of its installs is gone; `flip-untrusted` where
+            someone moved `current` back, and another generation than `number` is the right one.
     """
 
     def go(known: Collection[int]) -> tuple[int, int]:
@@ -161,7 +162,10 @@ def rollback(
         ]
         if gone:
             raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
-        if known_current(prefix) != number:
+        replay = None if signer is None else find_replay(prefix, signer)
+        if replay is not None and replay.right not in (None, number):
+            raise replay.error("nothing else is made current before that is mended")
+        if known_current(prefix) != number or replay is not None:
             digest = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
             why = f"rollback to {number}"
             flip(prefix, number, before, why, reporter, action="rollback", signer=signer, record=digest, known=known)
@@ -174,13 +178,15 @@ def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) 
     """A new flip, with a signature, for the generation that is current; returns (generation, sequence).
 
     Raises:
-        EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `not-signed`.
+        EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `flip-untrusted` for one that
+            someone moved `current` back to, `not-signed`.
     """
 
     def go(known: Collection[int]) -> tuple[int, int]:
         number = current_number(prefix)
         if number is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
+        require_not_replayed(prefix, signer, "it is not signed")
         digest = require_unchanged_generation(prefix, number, signer, reporter)
         done = flip(
             prefix, number, number, "sign", reporter, action="sign", signer=signer, record=digest, known=known
@@ -200,8 +206,9 @@ def _until_first(
 
 
 def repair_history(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None) -> None:
-    """Raises EnvmgrError `disk-full`, `not-writable`, `not-signed`."""
+    """Raises EnvmgrError `disk-full`, `not-writable`, `not-signed`, `flip-untrusted`."""
     with publishing(prefix, runner, reporter):
+        require_not_replayed(prefix, signer)
         if lost_lines(prefix):
             write_history_again(prefix, reporter, signer)
 

@@ -35,7 +35,7 @@ from envmgr.publish.record import (
     with_own_pythons,
 )  # fmt: skip
 from envmgr.publish.staged import Staged, Work, check_installs, manifests_of
-from envmgr.publish.trust import require_good_flip, require_unchanged_generation
+from envmgr.publish.trust import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import (
@@ -105,9 +105,12 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
         return base, read_record(prefix, base), read_specs(prefix, base)
     while True:
         number = current_number(prefix)
-        if number is None or work.change.whole:
+        if number is None:
             return number, None, {}
         try:
+            require_not_replayed(prefix, work.signer)
+            if work.change.whole:
+                return number, None, {}
             if work.signer is not None:
                 if not work.change.anew:
                     require_good_flip(prefix, number, work.signer)

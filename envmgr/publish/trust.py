@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,10 +13,19 @@ from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import FLIP_STAMP
-from envmgr.publish.flipfile import Flip, has_signatures, in_force, newest_first, numbers_taken, pending_link, sequences
+from envmgr.publish.flipfile import (
+    Flip,
+    has_signatures,
+    in_force,
+    is_pending,
+    links,
+    newest_first,
+    numbers_taken,
+    sequences,
+)
 from envmgr.publish.flips import came, known_current, told_records
-from envmgr.publish.record import RECORD, SPECS
-from envmgr.publish.signature import Signer, State, check_signature
+from envmgr.publish.record import RECORD, SPECS, complete_numbers
+from envmgr.publish.signature import Signed, Signer, State, check_signature
 from envmgr.publish.stamp import seen_here, why_not_seen
 from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
@@ -81,18 +89,70 @@ def require_good_flip(prefix: Prefix, number: int, signer: Signer) -> None:
     """
     if not signed_before(prefix):
         return
+    require_not_replayed(prefix, signer)
     force = in_force(prefix, number)
-    faults = [FlipFault("unsigned", "current", f"no flip made generation {number} current")]
+    fault = FlipFault("unsigned", "current", f"no flip made generation {number} current")
     if force is not None:
-        where, found = str(force.path.relative_to(prefix.root)), signer.judge(force)
-        faults = list(_order(prefix, force, where, seen_here(prefix)))
-        if found.state not in ("signed", "expired"):
-            faults.append(FlipFault(found.state, f"{where}.sig", found.reason))
-    for fault in faults:
-        raise EnvmgrError(
-            "flip-untrusted", f"generation {number} is current by a flip that is {fault.state}: nothing is made from it",
-            context=f"{fault.path}: {fault.found}", hint=mend_of(fault.state),
-        )  # fmt: skip
+        found = signer.judge(force)
+        if found.state in ("signed", "expired"):
+            return
+        fault = FlipFault(found.state, f"{force.path.relative_to(prefix.root)}.sig", found.reason)
+    raise _untrusted(number, fault, _MADE, mend_of(fault.state))
+
+
+_MADE = "nothing is made from it"
+
+
+def _untrusted(number: int, fault: FlipFault, what: str, hint: str) -> EnvmgrError:
+    return EnvmgrError(
+        "flip-untrusted", f"generation {number} is current by a flip that is {fault.state}: {what}",
+        context=f"{fault.path}: {fault.found}", hint=hint,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """That someone moved `current` back, to generation `number`. `right` is the one that the newest signed flip names; None where that
+    is not known, or not there any more.
+    """
+
+    number: int
+    fault: FlipFault
+    right: int | None
+
+    def error(self, what: str) -> EnvmgrError:
+        """`what` is not done."""
+        hint = mend_of("replayed").replace("NUMBER", "NUMBER" if self.right is None else str(self.right))
+        return _untrusted(self.number, self.fault, what, hint)
+
+
+def require_not_replayed(prefix: Prefix, signer: Signer | None, what: str = _MADE) -> None:
+    """No verb makes a replay right, or takes away what tells it. Without a `signer`, the site signs nothing.
+
+    Raises:
+        EnvmgrError: `flip-untrusted`, where someone moved `current` back.
+    """
+    if signer is not None and (replay := find_replay(prefix, signer)) is not None:
+        raise replay.error(what)
+
+
+def find_replay(prefix: Prefix, signer: Signer) -> Replay | None:
+    """None where `current` is where the newest signed flip put it, or is damaged. See `look_at_current_flip`."""
+    while True:
+        before = _read_all(prefix)
+        number = before[0]
+        if number is None:
+            return None
+        force = in_force(prefix, number)
+        newest = _newest(prefix, signer.judge, 0 if force is None else force.record.sequence)
+        fault = next(_replays(prefix, number, force, newest, seen_here(prefix)), None)
+        if fault is None:
+            return None
+        renew_listing(prefix.root)
+        renew_listing(prefix.flips)
+        if _read_all(prefix) == before:
+            right = None if newest is None else newest.record.generation
+            return Replay(number, fault, right if right in complete_numbers(prefix) else None)
 
 
 def signed_before(prefix: Prefix) -> bool:
@@ -112,8 +172,8 @@ class FlipLook:
 def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tuple[int, FlipLook] | None:
     """What `current` names, and the flip that made it so; None where it is damaged, or nothing was published.
 
-    The flips, `current` and the history are read one after the other, and a publish beside us changes one after the other: a fault counts
-    where all of them are the same before and after, also by a list that NFS has renewed.
+    The flips, their links, `current` and the history are read one after the other, and a publish beside us changes one after the other: a
+    fault counts where all of them are the same before and after, also by a list that NFS has renewed.
     """
     while True:
         before = _read_all(prefix)
@@ -130,8 +190,11 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
             return before[0], look
 
 
-def _read_all(prefix: Prefix) -> tuple[int | None, list[int], frozenset[int], int]:
-    return known_current(prefix), sequences(prefix), came(prefix), seen_here(prefix)
+def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
+    """All that a look stands on. A flip that was written and withdrawn meanwhile leaves its number taken."""
+    return (
+        known_current(prefix), sequences(prefix), numbers_taken(prefix), links(prefix), came(prefix), seen_here(prefix)
+    )  # fmt: skip
 
 
 def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:
@@ -139,8 +202,11 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     checked.
     """
     force = in_force(prefix, number)
+    newest = newest_signed(prefix, signing, runner, after=0 if force is None else force.record.sequence)
+    replays = [*_replays(prefix, number, force, newest, seen)]
     if force is None:
-        return FlipLook(None, "", (FlipFault("unsigned", "current", f"no flip made generation {number} current"),))
+        unsigned = FlipFault("unsigned", "current", f"no flip made generation {number} current")
+        return FlipLook(None, "", tuple(replays) or (unsigned,))
     who, faults = "", list[FlipFault]()
     where = str(force.path.relative_to(prefix.root))
     try:
@@ -156,9 +222,7 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
         digest = ""
     if digest != force.record.record:
         faults.append(FlipFault("wrong", where, f"it names another generations/{number:04d}/{RECORD} than lies there"))
-    faults += _order(prefix, force, where, seen)
-    if not any(fault.state == "replayed" for fault in faults):
-        faults += _newer(prefix, force, where, signing, runner)
+    faults += replays
     faults += _gaps(prefix)
     if signing.expires_days is not None and (age := _age_in_days(force)) > signing.expires_days:
         words = f"it is {age:.0f} days old; signing.expires_days is {signing.expires_days:g}"
@@ -166,34 +230,39 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     return FlipLook(force.record.sequence, who, tuple(faults))
 
 
-def _order(prefix: Prefix, force: Flip, where: str, seen: int) -> Iterator[FlipFault]:
-    ours = force.record.sequence
-    came_after = [sequence for sequence in sorted(came(prefix)) if sequence > ours]
-    if ours < seen:
-        yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}")
-    elif came_after:
-        yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {came_after[-1]} came after it")
-
-
-def _newer(prefix: Prefix, force: Flip, where: str, signing: Signing, runner: Runner) -> Iterator[FlipFault]:
-    """A newer flip that someone signed who may, of another generation, and no run that is about to make it follow this one."""
-    ours = force.record
-    newest = newest_signed(prefix, signing, runner, after=ours.sequence)
-    if newest is None:
-        return
-    new = newest.record
-    if new.before != ours.generation or not os.path.lexists(pending_link(prefix, new.sequence)):
-        words = f"flip {ours.sequence} is in force, and flip {new.sequence} of generation {new.generation} is signed"
-        yield FlipFault("replayed", where, words)
+def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | None, seen: int) -> Iterator[FlipFault]:
+    """At most one. `force` is what made generation `number` current; `newest` a newer flip that someone signed who may. Where nothing made it
+    so, only that one tells of a replay: the others may be lost.
+    """
+    if force is not None:
+        where, ours = str(force.path.relative_to(prefix.root)), force.record.sequence
+        last = max(came(prefix), default=0)
+        if ours < seen:
+            yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}")
+            return
+        if ours < last:
+            yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {last} came after it")
+            return
+    if newest is None or (newest.record.before == number and is_pending(prefix, newest.record.sequence)):
+        return  # a run is about to make it follow this one
+    signed = f"flip {newest.record.sequence} of generation {newest.record.generation} is signed"
+    if force is not None:
+        yield FlipFault("replayed", where, f"flip {ours} is in force, and {signed}")
+    else:
+        yield FlipFault("replayed", "current", f"no flip made generation {number} current, and {signed}")
 
 
 def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
     """The flip with the highest number, above `after`, that someone signed who may, whether it is in force or not."""
+    return _newest(prefix, lambda flip: check_signature(flip, signing, runner), after)
+
+
+def _newest(prefix: Prefix, judge: Callable[[Flip], Signed], after: int) -> Flip | None:
     for flip in newest_first(prefix):
         if flip.record.sequence <= after:
             return None
         with suppress(EnvmgrError):
-            if check_signature(flip, signing, runner).state in ("signed", "expired"):
+            if judge(flip).state in ("signed", "expired"):
                 return flip
     return None
 
@@ -218,8 +287,10 @@ def severity_of(state: str) -> Severity:
     return "warning" if state in ("expired", "unchecked", "gap") else "error"
 
 
-def mend_of(state: str) -> str:
-    """What is done about a flip in that state."""
+def mend_of(state: str, beside: Collection[str] = ()) -> str:
+    """What is done about a flip in that state; of what is in force by a replay, too, nothing is signed: that is mended first."""
+    if "replayed" in beside and state in ("unsigned", "wrong", "expired", "stale"):
+        state = "replayed"
     match state:
         case "unsigned":
             return "is what is current what you published? `envmgr verify` tells; then `envmgr sign`"

@@ -99,15 +99,15 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     here = evidence.answers.get("signature", {})
     if "unread" in here:
         yield Finding("signature", "error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
-    for key in sorted(key for key in here if key.startswith("fault.")):
-        state, path, found = here[key].split("\t", 2)
+    faults = [here[key].split("\t", 2) for key in sorted(here) if key.startswith("fault.")]
+    for state, path, found in faults:
         yield Finding(
             "signature",
             severity_of(state),
             path,
             f"{state}: {found}",
             "a flip that someone signed who may",
-            mend_of(state),
+            mend_of(state, [each for each, *_ in faults]),
         )
     fleet = evidence.looked("signature")
     for signers, nodes in fleet.by_value("signature.signers", default="").items():

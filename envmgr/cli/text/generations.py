@@ -52,7 +52,9 @@ def show_rollback(result: RollbackResult) -> None:
 def show_sign(result: SignResult) -> None:
     for fault in result.faults:
         out(f"{'is' if result.dry_run else 'was'} {fault.state}: {fault.path}: {fault.found}")
-    if result.sequence is None:
+    if result.sequence is None and any(fault.state == "replayed" for fault in result.faults):
+        out(f"would not sign generation {result.generation}: `envmgr verify` says what mends it")
+    elif result.sequence is None:
         out(f"would sign generation {result.generation}")
     else:
         out(f"signed generation {result.generation}: flip {result.sequence}; nodes take it at their next check")

@@ -7,12 +7,16 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS, NodeFiles, node_files
+from envmgr.publish import flips
+from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file
 from tests.helpers.node_scene import Scene
 from tests.helpers.signed import SignedPrefix, make_key
@@ -322,6 +326,25 @@ def test_a_run_that_is_killed_when_it_has_signed_makes_no_replay(strict: Node, h
     assert strict.stamp.read_text().splitlines()[2] == "3", "it may be withdrawn"
     strict.made.flip(2)
     assert strict.check() == ("signed 2 5", "2 5")
+
+
+@pytest.mark.parametrize("how", ["remembers", "no file"])
+def test_a_run_that_is_killed_as_it_settles_a_kill_makes_no_replay(strict: Node, how: str) -> None:
+    settle_down(strict)
+    strict.made.generation(2)
+    if how == "no file":
+        forget(strict, how)
+    strict.made.killed_flip(2)
+    for step in ("withdraw", "clear_stopped"):  # killed when the link is stopped; when the flip is withdrawn, too
+        with mock.patch.object(flips, step, side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+            flips.settle(strict.made.prefix, SilentReporter())
+        assert strict.check() == ("signed 1 1", "1 1")
+        assert strict.login() == ("0001", "")
+        assert strict.stamp.read_text().splitlines()[2] == "1"
+    flips.settle(strict.made.prefix, SilentReporter())
+    assert strict.check() == ("signed 1 1", "1 1")
+    strict.made.flip(2)
+    assert strict.check() == ("signed 2 3", "2 3")
 
 
 @pytest.mark.parametrize("back_to", [1, 2])

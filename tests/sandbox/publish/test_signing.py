@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -168,7 +169,7 @@ def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sand
         (finding,) = [f for f in data_of_verify(box) if f["check"] == "flip"]
         assert finding["found"].startswith(f"{state}: "), finding
         assert "`envmgr sign`" in finding["hint"] or state == "replayed"
-        box.ok("sign")
+        box.ok(*(["rollback", "2"] if state == "replayed" else ["sign"]))
         mended += 1
         assert data(box, "verify")["flip"] == f"flip {mended}, signed by anna"
 
@@ -227,6 +228,111 @@ def test_nothing_is_made_from_what_nodes_refuse(box: Sandbox) -> None:
         "warning: nothing tells that generation 2 is what was published: there is no signed flip of it, and no history"
     )
     assert words in box.ok("rollback", "2").stderr
+
+
+def move_back(box: Sandbox) -> None:
+    """To 1, as who may write the prefix, and takes the last line out of the history; generation 2 is what was signed last."""
+    history = box.prefix / "var/history.jsonl"
+    history.write_text("".join(history.read_text().splitlines(keepends=True)[:-1]))
+    (box.prefix / "current").unlink()
+    (box.prefix / "current").symlink_to("generations/0001")
+
+
+MOVED = """\
+error[flip-untrusted]: generation 1 is current by a flip that is replayed: {}
+  flips/000002.json: flip 2 is in force, and flip 3 of generation 2 is signed
+
+hint: someone moved `current` back: find out who; `envmgr rollback 2` makes the right one current, signed
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"),
+    [
+        ("gc", "nothing is removed"),
+        ("gc --now", "nothing is removed"),
+        ("gc --dry-run", "nothing is removed"),
+        ("publish other/1.0", "nothing is made from it"),
+        ("remove hello/1.0", "nothing is made from it"),
+        ("build third/1.0", "nothing is made from it"),
+        ("rollback 1", "nothing else is made current before that is mended"),
+        ("rollback 3", "nothing else is made current before that is mended"),
+        ("sign", "it is not signed"),
+    ],
+)
+def test_no_verb_makes_a_replay_right_or_takes_away_what_tells_it(box: Sandbox, argv: str, what: str) -> None:
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    locked(box, "third/1.0", HELLO)
+    if argv == "rollback 3":
+        shutil.copytree(box.prefix / "generations/0002", box.prefix / "generations/0003")
+        change(box.prefix / "generations/0003/generation.json", '"number": 2', '"number": 3')
+    move_back(box)
+    kept = {name: (box.prefix / "flips" / name).read_bytes() for name in names(box)}
+    assert faults(box) == ["error replayed"]
+    done = box.run(*argv.split())
+    assert (done.code, box.current()) == (3, 1)
+    assert MOVED.format(what).strip() in error_of(done, box).replace("  log: LOG\n", "")
+    assert {name: (box.prefix / "flips" / name).read_bytes() for name in names(box)} == kept
+    assert faults(box) == ["error replayed"]
+    box.ok("rollback", "2")  # what the hint says
+    assert (box.current(), faults(box)) == (2, [])
+    box.ok("verify", "--repair")  # the history's line
+    assert box.ok("verify").stdout.splitlines()[0] == "flip 4, signed by anna"
+
+
+def test_repair_makes_no_replay_right(box: Sandbox) -> None:
+    """Neither by a new generation of what is damaged, nor by a history written again."""
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    move_back(box)
+    change(box.prefix / "generations/0001/modules/hello/1.0.lua", "help", "--help")
+    done = box.run("verify", "--repair")
+    words = error_of(done, box).replace("  log: LOG\n", "")
+    assert MOVED.format("nothing is made from it").strip() in words
+    change(box.prefix / "generations/0001/generation.json", '"number"', '"numbre"')
+    assert box.run("verify", "--repair").code != 0
+    for path in (box.prefix / "flips").glob("00000[12].*"):
+        path.unlink()
+    (box.prefix / "var/history.jsonl").unlink()
+    assert box.run("verify", "--repair").code != 0
+    assert [name for name in names(box) if name > "000004"] == []
+    box.ok("rollback", "2")
+    assert (box.current(), faults(box)) == (2, [])
+
+
+def test_a_replay_to_what_no_flip_made_current_is_not_signed(box: Sandbox) -> None:
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    move_back(box)
+    for path in (box.prefix / "flips").glob("00000[12].*"):
+        path.unlink()
+    words = "current: no flip made generation 1 current, and flip 3 of generation 2 is signed"
+    assert words in error_of(box.run("sign"), box)
+    assert faults(box) == ["error replayed"]
+    box.ok("rollback", "2")
+    assert faults(box) == []
+
+
+@pytest.mark.parametrize("to", ["1", "3"])
+def test_where_the_right_generation_is_lost_a_rollback_leads_out_of_a_replay(box: Sandbox, to: str) -> None:
+    signs(box)
+    box.ok("sign")
+    for entry in ("other/1.0", "third/1.0"):
+        if entry == "third/1.0":
+            locked(box, entry, HELLO)
+        box.ok("build", entry)
+    box.ok("rollback", "2")
+    move_back(box)
+    subprocess.run(["rm", "-r", box.prefix / "generations/0002"], check=True)
+    done = box.run("sign")
+    assert "`envmgr rollback NUMBER`" in error_of(done, box)
+    box.ok("rollback", to)
+    assert (box.current(), faults(box)) == (int(to), [])
+    box.ok("sign")
 
 
 def forge(folder: Path) -> None:

@@ -66,8 +66,10 @@ def test_a_flip_that_never_came_is_withdrawn_and_its_number_stays_taken(prefix: 
     prefix.current.symlink_to(kept)
     lines = prefix.history.read_text().splitlines(keepends=True)
     prefix.history.write_text(lines[0])  # as if killed before the rename
+    pending_link(prefix, 2).symlink_to("generations/0002")
     settle(prefix, SilentReporter())
     assert names(prefix) == ["000001.json", "000002.withdrawn"]
+    assert not [*prefix.root.glob(".current.*")]
     assert came(prefix) == [(1, 1)]
     assert go(prefix, 2) == 3
 
@@ -84,6 +86,53 @@ def test_current_that_something_else_moved_is_told_and_no_flip_is_withdrawn(pref
     ]
     assert sequences(prefix) == [1, 2]
     assert go(prefix, 3) == 3
+
+
+def test_a_signed_flip_that_left_no_link_is_not_withdrawn(prefix: Prefix) -> None:
+    """It came, and who moved `current` back took its line out of the history."""
+    for number in (1, 2):
+        flip(prefix, number, current_number(prefix), "a test", SilentReporter(), action="publish", signer=Signs())
+    prefix.current.unlink()
+    prefix.current.symlink_to("generations/0001")
+    prefix.history.write_text(prefix.history.read_text().splitlines(keepends=True)[0])
+    told = Told()
+    assert settle(prefix, told) == {1, 2}
+    assert told.said == [
+        "warning: `current` names generation 1, and flip 2 is newer and signed: something else than envmgr moved `current`, or wrote the flip"
+    ]
+    assert names(prefix) == [f"00000{number}.json{end}" for number in (1, 2) for end in ("", ".sig")]
+
+
+def test_a_planted_link_withdraws_no_flip_that_followed_another_generation(prefix: Prefix) -> None:
+    for number in (1, 2, 3):
+        flip(prefix, number, current_number(prefix), "a test", SilentReporter(), action="publish", signer=Signs())
+    prefix.current.unlink()
+    prefix.current.symlink_to("generations/0001")
+    prefix.history.unlink()
+    for number in (2, 3):
+        pending_link(prefix, number).symlink_to(f"generations/{number:04d}")
+    settle(prefix, SilentReporter())
+    assert [name for name in names(prefix) if name > "000003"] == ["000003.json", "000003.json.sig"]
+
+
+@pytest.mark.parametrize("before", [None, 1])
+def test_a_flip_that_never_came_is_withdrawn_also_where_current_is_not_there(
+    prefix: Prefix, before: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first publish was killed, or somebody took `current` away since."""
+    if before is not None:
+        go(prefix, before)
+    monkeypatch.setattr("envmgr.publish.flips._rename", lambda *_: os._exit(0))
+    if (pid := os.fork()) == 0:
+        flip(prefix, 2, before, "a test", SilentReporter(), action="publish", signer=Signs())
+    os.waitpid(pid, 0)
+    monkeypatch.undo()
+    prefix.current.unlink(missing_ok=True)
+    settle(prefix, SilentReporter())
+    assert not [name for name in names(prefix) if name.endswith(".sig")]
+    assert not [*prefix.root.glob(".current.*")]
+    go(prefix, 2)
+    assert [to for _, to in came(prefix)] == [*([] if before is None else [1]), 2]
 
 
 def test_the_history_is_mended_by_the_flips(prefix: Prefix) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,8 @@ from envmgr.commands.sign import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes import NodeSets
 from envmgr.publish import trust
-from envmgr.publish.flipfile import sequences
+from envmgr.publish.flipfile import sequences, withdraw
+from envmgr.publish.flips import settle
 from envmgr.publish.record import read_current
 from envmgr.publish.signature import KeySigner
 from envmgr.publish.staging import abandon
@@ -146,6 +151,104 @@ def test_a_kill_between_flip_and_rename_is_no_replay_and_the_next_command_settle
     made.flip(3)
     assert sequences(made.prefix) == [1, 2, 4]
     assert look(made) == []
+
+
+CALLS = ("open", "os.rename", "os.remove", "os.symlink", "os.link", "os.chmod")
+
+
+def in_another_process(made: SignedPrefix, call: Callable[[], object], before_each: Callable[[int], None]) -> int:
+    """Its exit code; `before_each` gets how many calls that change the prefix, or open a file of it, there were so far."""
+    if (pid := os.fork()) == 0:
+        state = {"count": 0, "busy": 0}
+
+        def hook(event: str, args: tuple[object, ...]) -> None:
+            if state["busy"] or event not in CALLS or not any(str(made.prefix.root) in str(each) for each in args):
+                return
+            state["busy"] = 1
+            before_each(state["count"])
+            state["count"] += 1
+            state["busy"] = 0
+
+        sys.addaudithook(hook)
+        code = 1
+        with suppress(BaseException):
+            call()
+            code = 0
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("to", [1, 2, 3])
+def test_a_look_at_any_moment_of_settling_a_kill_is_no_replay(made: SignedPrefix, to: int) -> None:
+    """The flip is pending, or withdrawn, and nothing between."""
+    made.killed_flip(to)
+    seen = made.folder / "seen"
+
+    def look(count: int) -> None:
+        with seen.open("a") as file:
+            file.write(f"{count} {[*map(str, verified(made))]}\n")
+
+    assert in_another_process(made, lambda: settle(made.prefix, SilentReporter()), look) == 0
+    lines = seen.read_text().splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if not line.endswith(" []")] == []
+    assert verified(made) == []
+
+
+@pytest.mark.parametrize("to", [2, 3])
+def test_a_second_kill_at_any_call_of_settling_is_no_replay_and_the_next_command_settles_it(
+    made: SignedPrefix, to: int
+) -> None:
+    for last in range(200):
+        made.killed_flip(to)
+
+        def kill(count: int, last: int = last) -> None:
+            if count == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        done = in_another_process(made, lambda: settle(made.prefix, SilentReporter()), kill)
+        assert verified(made) == []
+        settle(made.prefix, SilentReporter())
+        assert verified(made) == []
+        assert not [*made.prefix.root.glob(".current.*")]
+        if to == 3:
+            assert sequences(made.prefix) == [1, 2]
+        if done == 0:
+            assert last > 5
+            return
+        assert done == -signal.SIGKILL
+    raise AssertionError("it never ran to its end")
+
+
+def test_a_look_at_any_moment_of_withdrawing_a_signature_of_what_is_current_finds_nothing(made: SignedPrefix) -> None:
+    """`envmgr sign` was overtaken: its flip names what is current, and is for a moment there without its signature."""
+    made.killed_flip(2)
+    seen = made.folder / "seen"
+
+    def look(count: int) -> None:
+        with seen.open("a") as file:
+            file.write(f"{count} {[*map(str, verified(made))]}\n")
+
+    assert in_another_process(made, lambda: withdraw(made.prefix, 3), look) == 0
+    assert [line for line in seen.read_text().splitlines() if not line.endswith(" []")] == []
+    assert verified(made) == []
+
+
+def test_a_flip_that_is_written_and_withdrawn_as_it_is_looked_for_is_no_replay(
+    made: SignedPrefix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = trust.newest_signed
+
+    def beside(*args: Any, **options: Any) -> object:
+        monkeypatch.setattr(trust, "newest_signed", real)
+        made.killed_flip(3)
+        found = real(*args, **options)
+        settle(made.prefix, SilentReporter())
+        return found
+
+    monkeypatch.setattr(trust, "newest_signed", beside)
+    assert verified(made) == []
+    assert sequences(made.prefix) == [1, 2]
 
 
 @pytest.mark.parametrize("look", LOOKS)

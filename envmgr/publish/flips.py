@@ -142,8 +142,12 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
         return frozenset(stay)
     if force is not None and force.record.sequence not in told:
         _write_down(prefix, force.record, reporter)
+    done = 0 if force is None else force.record.sequence
+    last = max(told, default=0)
+    if told.get(last) == current:  # by the history; its own flip may be lost
+        done = max(done, last)
     for sequence in sorted(stay):
-        if force is not None and sequence <= force.record.sequence:
+        if sequence <= done:
             continue
         if sequence in told:
             reporter.say(

@@ -16,11 +16,18 @@ from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import Change
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
-from envmgr.publish.record import ABANDONED, complete_numbers, current_number, generation_numbers, read_record
+from envmgr.publish.record import (
+    ABANDONED,
+    complete_numbers,
+    current_number,
+    generation_numbers,
+    make_again,
+    read_record,
+)
 from envmgr.publish.signature import Signer
 from envmgr.publish.staged import Staged, Work
 from envmgr.publish.staging import abandon, staging
-from envmgr.publish.trust import require_unchanged_generation
+from envmgr.publish.trust import accepting, gaps, require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.holds import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
@@ -160,7 +167,12 @@ def rollback(
             if not prefix.install_at(path).exists()
         ]
         if gone:
-            raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
+            raise EnvmgrError(
+                "install-missing",
+                f"generation {number} names installs that are gone",
+                context=gone,
+                hint=make_again(number),
+            )
         if known_current(prefix) != number:
             digest = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
             why = f"rollback to {number}"
@@ -170,8 +182,11 @@ def rollback(
     return _until_first(go, prefix, runner, reporter)
 
 
-def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) -> tuple[int, int]:
-    """A new flip, with a signature, for the generation that is current; returns (generation, sequence).
+def sign(
+    prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer, accept_gap: bool = False
+) -> tuple[int, int]:
+    """A new flip, with a signature, for the generation that is current; returns (generation, sequence). With `accept_gap` it says as
+    well which flips are lost.
 
     Raises:
         EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `not-signed`.
@@ -182,8 +197,9 @@ def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) 
         if number is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         digest = require_unchanged_generation(prefix, number, signer, reporter)
+        lost = gaps(prefix, lambda made: signer.judge(made).state) if accept_gap else []
         done = flip(
-            prefix, number, number, "sign", reporter, action="sign", signer=signer, record=digest, known=known
+            prefix, number, number, accepting(lost), reporter, action="sign", signer=signer, record=digest, known=known
         )  # fmt: skip
         return number, done
 

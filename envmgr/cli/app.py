@@ -186,7 +186,17 @@ def rollback(
 
 @app.command()
 @verb
-def sign(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table) -> Answer:
+def sign(
+    accept_gap: Annotated[
+        bool,
+        typer.Option(
+            "--accept-gap", help="Flips that are gone are lost for good: sign that, so that it is told no more."
+        ),
+    ] = False,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> Answer:
     """Sign what is current, anew.
 
     A new flip for the current generation: where signing began after it was published, or its signature is not good any more.
@@ -195,7 +205,7 @@ def sign(dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = F
     from envmgr.commands.sign import sign_current
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return shown(sign_current(ctx, dry_run=dry_run), show_sign)
+    return shown(sign_current(ctx, accept_gap=accept_gap, dry_run=dry_run), show_sign)
 
 
 @app.command()

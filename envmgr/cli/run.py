@@ -69,6 +69,11 @@ def open_context(
         from envmgr.backends import require_settings
 
         require_settings(found)
+    if not anywhere:
+        from envmgr.store.place import require_kinds
+        from envmgr.store.prefix import Prefix
+
+        require_kinds(Prefix(found.prefix))
     runner = Runner()
     signer = None
     if writes_prefix:
@@ -84,7 +89,6 @@ def open_context(
     _stop_by_signals(runner)
     if not anywhere:
         from envmgr.store.place import require_place
-        from envmgr.store.prefix import Prefix
 
         require_place(Prefix(found.prefix))
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)

@@ -15,8 +15,10 @@ from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.change import Change
+from envmgr.publish.flips import flips
 from envmgr.publish.generations import PublishedChange, StagedCheck, publish
 from envmgr.publish.plan import BuildPlan, PlanStep
+from envmgr.publish.record import BUILD
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import raise_for_failures, run_smoke_tests
@@ -56,6 +58,11 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
         raise EnvmgrError(
             "not-built", f"{', '.join(missing)} is not built", hint=f"run `envmgr build {' '.join(missing)}`"
         )
+    if not names and not wanted and plan.current is None and flips(ctx.prefix):
+        raise EnvmgrError(
+            "nothing-published", "no generation is left, and nothing is built that the catalog has",
+            context=str(ctx.prefix.root), hint=f"bring back what was lost from a backup; or {BUILD}",
+        )  # fmt: skip
     if dry_run or not plan.publishes:
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
     can_write(ctx.site)

@@ -41,11 +41,14 @@ class _Plan:
     generation: int | None = None
     modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
     old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
+    beside: tuple[int, ...] | None = (
+        None  # what stands on `installs`, where there is no `current` to put a generation on
+    )
 
     def lines(self, *, published: bool = False) -> tuple[str, ...]:
         """`published`: a generation was, also where that was only seen when an install was there."""
         new = published or any(manifest is None for _, _, manifest in self.installs.values())
-        again = self.generation is not None or new
+        again = self.generation is not None or (new and self.beside is None)
         what = "the current generation" if self.generation is None else f"generation {self.generation}"
         return (
             *self.installs,
@@ -151,13 +154,18 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     if seen.current:
         sound = [n for n in complete_numbers(ctx.prefix) if n in seen.generations and not seen.generations[n].faults]
         last = last_current(ctx.prefix)
-        if last not in sound or is_in_the_way(ctx.prefix):
+        if last in sound and not is_in_the_way(ctx.prefix):
+            plan.current = last
+        elif plan.installs or plan.old:
+            plan.beside = _standing_on(seen, plan)
+        else:
             raise EnvmgrError(
                 "repair-impossible", "`current` cannot be made again", context=[f"current: {f.found}" for f in seen.current],
                 hint=seen.way_back,
             )  # fmt: skip
-        plan.current = last
     looked = seen.generations.get(current) if current is not None else None
+    if looked is None and current is not None and current not in read_records(ctx.prefix)[0]:
+        plan.beside = _standing_on(seen, plan)
     if looked is None or not looked.faults:
         return
     plan.generation = current
@@ -182,6 +190,20 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
             context=wrong, hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
         )  # fmt: skip
     plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
+
+
+def _standing_on(seen: Verified, plan: _Plan) -> tuple[int, ...]:
+    """Generations that name an install of the plan, with all that a new one is made from."""
+    found = []
+    for number, looked in seen.generations.items():
+        own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
+        if (
+            looked.record is not None
+            and not own & {RECORD, SPECS}
+            and not plan.installs.keys().isdisjoint(looked.record.installs)
+        ):
+            found.append(number)
+    return tuple(found)
 
 
 def _other_whole(ctx: Context) -> int | None:
@@ -227,13 +249,15 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
         rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
     if plan.history:
         repair_history(ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
+    if new and plan.beside:
+        plan.old |= dict.fromkeys(plan.beside)
     if plan.generation is None and not new and not plan.old:
         return None
     lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     for old in plan.old:
         again = Change({}, (), f"{_REASON} of generation {old}", frozenset(new), anew=True, base=old)
         plan.old[old] = _publish(ctx, again, lmod)
-    if plan.generation is None and not new:
+    if plan.generation is None and (not new or plan.beside is not None):
         return None
     add: dict[str, NewModule] = {}
     for each in plan.modules or ():

@@ -24,8 +24,11 @@ class SignResult(Result):
     dry_run: bool
 
 
-def sign_current(ctx: Context, *, dry_run: bool = False) -> SignResult:
-    """Raises InputError `signs-nothing`; EnvmgrError `nothing-published`, `generation-changed`, `not-signed`."""
+def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = False) -> SignResult:
+    """With `accept_gap`, flips that are lost and that nothing brings back are no finding any more.
+
+    Raises InputError `signs-nothing`; EnvmgrError `nothing-published`, `generation-changed`, `not-signed`.
+    """
     signing, signer = ctx.site.signing, ctx.signer
     if signing is None or signer is None:
         raise InputError(
@@ -39,5 +42,5 @@ def sign_current(ctx: Context, *, dry_run: bool = False) -> SignResult:
     if dry_run:
         return SignResult(number, None, faults, True)
     can_write(ctx.site)
-    generation, sequence = sign(ctx.prefix, ctx.runner, ctx.reporter, signer=signer)
+    generation, sequence = sign(ctx.prefix, ctx.runner, ctx.reporter, signer=signer, accept_gap=accept_gap)
     return SignResult(generation, sequence, faults, False)

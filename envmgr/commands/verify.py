@@ -252,8 +252,9 @@ def _way_back(
     number = known_current(prefix)
     if not faults and (number is None or number not in looked or looked[number].record is not None):
         return ""
-    whole = newest_whole(prefix, told, owners)
-    if faults and whole is not None and whole == last_current(prefix) and not is_in_the_way(prefix):
+    whole, last = newest_whole(prefix, told, owners), last_current(prefix)
+    sound = last is not None and (last == whole or (last in looked and not looked[last].faults))
+    if faults and sound and not is_in_the_way(prefix):
         return _CURRENT
     return way_back(prefix, whole)
 

@@ -30,7 +30,7 @@ from envmgr.publish.plan import BuildPlan, Candidate, make_plan
 from envmgr.publish.record import (
     GenerationRecord,
     PublishedEntry,
-    complete_numbers,
+    can_go_back,
     find_pip,
     published_spec,
     read_current,
@@ -286,12 +286,22 @@ def _require_one_default(wanted: Sequence[Wanted]) -> None:
             )
 
 
+def _facts_of_unpublished(item: Wanted) -> InstallFacts:
+    """Raises EnvmgrError `manifest-damaged`, with what makes again an install that `verify --repair` does not know of."""
+    try:
+        return read_manifest(item.install.manifest).facts
+    except EnvmgrError as error:
+        if error.reference == "manifest-damaged":
+            error.hint = f"`rm {item.install.manifest}`; then `envmgr build {item.entry}` builds it again"
+        raise
+
+
 def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, GenerationRecord | None]:
     """Diff the wanted entries against store and `current`; reads, changes nothing."""
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
     current = read_current(ctx.prefix)
-    if complete_numbers(ctx.prefix):
+    if can_go_back(ctx.prefix):
         require_current_if_ever(ctx)
     specs = read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
@@ -300,7 +310,7 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, Generat
         raw = specs.get(str(item.entry))
         if raw is not None and raw["spec"]["digest"] == item.install.digest:
             return published_spec(raw).facts
-        return read_manifest(item.install.manifest).facts if item.install.exists() else None
+        return _facts_of_unpublished(item) if item.install.exists() else None
 
     known = {str(item.entry): facts_of(item) for item in wanted}
     modules = {str(w.entry): w.module(facts).spec for w in wanted if (facts := known[str(w.entry)]) is not None}

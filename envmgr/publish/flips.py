@@ -144,8 +144,12 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
     force = None if current is None else in_force(prefix, current)
     if force is not None and force.record.sequence not in told:
         _write_down(prefix, force.record, reporter)
+    done = 0 if force is None else force.record.sequence
+    last = max(told, default=0)
+    if told.get(last) == current:  # by the history; its own flip may be lost
+        done = max(done, last)
     for sequence in sorted(stay):
-        if force is not None and sequence <= force.record.sequence:
+        if sequence <= done:
             continue
         if sequence not in told and _never_came(prefix, sequence, current, told):
             withdraw(prefix, sequence)

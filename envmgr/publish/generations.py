@@ -16,11 +16,18 @@ from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import Change
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
-from envmgr.publish.record import ABANDONED, complete_numbers, current_number, generation_numbers, read_record
+from envmgr.publish.record import (
+    ABANDONED,
+    complete_numbers,
+    current_number,
+    generation_numbers,
+    make_again,
+    read_record,
+)
 from envmgr.publish.signature import Signer
 from envmgr.publish.staged import Staged, Work
 from envmgr.publish.staging import abandon, staging
-from envmgr.publish.trust import find_replay, require_not_replayed, require_unchanged_generation
+from envmgr.publish.trust import accepting, find_replay, gaps, require_not_replayed, require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.holds import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
@@ -161,7 +168,12 @@ def rollback(
             if not prefix.install_at(path).exists()
         ]
         if gone:
-            raise EnvmgrError("install-missing", f"generation {number} names installs that are gone", context=gone)
+            raise EnvmgrError(
+                "install-missing",
+                f"generation {number} names installs that are gone",
+                context=gone,
+                hint=make_again(number),
+            )
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
             raise replay.error("nothing else is made current before that is mended")
@@ -174,8 +186,11 @@ def rollback(
     return _until_first(go, prefix, runner, reporter)
 
 
-def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) -> tuple[int, int]:
-    """A new flip, with a signature, for the generation that is current; returns (generation, sequence).
+def sign(
+    prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer, accept_gap: bool = False
+) -> tuple[int, int]:
+    """A new flip, with a signature, for the generation that is current; returns (generation, sequence). With `accept_gap` it says as
+    well which flips are lost.
 
     Raises:
         EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `flip-untrusted` for one that
@@ -188,8 +203,9 @@ def sign(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer) 
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         require_not_replayed(prefix, signer, "it is not signed")
         digest = require_unchanged_generation(prefix, number, signer, reporter)
+        lost = gaps(prefix, lambda made: signer.judge(made).state) if accept_gap else []
         done = flip(
-            prefix, number, number, "sign", reporter, action="sign", signer=signer, record=digest, known=known
+            prefix, number, number, accepting(lost), reporter, action="sign", signer=signer, record=digest, known=known
         )  # fmt: skip
         return number, done
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec, Pip
 from envmgr.store.manifest import InstallFacts, read_manifest
-from envmgr.store.prefix import Install, Prefix
+from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
 from envmgr.system.formats import require_format
 from envmgr.system.pythons import pip_writes
@@ -115,18 +115,60 @@ def current_number(prefix: Prefix) -> int | None:
 
 
 def way_back(prefix: Prefix, number: int | None = None) -> str:
-    """What makes `current` right: a rollback to generation `number`, else to the newest that is complete; without one, a new beginning."""
-    number = number or max(complete_numbers(prefix), default=None)
+    """What makes `current` right, as commands in their order: a rollback to generation `number`, else to the newest whose record can be
+    read and whose installs are there; else what makes installs again; where no record can be read, a new beginning.
+    """
     away = (
         ""
         if prefix.current.is_symlink() or not prefix.current.exists()
         else f"`mv {prefix.current} {prefix.current}.away`; "
     )
+    left = _left(prefix)
+    number = number or max(
+        (n for n, record in left.items() if record is None or has_installs(prefix, record)), default=None
+    )
     if number is not None:
         return f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` adds what is built and not in it"
+    if left:
+        return f"{away}{make_again(max(left))}"
     if not away and prefix.current.is_symlink():
         away = f"`rm {prefix.current}`; "
-    return f"no generation is left: bring back {prefix.generations} from a backup; or {away}`envmgr publish` makes one of all that is built"
+    return f"no generation is left: bring back {prefix.generations} from a backup; or {away}{new_beginning(prefix)}"
+
+
+def make_again(number: int) -> str:
+    """What makes the installs of a generation again."""
+    return f"`envmgr verify --repair --generation {number}` makes again what generation {number} needs, and tells what is left to do"
+
+
+BUILD = "`envmgr build ENTRY` makes one of the entries that you name; `envmgr history` shows what was published"
+
+
+def new_beginning(prefix: Prefix) -> str:
+    """What makes the first generation, or one where no earlier one is left."""
+    if any(install.exists() for install in installs(prefix)):
+        return "`envmgr publish` makes one of all that is built"
+    return BUILD
+
+
+def has_installs(prefix: Prefix, record: GenerationRecord) -> bool:
+    """Whether all installs that a generation names are there."""
+    try:
+        return all(prefix.install_at(path).exists() for path in record.installs)
+    except ValueError:  # no path of an install
+        return False
+
+
+def can_go_back(prefix: Prefix) -> bool:
+    """Whether a generation is left whose record this or a later envmgr can read."""
+    return bool(_left(prefix))
+
+
+def _left(prefix: Prefix) -> dict[int, GenerationRecord | None]:
+    """The generations to which something leads; None for what only a later envmgr can read."""
+    records, damaged = read_records(prefix)
+    later = [number for number, error in damaged.items() if error.reference == "format-unknown"]
+    return {**records, **dict.fromkeys(later)}
 
 
 def _kind(path: Path) -> str:

@@ -17,7 +17,7 @@ from envmgr.publish.change import (
     Change,
     with_dependents,
 )
-from envmgr.publish.flips import utc_now
+from envmgr.publish.flips import known_current, utc_now
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -88,7 +88,7 @@ class Staged:
         prefix, change = self.work.prefix, self.change
         self.require_there()
         check_installs(prefix, change)
-        current = current_number(prefix)
+        current = known_current(prefix) if change.base is not None else current_number(prefix)
         if change.whole and current != self.parent:
             raise EnvmgrError(
                 "repair-impossible", f"generation {current} became current while {self.parent} was made again",

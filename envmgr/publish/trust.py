@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,6 +16,7 @@ from envmgr.finding import Severity
 from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish.flipfile import (
     Flip,
+    FlipRecord,
     has_signatures,
     in_force,
     is_pending,
@@ -35,6 +37,11 @@ from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
 
 FlipState = State | Literal["replayed", "gap"]
+Gap = tuple[int, int]
+"""The first and the last of numbers in a row that have no file."""
+
+_ACCEPTS = "sign, without flip "
+_MOST_GAPS = 1000  # that one flip accepts: its file stays small
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ def require_unchanged_generation(
         raise EnvmgrError(
             "generation-changed", f"generation {number} is not what was published: it is not signed again",
             context=faults[:10],
-            hint="find out who changed it; `envmgr verify --repair` publishes the same entries as a new generation",
+            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with the same entries",
         )  # fmt: skip
     if number not in told and signed_before(prefix):
         reporter.say(
@@ -223,7 +230,10 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     if digest != force.record.record:
         faults.append(FlipFault("wrong", where, f"it names another generations/{number:04d}/{RECORD} than lies there"))
     faults += replays
-    faults += _gaps(prefix)
+    if open_gaps := gaps(prefix, lambda flip: check_signature(flip, signing, runner).state):
+        faults.append(
+            FlipFault("gap", "flips", f"there is no flip {_shown(open_gaps[:5])}{', …' if len(open_gaps) > 5 else ''}")
+        )
     if signing.expires_days is not None and (age := _age_in_days(force)) > signing.expires_days:
         words = f"it is {age:.0f} days old; signing.expires_days is {signing.expires_days:g}"
         faults.append(FlipFault("expired", where, words))
@@ -273,13 +283,44 @@ def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
     return max(seen_here(prefix), 0 if newest is None else newest.record.sequence)
 
 
-def _gaps(prefix: Prefix) -> Iterator[FlipFault]:
-    """Numbers without a file, above the lowest that has one: a withdrawn flip keeps its own, and nothing of envmgr's takes one away."""
+def gaps(prefix: Prefix, judge: Callable[[Flip], State]) -> list[Gap]:
+    """Numbers without a file, above the lowest that has one, that no signed flip says are lost: a withdrawn flip keeps its own file, and
+    nothing of envmgr's takes one away.
+    """
     taken = numbers_taken(prefix)
     missing = [(low + 1, high - 1) for low, high in pairwise(taken) if high - low > 1]
-    if missing:
-        shown = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in missing[:5])
-        yield FlipFault("gap", "flips", f"there is no flip {shown}{', …' if len(missing) > 5 else ''}")
+    if not missing:
+        return []
+    accepted = list[Gap]()
+    for flip in newest_first(prefix):
+        if (told := _accepted(flip.record)) and _is_signed(flip, judge):
+            accepted += [(low, high) for low, high in told if high < flip.record.sequence]
+    return [(low, high) for low, high in missing if not any(a <= low and high <= b for a, b in accepted)]
+
+
+def accepting(lost: Sequence[Gap]) -> str:
+    """The reason of a flip that says, signed, that these numbers are lost; of very many gaps the first."""
+    return f"{_ACCEPTS}{_shown(lost[:_MOST_GAPS])}" if lost else "sign"
+
+
+def _accepted(record: FlipRecord) -> list[Gap]:
+    if record.action != "sign" or not record.reason.startswith(_ACCEPTS):
+        return []
+    found = (
+        re.fullmatch(r"([0-9]{1,12})(?: to ([0-9]{1,12}))?", each)
+        for each in record.reason.removeprefix(_ACCEPTS).split(", ")
+    )
+    return [(int(each[1]), int(each[2] or each[1])) for each in found if each]
+
+
+def _is_signed(flip: Flip, judge: Callable[[Flip], State]) -> bool:
+    with suppress(EnvmgrError):
+        return judge(flip) in ("signed", "expired")
+    return False
+
+
+def _shown(lost: Sequence[Gap]) -> str:
+    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in lost)
 
 
 def severity_of(state: str) -> Severity:
@@ -297,7 +338,10 @@ def mend_of(state: str, beside: Collection[str] = ()) -> str:
         case "expired" | "stale":
             return "`envmgr sign` signs it anew"
         case "gap":
-            return "someone took flips away: find out who; where a backup has them, put them back"
+            return (
+                "someone took flips away: find out who; where a backup has them, put them back; where nothing has them, "
+                "`envmgr sign --accept-gap` says so, signed"
+            )
         case "unchecked":
             return "see what the reason says; then audit again"
         case "replayed":

@@ -22,6 +22,7 @@ from envmgr.publish.record import (
     complete_numbers,
     current_number,
     generation_numbers,
+    has_installs,
     parse_record,
     parse_specs,
     read_records,
@@ -94,7 +95,7 @@ def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int
         looked = verify_generation(prefix, number, told, owners)
         if looked.faults or looked.record is None:
             continue
-        if all(prefix.install_at(path).exists() for path in looked.record.installs):
+        if has_installs(prefix, looked.record):
             return number
     return None
 

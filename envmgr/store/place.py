@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,23 @@ def require_place(prefix: Prefix) -> None:
             hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "
             "or name a new, empty folder there, and build into it: `envmgr build --all`",
         )  # fmt: skip
+
+
+def require_kinds(prefix: Prefix) -> None:
+    """Raises EnvmgrError `path-unusable` where something else lies in the place of a folder or file that envmgr makes itself."""
+    folders = (
+        prefix.store, prefix.generations, prefix.flips, prefix.cache, prefix.source_cache, prefix.root / "var", prefix.logs, prefix.locks,
+        prefix.jobs, prefix.holds, prefix.slurm_jobs,
+    )  # fmt: skip
+    wanted = {**dict.fromkeys(folders, "folder"), prefix.history: "file", prefix.place: "file"}
+    for path, kind in wanted.items():
+        with suppress(OSError):  # none, or one that leads nowhere now: told by who needs it
+            is_folder = stat.S_ISDIR(path.stat().st_mode)
+            if is_folder != (kind == "folder"):
+                raise EnvmgrError(
+                    "path-unusable", f"{path} is {'a folder' if is_folder else 'no folder'}, where a {kind} must be",
+                    hint=f"`mv {path} {path}.away`; then `envmgr verify` tells what is lost, and what makes it again",
+                )  # fmt: skip
 
 
 def write_place(prefix: Prefix) -> None:

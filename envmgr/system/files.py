@@ -274,13 +274,15 @@ def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iter
                 context=str(error),
                 hint="is the file system still mounted? Mount it again; the next run cleans up",
             ) from error
-        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG):
-            raise EnvmgrError("path-unusable", f"{where} cannot be used", context=str(error)) from error
+        if error.errno in (errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG):
+            raise _unusable(error, where) from error
         raise
 
 
 def disk_error(error: OSError, where: str) -> EnvmgrError | None:
-    """What a file system says that is full, read-only or lost, of which no code is to blame; None for all else."""
+    """What a file system says that is full, read-only or lost, or has a file in a folder's place, of which no code is to blame; None for
+    all else.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvmgrError(
             "disk-full",
@@ -292,7 +294,13 @@ def disk_error(error: OSError, where: str) -> EnvmgrError | None:
         return _not_writable(error, where)
     if error.errno in (errno.ESTALE, errno.EIO, errno.ENOTCONN):
         return EnvmgrError("mount-lost", f"the file system under {where} does not answer properly", context=str(error))
+    if error.errno == errno.ENOTDIR:
+        return _unusable(error, where)
     return None
+
+
+def _unusable(error: OSError, where: str) -> EnvmgrError:
+    return EnvmgrError("path-unusable", f"{where} cannot be used", context=str(error))
 
 
 def _not_writable(error: OSError, where: str) -> EnvmgrError:

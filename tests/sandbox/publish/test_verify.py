@@ -532,6 +532,9 @@ def test_repair_refuses_what_it_cannot_make(published: Published) -> None:
     assert (done.code, done.stdout) == (3, "")
     assert "error[repair-impossible]: not all that differs can be made again\n  store/hello/1.0-" in done.stderr
     make_folder(published.path("current"))
+    done = box.run("verify", "--repair")  # what it can make is made; what it cannot is a finding
+    assert (done.code, done.stdout.count("made again: store/hello/1.0-")) == (1, 1)
+    assert "error[current]: current: is not a link: it is a folder\nhint: `mv " in done.stdout
     assert "error[repair-impossible]: `current` cannot be made again\n" in box.run("verify", "--repair").stderr
 
 

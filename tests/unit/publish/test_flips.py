@@ -135,6 +135,21 @@ def test_a_flip_that_never_came_is_withdrawn_also_where_current_is_not_there(
     assert [to for _, to in came(prefix)] == [*([] if before is None else [1]), 2]
 
 
+@pytest.mark.parametrize("lost", ["taken away", "of zero length"])
+def test_a_lost_flip_is_no_move_where_the_history_tells_that_it_came(prefix: Prefix, lost: str) -> None:
+    for number in (1, 2):
+        go(prefix, number)
+    newest = prefix.flips / "000002.json"
+    newest.unlink()
+    if lost == "of zero length":
+        newest.write_bytes(b"")
+    told = Told()
+    stay = settle(prefix, told)
+    assert told.said == []
+    assert stay == ({1} if lost == "taken away" else {1, 2})
+    assert go(prefix, 3) == 3
+
+
 def test_the_history_is_mended_by_the_flips(prefix: Prefix) -> None:
     """A kill between the rename and the history's line: `gc` must know when the generation before was left."""
     go(prefix, 1)

@@ -140,6 +140,51 @@ def test_a_flip_that_is_gone_between_two_others_is_told(
     assert words(look(made)) == ["there is no flip 2"]
 
 
+def sign_again(made: SignedPrefix, *, accept_gap: bool = False) -> int | None:
+    """As `envmgr sign`, which looks at modes, too."""
+    for path in made.prefix.generations.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return sign_current(context(made, signs=True), accept_gap=accept_gap).sequence
+
+
+def lose_flip(made: SignedPrefix, sequence: int) -> None:
+    for path in made.prefix.flips.glob(f"{sequence:06d}.json*"):
+        path.unlink()
+
+
+def test_a_gap_is_ended_by_a_signed_flip_that_says_so_and_a_later_one_is_told(made: SignedPrefix) -> None:
+    made.flip(3)
+    lose_flip(made, 2)
+    sign_again(made)
+    assert words(verified(made)) == ["there is no flip 2"], "a plain signature, as cron makes it, accepts nothing"
+    assert sign_again(made, accept_gap=True) == 5
+    assert verified(made) == []
+    made.flip(1)
+    lose_flip(made, 3)
+    assert words(verified(made)) == ["there is no flip 2 to 3"]
+    sign_again(made, accept_gap=True)
+    assert verified(made) == []
+    lose_flip(made, 7)
+    made.flip(3)
+    assert words(verified(made)) == ["there is no flip 2 to 3, 7"], "with the flip goes what it accepted"
+
+
+def test_nobody_else_accepts_a_gap(made: SignedPrefix) -> None:
+    made.flip(3)
+    lose_flip(made, 2)
+    sign_again(made, accept_gap=True)
+    assert verified(made) == []
+    made.flip(3)
+    made.sign(4, key="stranger")
+    assert words(verified(made)) == ["there is no flip 2"]
+    for action in ("publish", "rollback"):
+        made.change(
+            "flips/000004.json", (made.prefix.flips / "000004.json").read_text().replace('"sign"', f'"{action}"')
+        )
+        made.sign(4)
+        assert words(verified(made)) == ["there is no flip 2"], "by its words alone, which are of others"
+
+
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("to", [1, 3])
 def test_a_kill_between_flip_and_rename_is_no_replay_and_the_next_command_settles_it(

@@ -20,6 +20,7 @@ from envmgr.system.files import read_regular
 from envmgr.system.formats import require_format
 from envmgr.system.pythons import pip_writes
 from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
+from envmgr.system.shelltext import quote, words
 
 RECORD = "generation.json"
 SPECS = "modules.json"
@@ -120,12 +121,12 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     away = (
         ""
         if prefix.current.is_symlink() or not prefix.current.exists()
-        else f"`mv {prefix.current} {prefix.current}.away`; "
+        else f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
     )
     if number is not None:
         return f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` adds what is built and not in it"
     if not away and prefix.current.is_symlink():
-        away = f"`rm {prefix.current}`; "
+        away = f"`rm {quote(str(prefix.current))}`; "
     return f"no generation is left: bring back {prefix.generations} from a backup; or {away}`envmgr publish` makes one of all that is built"
 
 

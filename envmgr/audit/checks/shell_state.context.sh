@@ -4,6 +4,15 @@
 
 if [ -n "${shell_said-}" ]; then
   put shell_state.said "$(printf '%s\n' "$shell_said" | nameless | sed -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')"
+  # Files of the home itself that are another's and closed: no links, without a second name, and HOME is the account's.
+  shell_left=$(grep -s "^$(id -un):" "${who?}" | cut -d: -f6)
+  case $shell_said in
+    *'ermission denied'*)
+      if [ "$(readlink -f "${HOME-}")" = "$(readlink -f "${shell_left:-${HOME-}}")" ]; then
+        find "$HOME/" -maxdepth 1 -type f -links 1 ! -user "$(id -un)" ! -readable -name '.*' 2>/dev/null | sed 's|//|/|g' | LC_ALL=C sort | lines shell_state.closed
+      fi
+      ;;
+  esac
 fi
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi

@@ -20,7 +20,7 @@ def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
     prefix = str(site.prefix)
     files = [file.path for file in node_files(site, signers="").files]
     below = [path for path in installs if path.startswith(f"{prefix}/store/") and ".." not in path.split("/")]
-    key = set() if site.signing is None or site.signing.key is None else {str(site.signing.key)}
+    key = set() if site.signing is None else set(map(str, site.signing.key_files))
     shared = {prefix, f"{prefix}/store", f"{prefix}/generations"}
     return frozenset({*_FOLDERS, _SITE, SIGNERS, *files, *shared, *below} - key)
 

@@ -35,11 +35,16 @@ from envmgr.catalog.recipe import Requires
 from envmgr.finding import Finding
 from envmgr.modules.nodesetup import HOME
 from envmgr.modules.public import open_hint, public_paths
+from envmgr.probe import shell as probe
+from envmgr.publish.signature import KeySigner
+from envmgr.report import SilentReporter
 from envmgr.system.modes import closing, give_back, give_place, opening
-from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import evidence, site
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import assign, script_text
+from tests.helpers.evidence import audit_plan, evidence, site
 from tests.helpers.lmod_evidence import LOGIN
 from tests.helpers.planted import ALICE, RSW, make_machine, typed
+from tests.helpers.signed import SignedPrefix
 
 PACKAGE = Path(envmgr.__file__).parent
 KEY = "ctx.bash-login.user."
@@ -364,21 +369,69 @@ def test_no_other_code_writes_a_chmod_into_a_hint() -> None:
             assert said == [], path
 
 
-def test_key_that_others_can_read_is_told(machine: Path) -> None:
-    """The text that nodes run, and its finding."""
-    key = machine / "etc/envmgr/elsewhere/key"
-    text = f'lines() {{ sed "s/^/$1 /"; }}\nsignature_key={key}\n{script_text(signature.__file__, "key.sh")}'
+def open_on_node(machine: Path, home: Path, *keys: Path) -> list[str]:
+    """What the text that nodes run tells of keys of the site, and of what lies in `home`."""
+    given = assign(signature_home=str(home), signature_keys="\n".join(map(str, keys)))
+    library = script_text(probe.__file__ or "", "library.sh")
+    script = machine / "node.sh"
+    script.write_text(f"mark=\nwho=/etc/passwd\nroom=/tmp\n{library}{given}{script_text(signature.__file__, 'key.sh')}")
+    done = subprocess.run(["/bin/sh", str(script)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return [line.removeprefix("@signature.open|") for line in done.stdout.splitlines()]
 
-    def said() -> str:
-        return subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, check=True).stdout
 
-    assert str(key) not in said()
+@pytest.mark.parametrize("place", ["etc/envmgr/elsewhere/key", "etc/envmgr/.kept", "etc/envmgr/a/b/.c/key", "root/key"])
+def test_key_that_others_can_read_is_told(machine: Path, place: str) -> None:
+    """By nodes, and here; of a folder of /etc/envmgr, and of where the site says that its key is."""
+    key, home = machine / place, machine / "etc/envmgr"
+    (machine / "etc/envmgr/loop").symlink_to(home)
+    key.parent.mkdir(parents=True, exist_ok=True)
+    key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    key.chmod(0o600)
+    named = [key] if place == "root/key" else []
+
+    def said() -> list[str]:
+        found = open_on_node(machine, home, *named)
+        assert signature.open_keys(named, str(home)).splitlines() == found
+        return [line for line in found if "/loop/" not in line]
+
+    assert said() == []
     key.chmod(0o640)
-    assert f"signature.open 640 {key}\n" in said()
+    assert said() == [f"640 {key}"]
     (finding,) = signature.judge(evidence({"c1": {"signature.open": f"640 {key}", "signature.looked.node": "yes"}}))
     assert (finding.severity, finding.where, finding.nodes) == ("error", str(key), "c1")
     subprocess.run(["/bin/sh", "-c", typed(finding.hint)[0]], check=True)
-    assert str(key) not in said()
+    assert said() == []
     key.write_text("ssh-ed25519 AAAA anna\n")
     key.chmod(0o644)
-    assert str(key) not in said(), "a public key is for all"
+    assert said() == [], "a public key is for all"
+
+
+@pytest.mark.parametrize("named", ["admin", "admin.pub", "admin-cert.pub"])
+def test_open_key_is_told_where_the_site_names_its_public_part(tmp_path: Path, named: str) -> None:
+    """ssh-keygen signs by the private key beside it."""
+    made = SignedPrefix(tmp_path)
+    ca = ["ssh-keygen", "-q", "-s", tmp_path / "stranger", "-I", "anna", "-n", "anna", tmp_path / "admin.pub"]
+    subprocess.run(ca, check=True, capture_output=True)
+    signing = made.signing.model_copy(update={"key": tmp_path / named})
+    signed = (
+        KeySigner(signing, Runner()).sign(b"x", SilentReporter()) if named != "admin-cert.pub" else b"SSH SIGNATURE"
+    )
+    assert b"SSH SIGNATURE" in signed
+    assert signature.open_keys(signing.key_files, str(tmp_path / "none")) == ""
+    (tmp_path / "admin").chmod(0o644)
+    assert signature.open_keys(signing.key_files, str(tmp_path / "none")) == f"644 {tmp_path}/admin"
+    assert open_on_node(tmp_path, tmp_path / "none", *signing.key_files) == [f"644 {tmp_path}/admin"]
+    where = site(signing={"key": str(tmp_path / named), "allowed_signers": "allowed_signers"})
+    assert f"{tmp_path}/admin" in signature.probe(audit_plan(where))["node"]
+    assert f"{tmp_path}/admin" not in public_paths(where)
+
+
+def test_open_key_of_many_nodes_is_told_once() -> None:
+    said = {"signature.looked.node": "yes", "signature.open": "644 /k"}
+    given = evidence(
+        {"c1": said, "c2": {**said, "signature.open": "640 /etc/envmgr/x\n644 /k"}},
+        asked_here={"signature": {"open": "644 /k"}},
+    )
+    found = sorted((finding.where, finding.nodes) for finding in signature.judge(given))
+    assert found == [("/etc/envmgr/x", "c2"), ("/k", "c[1-2]")]

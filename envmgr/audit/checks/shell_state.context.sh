@@ -27,8 +27,15 @@ done <"/proc/$$/status" 2>/dev/null
 # What a login shell ends with, where a file that it reads at its end may change that.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && grep -q -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' "$HOME/.bash_logout" /etc/bash.bash_logout; then
-  timeout 10 bash -l -c 'set +o history; history -c; exit 3' </dev/null >/dev/null 2>&1
-  shell_left=$?
+  # In a home of its own: what such a file writes, or removes, is not the user's.
+  if shell_home=$(mktemp -d /tmp/envmgr-audit.XXXXXX 2>/dev/null); then
+    [ ! -f "$HOME/.bash_logout" ] || cp "$HOME/.bash_logout" "$shell_home/.bash_logout" 2>/dev/null
+    env HOME="$shell_home" timeout 10 bash -l -c 'set +o history; history -c; exit 3' </dev/null >/dev/null 2>&1
+    shell_left=$?
+    rm -rf "$shell_home"
+  else
+    shell_left=3
+  fi
   [ "$shell_left" = 3 ] || put shell_state.ends "$shell_left $(grep -n -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' /dev/null "$HOME/.bash_logout" /etc/bash.bash_logout | head -n 1 | cut -d: -f1,2)"
 fi
 # The probe starts shells in /; at a terminal people may want to be elsewhere.

@@ -1,14 +1,25 @@
 # shellcheck shell=sh
 # Listings of places below the prefix, as this node's mount has them, by the build user where root asks. The arguments are NUMBER
 # FOLDER of each place. Of a place with a file "$0.want.NUMBER", which has the right listing with 0x01 for a line break in a name,
-# the records are told that only one of the two has, `verify_most` at most; of others, the listing's sha256.
+# the records are told that only one of the two has, all of each path, of `verify_most` paths at most, and `+ N` for N more; of others, the
+# listing's sha256.
 : "${build_user?}" "${verify_end?}" "${verify_most?}" "${verify_list?}" "${verify_try?}"
 
 verify_mine() { "$@"; }
 if [ "$(id -u)" = 0 ] && [ -n "$build_user" ] && id -u "$build_user" >/dev/null 2>&1; then
   verify_mine() { (as "$build_user" "$@"); }
 fi
-verify_listing() { verify_mine /bin/sh -c "$verify_list" sh "$1"; }
+verify_listing() { verify_mine /bin/sh -c "$verify_list" sh "$1" || printf '!! .\0'; }
+# shellcheck disable=SC2016 # awk's
+verify_cut='
+  {
+    record = $0; sub(/^\t/, "", record)
+    kind = path = record; sub(/ .*/, "", kind); sub(/^[^ ]* /, "", path)
+    if (kind == "l") sub(/ .*/, "", path); else if (kind !~ /^!/) sub(/^[^ ]* +/, "", path)
+    if (!(path in place)) place[path] = ++paths
+    if (place[path] <= most) print
+  }
+  END { if (paths > most) print "+ " paths - most }'
 # Whether the node's own programs can make a listing at all, tried on one that is known: `verify_try` is its sha256.
 mkdir "$0.try"
 chmod 755 "$0.try"
@@ -29,7 +40,7 @@ while [ $# -gt 0 ] && [ "$(($(date +%s) - verify_began))" -lt "$verify_end" ]; d
       *) put "verify.closed.$1" "${verify_said##*: }" ;;
     esac
   elif [ -e "$0.want.$1" ]; then
-    verify_listing "$2" | tr '\n\0' '\001\n' | LC_ALL=C comm -3 - "$0.want.$1" | head -n "$verify_most" | lines "verify.line.$1"
+    verify_listing "$2" | tr '\n\0' '\001\n' | LC_ALL=C comm -3 - "$0.want.$1" 2>/dev/null | LC_ALL=C awk -v most="$verify_most" "$verify_cut" | lines "verify.line.$1"
     put "verify.compared.$1" yes
   else
     put "verify.sum.$1" "$(verify_listing "$2" | sum)"

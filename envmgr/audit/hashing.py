@@ -24,7 +24,8 @@ from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text, words
 
 _AROUND = 8.0  # seconds that a node needs besides the reading
-_MOST = 40  # records of a folder that a node tells
+_MOST = 40  # paths of a folder that a node tells
+_NOT_HASHED = "could not be hashed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,7 @@ class HashOnNodes:
         for node, facts in self._replies(nodes, self._script(places, {}), faults):
             self.currents[node] = facts.get("current", "")
             if why := facts.get("verify.unable"):
-                faults.append(NodeFault(node, "", f"could not look: {why}"))
-                self.unseen.add(node)
+                faults.append(self._unable(node, why))
                 continue
             for number, place in enumerate(places):
                 if facts.get(f"verify.gone.{number}"):
@@ -107,11 +107,29 @@ class HashOnNodes:
             wanted = {number: places[number].listing() for number in wrong}
             told = dict(self._replies(list(differing), self._script(places, wanted), faults))
             for node, numbers in differing.items():
+                if why := told.get(node, {}).get("verify.unable"):
+                    faults.append(self._unable(node, why))
+                    continue
                 for number in numbers:
-                    lines = told.get(node, {}).get(f"verify.line.{number}", "").splitlines()
-                    found = list(_in_words(lines)) or ["its content differs"]
+                    found = self._found(node, told.get(node, {}), number)
                     faults += [NodeFault(node, places[number].folder, each) for each in found]
         return faults
+
+    def _unable(self, node: str, why: str) -> NodeFault:
+        self.unseen.add(node)
+        return NodeFault(node, "", f"could not look: {why}")
+
+    def _found(self, node: str, facts: Facts, number: int) -> list[str]:
+        """What differs in a place whose sum does; what could not be told to its end is no difference, and nothing is verified there."""
+        found = list(_in_words(facts.get(f"verify.line.{number}", "").splitlines()))
+        if any(each.endswith(f": {_NOT_HASHED}") for each in found):
+            self.unseen.add(node)
+        if not found and facts.get(f"verify.compared.{number}"):
+            self.unseen.add(node)
+            return [
+                "it differed, and did not when it was looked at again: does it change, or are programs killed there?"
+            ]
+        return found or ["its content differs"]
 
     def _replies(self, nodes: Sequence[str], script: str, faults: list[NodeFault]) -> Iterator[tuple[str, Facts]]:
         answered: list[tuple[str, Facts]] = []
@@ -171,44 +189,71 @@ def _as_lines(records: Sequence[bytes]) -> str:
     return "".join(f"{os.fsdecode(record.replace(bytes([10]), bytes([1])))}\n" for record in records)
 
 
-def _in_words(lines: Sequence[str]) -> Iterator[str]:
-    """What differs, path by path, of records that only the node has, and of those that only we have (after a tab)."""
-    have: dict[str, dict[str, str]] = {}
-    want: dict[str, dict[str, str]] = {}
-    closed: set[str] = set()
-    for line in lines:
+@dataclass(slots=True)
+class _Differences:
+    """Records by path, kind -> value, that only the node has, and that only we have. `closed` are the paths that it cannot read, `more` counts
+    paths that it did not tell; `cut`: it has not made all of its records.
+    """
+
+    have: dict[str, dict[str, str]] = field(default_factory=dict)
+    want: dict[str, dict[str, str]] = field(default_factory=dict)
+    closed: set[str] = field(default_factory=set)
+    more: int = 0
+    cut: bool = False
+
+    def add(self, line: str) -> None:
+        """A record; of those that only we have a tab comes first."""
         record = re.sub(r"^(\t|\\t|\\x09)", "", line)  # a tab, as answers show it
-        side = have if record == line else want
         kind, _, rest = record.partition(" ")
         if kind == "!":
-            closed.add(rest)
-            continue
-        if kind == "l":
-            path, _, value = rest.partition(" ")
+            self.closed.add(rest)
+        elif kind == "!!":
+            self.cut = True
+        elif kind == "+":
+            self.more = int(rest)
         else:
             value, _, path = rest.partition(" ")
-        side.setdefault(path.strip(), {})[kind] = value
-    if len(closed) > 1:
-        closed.discard(".")  # as the others are what of it cannot be read
-    for path in sorted({*have, *want, *closed}):
-        here, there = have.get(path, {}), want.get(path, {})
-        if path in closed:
+            if kind == "l":
+                path, value = (
+                    (value, path) if (value, path) != ("777", ".") else (".", "")
+                )  # a link in the place of the folder
+            (self.have if record == line else self.want).setdefault(path.strip(), {})[kind] = value
+
+
+def _in_words(lines: Sequence[str]) -> Iterator[str]:
+    """What differs, path by path, of records that only the node has, and of those that only we have (after a tab)."""
+    of = _Differences()
+    for line in lines:
+        of.add(line)
+    if len(of.closed) > 1:
+        of.closed.discard(".")  # as the others are what of it cannot be read
+    if of.cut:
+        yield f".: {_NOT_HASHED}"
+    for path in sorted({*of.have, *of.want, *of.closed}):
+        if path in of.closed:
             yield f"{shown(path)}: cannot be read"
-        elif not here and closed.intersection(_above(path)):
-            continue  # nobody knows whether it is there
-        elif not there:
-            yield f"{shown(path)}: not among what it must have"
-        elif not here:
-            yield f"{shown(path)}: missing"
-        else:
-            names = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}
-            same = here.keys() == there.keys()
-            what = (
-                sorted({names.get(kind, "kind") for kind in there if here.get(kind) != there[kind]})
-                if same
-                else ["kind"]
-            )
-            yield f"{shown(path)}: {', '.join(what)} changed"
+        elif words := _changed(path, of):
+            yield f"{shown(path)}: {words}"
+    if of.more and not of.cut:
+        yield f"and {of.more} more path{'s' if of.more > 1 else ''}"
+
+
+def _changed(path: str, of: _Differences) -> str:
+    """What of it differs; empty where nobody knows. A file of which only the hash is missing is there: its mode is the right one."""
+    here, there = of.have.get(path, {}), of.want.get(path, {})
+    if not there:
+        return "not among what it must have"
+    if not here and (of.cut or of.closed.intersection(_above(path))):
+        return ""
+    if set(here) <= {"m"} and set(there) - set(here) == {"f"}:
+        found = [*(["mode changed"] if here else []), *([] if of.cut else [_NOT_HASHED])]
+        return ", ".join(found)
+    if not here:
+        return "missing"
+    names = {"f": "sha256", "m": "mode", "l": "target", "d": "mode"}
+    same = here.keys() == there.keys()
+    what = sorted({names.get(kind, "kind") for kind in there if here.get(kind) != there[kind]}) if same else ["kind"]
+    return f"{', '.join(what)} changed"
 
 
 def _above(path: str) -> list[str]:

@@ -27,7 +27,7 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
 from envmgr.system.locks import file_lock
-from envmgr.system.modes import ask_owner
+from envmgr.system.modes import ask_owner, give_place
 from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name, user_name
@@ -254,7 +254,7 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
         and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
     ):
         yield EnvmgrError(
-            "not-writable", f"{account.name} cannot write {folder}", hint=f"chown {account.name} {folder}"
+            "not-writable", f"{account.name} cannot write {folder}", hint=give_place(account.name, folder)
         )
 
 

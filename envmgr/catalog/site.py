@@ -31,7 +31,7 @@ from envmgr.catalog.site_file import (
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
-from envmgr.system.modes import closing
+from envmgr.system.modes import ask_about_way, closing
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
@@ -232,6 +232,10 @@ def _read_own(path: Path) -> str:
 _DECIDES = "a site file decides what is written where and what runs"
 
 
+def _shut(path: Path) -> str:
+    return closing("o-w", str(path)) if path.resolve() == path.absolute() else ask_about_way(str(path))
+
+
 def _refuse_foreign(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (os.geteuid(), 0):
         raise InputError(
@@ -241,4 +245,4 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
             hint="check it, then `chown` it, or name another one with --site",
         )
     if status.st_mode & 0o002:
-        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=closing("o-w", str(path)))
+        raise InputError("site-untrusted", f"{path} can be written by everyone", hint=_shut(path))

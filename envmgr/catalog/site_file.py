@@ -177,6 +177,14 @@ class Signing(_Model):
     allowed_signers: Path
     expires_days: Days | None = Field(default=None, gt=0)
 
+    @property
+    def key_files(self) -> tuple[Path, ...]:
+        """The files in which the private key may lie: with a public key or a certificate ssh-keygen signs by the private key beside it."""
+        if self.key is None:
+            return ()
+        names = (self.key.name, *(self.key.name.removesuffix(end) for end in ("-cert.pub", ".pub")))
+        return tuple(dict.fromkeys(self.key.with_name(name) for name in names if name))
+
 
 class LmodSettings(_Model):
     """Where Lmod lies, when not in a usual place: the folder with `lmod` and `update_lmod_system_cache_files`."""

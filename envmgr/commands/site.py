@@ -25,6 +25,7 @@ from envmgr.report import Result, size_text
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, free_bytes, group_id
+from envmgr.system.modes import give_place
 from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
@@ -212,7 +213,7 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
             "prefix",
             "error",
             f"{site.prefix} does not belong to {site.build_user}",
-            f"chown {site.build_user} {site.prefix}",
+            give_place(site.build_user, site.prefix),
         )
 
 

@@ -20,6 +20,7 @@ from envmgr.system.files import read_regular
 from envmgr.system.formats import require_format
 from envmgr.system.pythons import pip_writes
 from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
+from envmgr.system.shelltext import quote, words
 
 RECORD = "generation.json"
 SPECS = "modules.json"
@@ -121,7 +122,7 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     away = (
         ""
         if prefix.current.is_symlink() or not prefix.current.exists()
-        else f"`mv {prefix.current} {prefix.current}.away`; "
+        else f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
     )
     left = _left(prefix)
     number = number or max(
@@ -132,7 +133,7 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     if left:
         return f"{away}{make_again(max(left))}"
     if not away and prefix.current.is_symlink():
-        away = f"`rm {prefix.current}`; "
+        away = f"`rm {quote(str(prefix.current))}`; "
     return f"no generation is left: bring back {prefix.generations} from a backup; or {away}{new_beginning(prefix)}"
 
 

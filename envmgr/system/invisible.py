@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from envmgr.errors import InputError
+from envmgr.system.shelltext import quote
 
 LINES = "\n"
 TABS = "\n\t"
@@ -61,7 +62,7 @@ def hidden_values(data: Any, also: str = TABS) -> Iterator[tuple[Place, str]]:
 
 def _way_out(line: str, column: int, path: object) -> str:
     if line[column] == "\r" and column + 1 == len(line):
-        return f"it has the ends of lines of Windows: `sed -i 's/\\r$//' {path}` takes them out"
+        return f"it has the ends of lines of Windows: `sed -i 's/\\r$//' {quote(str(path))}` takes them out"
     if line[column] == "\t":
         return "put a space in its place"
     return "take it out; `envmgr lock` writes a lock again"

@@ -1,23 +1,29 @@
-"""The one place that writes a `chmod` for an administrator to type.
+"""The one place that writes a `chmod` or a `chown` for an administrator to type.
 
 A hint is typed as root, at night, without a second look: one that lets more users read a key, a shadow file or a home does harm that
 nobody can take back. So a hint takes rights away, or it opens a file that envmgr itself made for all users; no other.
+
+In a home its user may have put a link anywhere, and may put one there after the audit looked. So what a hint changes there is changed as
+that user, who can change only what is theirs; or it is one name in the home itself, and a link at that name is not followed.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
-from envmgr.system.shelltext import quote
+from envmgr.system.openat import way_to
+from envmgr.system.shelltext import quote, words
 
 TakenRights = Literal["o-w", "go-w", "go-rwx"]
 
 
 def closing(rights: TakenRights, *paths: str) -> str:
     """The command that takes rights away."""
-    return f"chmod {rights} {' '.join(map(_word, paths))}"
+    return f"chmod {rights} {' '.join(map(word, paths))}"
 
 
 def opening(paths: Sequence[str], public: frozenset[str], *, group_only: bool = False) -> str:
@@ -27,19 +33,55 @@ def opening(paths: Sequence[str], public: frozenset[str], *, group_only: bool = 
     """
     if not paths or not public.issuperset(paths):
         return ""
-    return f"chmod {'g' if group_only else 'a'}+rX {' '.join(map(_word, paths))}"
+    return f"chmod {'g' if group_only else 'a'}+rX {' '.join(map(word, paths))}"
+
+
+def as_user(user: str, command: str) -> str:
+    """`command` for root to type, done with the rights of `user`: a link that they planted leads to nothing that is not theirs."""
+    return command if user == "root" else f"runuser -u {word(user)} -- {command}"
+
+
+def owner_enters(user: str, path: str) -> str:
+    """The command by which a user's own folder lets its owner write and enter it."""
+    return as_user(user, f"chmod u+rwx {word(path)}")
+
+
+def give_back(user: str, name: str, *, tree: bool = False) -> str:
+    """The command that gives `name`, which lies in the home of `user` itself, to them.
+
+    No folder on the way is the user's, and `-h` changes a link and not its target: so nothing else can be given away.
+    ValueError for a name that has a folder in it.
+    """
+    if "/" in name or name in ("", ".", ".."):
+        raise ValueError(name)
+    return f"chown -h{'R' if tree else ''} {word(user)}: ~{user}/{quote(name)}"
+
+
+def give_place(user: str, path: Path) -> str:
+    """The command that gives a folder to `user`, or what to look at where another user could put a link on the way."""
+    try:
+        with way_to(path) as way:
+            others = way.fault or way.link
+    except OSError:
+        others = "it cannot be looked at"
+    return ask_about_way(str(path)) if others else f"chown -h {words(user, os.path.realpath(path))}"
+
+
+def ask_about_way(path: str) -> str:
+    """The hint for a path with a link or another user's folder on the way: a command could change something else."""
+    return f"`namei -l {word(path)}`: a link or another user's folder is on the way; what it leads to is for its owner to change"
 
 
 def ask_owner(paths: Sequence[str], *, whom: str, to: str = "read") -> str:
     """The hint for files that are not envmgr's: nobody but their owner knows who may `to` them."""
     them = "it" if len(paths) == 1 else "them"
     return (
-        f"`ls -ld {' '.join(map(_word, paths))}`: who closed {them}, and is that meant? "
+        f"`ls -ld {' '.join(map(word, paths))}`: who closed {them}, and is that meant? "
         f"whether {whom} may {to} {them} is for the owner to say"
     )
 
 
-def _word(path: str) -> str:
+def word(path: str) -> str:
     """One word of a shell, in which `~user` stays a home."""
     home, rest = match.groups() if (match := re.fullmatch(r"(~[A-Za-z0-9_.-]*/)(.*)", path)) else ("", path)
     return f"{home}{quote(rest)}" if rest else home

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
+from envmgr.system.shelltext import quote
 from envmgr.system.usernames import user_name
 
 _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # neither read nor written: looked at, and passed
@@ -123,7 +124,7 @@ def give_folder(path: Path, uid: int, gid: int) -> None:
             raise EnvmgrError(
                 "folder-untrusted", f"{path} is not made: {way.fault}",
                 context="root would make it, and give it away: another user could put something else there",
-                hint=f"make it by hand, and give it to its user: `install -d -o {uid} -g {gid} {path}`",
+                hint=f"name a folder that nobody but root can change the way to; `namei -l {quote(str(path))}` shows whose each part is",
             )  # fmt: skip
         os.mkdir(way.name, dir_fd=way.folder)
         descriptor = os.open(way.name, _LIST, dir_fd=way.folder)

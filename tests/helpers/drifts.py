@@ -111,5 +111,5 @@ def follow(hint: str, nodes: str, cluster: Cluster) -> None:
         done = cluster.envmgr(command[1].split()[1:])
         assert done.code in (0, 1), done.stderr
         return
-    for node in there[:1] if "/home/" in command[1] else there:
+    for node in there[:1] if "/home/" in command[1] or "~alice" in command[1] else there:
         cluster.sh(node, command[1], check=True)

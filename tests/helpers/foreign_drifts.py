@@ -45,7 +45,9 @@ class ForeignDrift(OnNodes):
 def follow(finding: dict[str, Any], cluster: Cluster) -> list[str]:
     """Do what its hint says that changes something: a command on the node, or the line which did it is taken away. Returns what was done."""
     commands = [
-        c for c in re.findall(r"`([^`]+)`", finding["hint"]) if re.match(r"(chmod|mount|umount|usermod|rm) \S", c)
+        c
+        for c in re.findall(r"`([^`]+)`", finding["hint"])
+        if re.match(r"(chmod|chown|runuser|mount|umount|usermod|rm) \S", c)
     ]
     lines = re.findall(r"(/[^\s:]+):(\d+) (?:sets|adds) it (on|in) (\S+?)(?:;|$)", finding["hint"])
     accused = expand(finding["nodes"])

@@ -16,7 +16,7 @@ from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.probe.model import Facts, ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import quote, script_text
 
 _GONE, _OVER = "not mounted", "over "
 
@@ -30,11 +30,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         values = _values(point, evidence)
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
         source = [*mounted.removeprefix(_OVER).split(" "), ""][1]
-        hint = f"on the node: `grep -s -e '{source}' -e '{point}' /etc/fstab /etc/auto.*` says how it is mounted: `mount {point}`; or compare its options"
+        hint = f"on the node: `grep -s -e {quote(source)} -e {quote(point)} /etc/fstab /etc/auto.*` says how it is mounted: `mount {quote(point)}`; or compare its options"
         if _GONE not in values and is_new(Compared("folders", point, ""), evidence):
-            hint = f"new since the baseline: is it meant? `findmnt {point}` on the node"
+            hint = f"new since the baseline: is it meant? `findmnt {quote(point)}` on the node"
         if any(value.startswith(_OVER) for value in values):
-            hint = f"on the node: `umount {point}` takes what lies over the network mount away, once nobody uses it"
+            hint = (
+                f"on the node: `umount {quote(point)}` takes what lies over the network mount away, once nobody uses it"
+            )
         yield from drift(
             "folders", point, values, evidence, severity="error" if _GONE in values else "warning", hint=hint,
             say=_in_words,
@@ -46,7 +48,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         "folders", "mount options", noexec, evidence, what="noexec",
         say=lambda lines: f"mounted noexec: {_folders(lines.splitlines())}" if lines else "no noexec for modules and what they name",
         told=lambda of: _noexec(of.value, of.right),
-        hint=f"no program there starts: {', '.join(f'`mount -o remount,exec {point}`' for point in points[:4])}, and the same in /etc/fstab",
+        hint=f"no program there starts: {', '.join(f'`mount -o remount,exec {quote(point)}`' for point in points[:4])}, and the same in /etc/fstab",
     )  # fmt: skip
 
 

@@ -17,14 +17,15 @@ from statistics import median
 from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.catalog.site import Site
 from envmgr.finding import Finding, Severity
 from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
-from envmgr.system.modes import closing
+from envmgr.system.modes import as_user, ask_about_way, closing
 from envmgr.system.mounts import LOCKS_HINT, local_locks
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import quote, script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few
 _TIMES = 4  # and a node in as long as the others, or some times that
@@ -133,7 +134,7 @@ def _hung(fleet: Fleet) -> Iterator[Finding]:
         yield Finding(
             "mount", "error" if shells else "warning", point, f"does not answer ({kind} {source}){named}: what touches it hangs",
             f"an answer in {GATE_SECONDS} s{'; what shells lack there is not told besides' if shells else ''}",
-            f"is its server well? else on the node: `umount -l {point}`, and mount it again once it is", fold(nodes),
+            f"is its server well? else on the node: `umount -l {quote(point)}`, and mount it again once it is", fold(nodes),
         )  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
         if others := [node for node in fleet.nodes if node not in nodes]:
             yield Finding(
                 "mount", "error", point, f"another file system is mounted there ({what})", f"what {prefix} has there, as on {fold(others)}",
-                f"on the node: `umount {point}`, and in fstab", fold(nodes),
+                f"on the node: `umount {quote(point)}`, and in fstab", fold(nodes),
             )  # fmt: skip
 
 
@@ -240,11 +241,18 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
                 )  # fmt: skip
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
-            hint = f"on the server: `{closing('go-w', paths.split()[0])}`, and give it to the build user"
+            hint = f"on the server: {_closed(paths.split()[0], evidence.site)}, and give it to the build user"
             yield Finding(
                 "mount", "error", prefix, f"{evidence.plan.user} can write {', '.join(paths.split())}",
                 "only the build user can", hint, fold(nodes),
             )  # fmt: skip
+
+
+def _closed(path: str, site: Site) -> str:
+    """How others are kept from writing `path`: they may have put a link there, but not at the prefix itself."""
+    if path == str(site.prefix) or site.build_user is None:
+        return ask_about_way(path) if path.endswith("/current/modules") else f"`{closing('go-w', path)}`"
+    return f"`{as_user(site.build_user, closing('go-w', path))}`"
 
 
 def _is_writable(facts: Facts) -> bool:

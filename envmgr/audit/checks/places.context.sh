@@ -76,11 +76,18 @@ case ${HOME-} in
     elif ! [ -w "$HOME" ]; then
       put places.home "cannot be written"
     else
+      # OWNER:home lies in the home itself, OWNER:below in a folder of it; OWNER alone is elsewhere, or behind a link.
+      places_real=$(readlink -f "$HOME")
+      [ "$(readlink -f "${places_home:-$HOME}")" = "$places_real" ] || places_real=
       places_said=$(for places_folder in "$HOME/.lmod.d" "$HOME/.config" "$HOME/.config/lmod" "$HOME/.cache" "$HOME/.cache/lmod" "$HOME/.local" "$HOME/.conda"; do
         if [ -L "$places_folder" ] && ! [ -e "$places_folder" ]; then
           printf -- '-> %s %s\n' "$(readlink "$places_folder")" "$places_folder"
         elif [ -d "$places_folder" ] && ! { [ -w "$places_folder" ] && [ -x "$places_folder" ]; }; then
-          printf '%s %s\n' "$(stat -c %U "$places_folder")" "$places_folder"
+          places_how=
+          if [ "$(readlink -f "$places_folder")" = "${places_real%/}${places_folder#"$HOME"}" ]; then
+            case ${places_folder#"$HOME"/} in */*) places_how=:below ;; *) places_how=:home ;; esac
+          fi
+          printf '%s%s %s\n' "$(stat -c %U "$places_folder")" "$places_how" "$places_folder"
         fi
       done)
       [ -z "$places_said" ] || printf '%s\n' "$places_said" | lines places.folders

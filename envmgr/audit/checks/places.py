@@ -25,8 +25,8 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.report import size_text
-from envmgr.system.modes import ask_owner
-from envmgr.system.shelltext import script_text
+from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word
+from envmgr.system.shelltext import quote, script_text
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -53,7 +53,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 _DEVICES = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2"}  # fmt: skip
-_SHM = "/dev/shm"  # noqa: S108 - is told of
+_TMP, _SHM = "/tmp", "/dev/shm"  # noqa: S108 - are told of
+_IN_HOME = frozenset({".lmod.d", ".config", ".cache", ".local", ".conda"})  # as in context.sh
 _SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are few anywhere; a node has this part of what its like have
 
 
@@ -108,7 +109,7 @@ def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
                 )
                 yield Finding(
                     "places", "error", point, what, "a place that can be written",
-                    f"on the node: `mount -o remount,rw {point}`; was it an error of the disk? `dmesg` tells, and `fsck` comes first then", fold(wrong),
+                    f"on the node: `mount -o remount,rw {quote(point)}`; was it an error of the disk? `dmesg` tells, and `fsck` comes first then", fold(wrong),
                 )  # fmt: skip
 
 
@@ -133,8 +134,11 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             "places", "warning", where, f"HOME is {home or 'empty'}", f"the home of {user}'s account",
             f"{place} sets it: take that line away" if place else "which start-up file sets HOME?", fold(nodes),
         )  # fmt: skip
-    for name, what in (("tmp", "a place for temporary files"), ("shm", "shared memory that users can have")):
-        for folder, nodes in fleet.by_value(f"{key}{name}").items():
+    for name, folder, what in (
+        ("tmp", _TMP, "a place for temporary files"),
+        ("shm", _SHM, "shared memory that users can have"),
+    ):
+        for nodes in fleet.by_value(f"{key}{name}").values():
             yield Finding(
                 "places", "error", where, f"{user} cannot write in {folder}", what,
                 f"on the node: `mount -o remount,mode=1777 {folder}` where it is a tmpfs, else `systemd-tmpfiles --create --prefix={folder}`; where fstab has a mode for it, mend that, too",
@@ -172,10 +176,23 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 )  # fmt: skip
                 continue
             owner, _, folder = line.partition(" ")
+            owner, _, how = owner.partition(":")
             yield Finding(
                 "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
-                "folders in which Lmod keeps collections and caches", f"`chown -R {user}: {folder}`: its owner must write and enter it" if f"/{user}/" in folder else ask_owner([folder], whom=user, to="write"), fold(nodes),
+                "folders in which Lmod keeps collections and caches", _writable(folder, owner, how, user), fold(nodes),
             )  # fmt: skip
+
+
+def _writable(folder: str, owner: str, how: str, user: str) -> str:
+    """How `user` can write again in a folder of their home; `how` is empty where that is not theirs to have."""
+    if how not in ("home", "below"):
+        return ask_about_way(folder)
+    if owner == user:
+        return f"`{owner_enters(user, folder)}`"
+    if how == "home" and (name := folder.rpartition("/")[2]) in _IN_HOME:
+        return f"`{give_back(user, name, tree=True)}`: its owner must write and enter it"
+    away = as_user(user, f"mv -T {word(folder)} {word(f'{folder}.old')}")
+    return f"`{away}`: programs make it again; what {user} needs of it, {user} copies back"
 
 
 def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -193,12 +210,12 @@ def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence
             point, nodes = next(iter(values.items()))
             yield Finding(
                 "places", "note", where, f"programs in HOME do not start: {point} is mounted noexec", "homes in which users' own programs start",
-                f"is it meant? else `mount -o remount,exec {point}`, and its line in /etc/fstab", fold(nodes),
+                f"is it meant? else `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab", fold(nodes),
             )  # fmt: skip
     for (point, nodes, others), names in told.items():
         yield Finding(
             "places", "warning", where, f"programs in {', '.join(names)} do not start: {point} is mounted noexec", f"programs that start, {as_on(others)}",
-            f"on the node: `mount -o remount,exec {point}`, and its line in /etc/fstab", fold(nodes),
+            f"on the node: `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab", fold(nodes),
         )  # fmt: skip
 
 

@@ -20,7 +20,8 @@ from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.modes import as_user
+from envmgr.system.shelltext import assign, quote, script_text
 
 NEEDS_MODULES = True
 OF_PREFIX = True
@@ -84,7 +85,7 @@ def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
     key, where = context_key(context, account), evidence.shell(context, account)
     for found, nodes in fleet.by_value(f"{key}collection").items():
         said = next((text for text, of in fleet.by_value(f"{key}collection.said").items() if set(of) & set(nodes)), "")
-        hint = f"as {evidence.account(account)}: load what is wanted, then `module save`; or `rm {found}`"
+        hint = f"as {evidence.account(account)}: load what is wanted, then `module save`; or `{as_user(evidence.account(account), f'rm {quote(found)}')}`"
         if found.startswith(f"{_OF_SITE}="):
             place = evidence.traces.place(nodes, context, account, _OF_SITE)
             hint = f"{place or 'a start-up file'} sets it: name modules that are there, or take that line away"

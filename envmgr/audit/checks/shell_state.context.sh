@@ -4,6 +4,15 @@
 
 if [ -n "${shell_said-}" ]; then
   put shell_state.said "$(printf '%s\n' "$shell_said" | nameless | sed -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')"
+  # Files of the home itself that are another's and closed: no links, without a second name, and HOME is the account's.
+  shell_left=$(grep -s "^$(id -un):" "${who?}" | cut -d: -f6)
+  case $shell_said in
+    *'ermission denied'*)
+      if [ "$(readlink -f "${HOME-}")" = "$(readlink -f "${shell_left:-${HOME-}}")" ]; then
+        find "$HOME/" -maxdepth 1 -type f -links 1 ! -user "$(id -un)" ! -readable -name '.*' 2>/dev/null | sed 's|//|/|g' | LC_ALL=C sort | lines shell_state.closed
+      fi
+      ;;
+  esac
 fi
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi
@@ -18,8 +27,15 @@ done <"/proc/$$/status" 2>/dev/null
 # What a login shell ends with, where a file that it reads at its end may change that.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && grep -q -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' "$HOME/.bash_logout" /etc/bash.bash_logout; then
-  timeout 10 bash -l -c 'set +o history; history -c; exit 3' </dev/null >/dev/null 2>&1
-  shell_left=$?
+  # In a home of its own: what such a file writes, or removes, is not the user's.
+  if shell_home=$(mktemp -d /tmp/envmgr-audit.XXXXXX 2>/dev/null); then
+    [ ! -f "$HOME/.bash_logout" ] || cp "$HOME/.bash_logout" "$shell_home/.bash_logout" 2>/dev/null
+    env HOME="$shell_home" timeout 10 bash -l -c 'set +o history; history -c; exit 3' </dev/null >/dev/null 2>&1
+    shell_left=$?
+    rm -rf "$shell_home"
+  else
+    shell_left=3
+  fi
   [ "$shell_left" = 3 ] || put shell_state.ends "$shell_left $(grep -n -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' /dev/null "$HOME/.bash_logout" /etc/bash.bash_logout | head -n 1 | cut -d: -f1,2)"
 fi
 # The probe starts shells in /; at a terminal people may want to be elsewhere.

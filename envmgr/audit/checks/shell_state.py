@@ -11,7 +11,8 @@ the check of `ambient`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from posixpath import normpath
 from statistics import median
 
 from envmgr.audit.comparing import QUORUM
@@ -23,6 +24,7 @@ from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
+from envmgr.system.modes import as_user, give_back
 from envmgr.system.shelltext import quote, script_text
 
 NEEDS_MODULES = True
@@ -86,9 +88,10 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             else f"`{'csh -X' if context.shell == 'csh' else 'bash -lx'} -c true` as that user shows the line"
         )
         if denied := re.search(r"(/\S+): Permission denied", said):
-            hint = _denied(denied[1], evidence.account(account), evidence)
+            closed = [file for lines in fleet.by_value(f"{key}closed") for file in lines.splitlines()]
+            hint = _denied(denied[1], evidence.account(account), evidence, closed)
         if "\\x0d" in said or "\\r" in said:
-            hint = f"Windows' line ends: `sed -i 's/\\r$//' {file or 'FILE'}`"
+            hint = f"Windows' line ends: `{_without_returns(file, evidence.account(account))}`"
         yield Finding(
             "shell-state",
             "warning",
@@ -117,10 +120,17 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             )  # fmt: skip
 
 
-def _denied(file: str, user: str, evidence: Evidence) -> str:
-    """Of a file that a start-up file reads: most are closed on purpose."""
-    if f"/{user}/" in file:
-        return f"as root: `chown {user}: {quote(file)}` where it is that user's own, and another's by mistake"
+def _without_returns(file: str, user: str) -> str:
+    """Root changes what is in /etc; all else the user does, who may have put a link on the way to it."""
+    command = f"sed -i 's/\\r$//' {quote(file) if file else 'FILE'}"
+    return command if not file or (file == normpath(file) and file.startswith("/etc/")) else as_user(user, command)
+
+
+def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> str:
+    """Of a file that a start-up file reads: most are closed on purpose. `closed` are another's in the home itself, as the user's shell says."""
+    name = file.rpartition("/")[2]
+    if file in closed and re.match(r"\.[^.]", name):
+        return f"as root: `{give_back(user, name)}` where it is that user's own, and another's by mistake"
     return f"{open_hint(evidence.site, [file], whom=user)}; or take the line that reads it out of the start-up file"
 
 

@@ -3,13 +3,15 @@
 This host checks the flip in force with the site's own list of allowed signers: no signature, a wrong one, one by a key that is not valid
 any more, a flip that came before another one which was in force already (a replay). Of each node it asks what root's own check there
 found last, when, and whether its list is the site's. A node that has not come to the newest flip yet is a note in the first twenty minutes.
-A private key to sign with that other users can read, here or on a node, is an error on every site: where `signing.key` says, and in /etc/envmgr.
+A private key to sign with that other users can read, here or on a node, is an error on every site: where `signing.key` says or beside it, and anywhere in /etc/envmgr.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
@@ -27,6 +29,9 @@ from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
 OF_PREFIX = True
+_HOME = str(Path(SIGNERS).parent)
+_DEPTH, _LARGEST = 4, 64 << 10  # folders deep, and bytes of a file that is read; the same in key.sh
+_PRIVATE = re.compile(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", re.MULTILINE)
 
 LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
@@ -37,8 +42,8 @@ _SET_UP = "`envmgr node-setup --apply --nodes {}` puts it there, and runs it"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    key = "" if plan.site.signing is None or plan.site.signing.key is None else str(plan.site.signing.key)
-    of_key = assign(signature_key=key) + script_text(__file__, "key.sh")
+    keys = "" if plan.site.signing is None else "\n".join(map(str, plan.site.signing.key_files))
+    of_key = assign(signature_keys=keys, signature_home=_HOME) + script_text(__file__, "key.sh")
     if plan.site.signing is None:
         return {"node": of_key}
     return {"node": of_key + assign(signature_limit=LATE) + script_text(__file__, "node.sh")}
@@ -47,7 +52,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     """`open` is what `signature.open` is of nodes; `fault.N` is a state, a path and what is wrong with it, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
     signing, published = evidence.site.signing, evidence.published
-    facts = {"open": _open_key(signing.key)} if signing is not None and signing.key is not None else {}
+    facts = {"open": open_keys(() if signing is None else signing.key_files)}
     if signing is None:
         return facts
     try:
@@ -66,30 +71,46 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     return facts
 
 
+def open_keys(paths: Sequence[Path], home: str = _HOME) -> str:
+    """Lines `MODE PATH` of private keys here that others than their owner can read: of `paths`, and of what lies in `home`, as key.sh has it."""
+    return "\n".join(dict.fromkeys(line for path in (*paths, *sorted(_below(home))) if (line := _open_key(path))))
+
+
+def _below(home: str) -> Iterator[Path]:
+    """The files, also behind a link to a folder, but for one that leads back."""
+    for folder, folders, names in os.walk(home, followlinks=True):
+        here = Path(folder)
+        deeper = len(here.relative_to(home).parts) < _DEPTH - 1
+        folders[:] = [name for name in folders if deeper and not here.resolve().is_relative_to((here / name).resolve())]
+        yield from (here / name for name in names)
+
+
 def _open_key(path: Path) -> str:
-    """`MODE PATH` of a private key here that others than its owner can read; else empty, also for one that is not ours to look at."""
+    """`MODE PATH` of a private key that others than its owner can read; else empty, also for one that is not ours to look at."""
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o077:
+        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o077 or status.st_size > _LARGEST:
             return ""
-        private = b"PRIVATE KEY" in read_regular(path)[:100]
+        private = _PRIVATE.search(read_regular(path)) is not None
     except OSError:
         return ""
     return f"{stat.S_IMODE(status.st_mode):o} {path}" if private else ""
 
 
 def _open_keys(evidence: Evidence) -> Iterator[Finding]:
-    told = dict(evidence.looked("signature").by_value("signature.open"))
-    if here := evidence.answers.get("signature", {}).get("open"):
-        told.setdefault(here, ())
-    for lines, nodes in told.items():
+    told: dict[str, list[str]] = {}
+    for lines, nodes in evidence.looked("signature").by_value("signature.open").items():
         for line in lines.splitlines():
-            mode, _, path = line.partition(" ")
-            yield Finding(
-                "signature", "error", path, f"mode {mode}: others than its owner can read the key that signs what users run",
-                "a private key that is its owner's alone",
-                f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers", fold(nodes),
-            )  # fmt: skip
+            told.setdefault(line, []).extend(nodes)
+    for line in evidence.answers.get("signature", {}).get("open", "").splitlines():
+        told.setdefault(line, [])
+    for line, of in told.items():
+        mode, _, path = line.partition(" ")
+        yield Finding(
+            "signature", "error", path, f"mode {mode}: others than its owner can read the key that signs what users run",
+            "a private key that is its owner's alone",
+            f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers", fold(of),
+        )  # fmt: skip
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:

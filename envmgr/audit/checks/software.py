@@ -26,7 +26,7 @@ from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
-from envmgr.system.shelltext import assign, script_text, words
+from envmgr.system.shelltext import assign, quote, script_text, words
 
 LOADS_MODULES = True
 NEEDS_MODULES = True
@@ -111,7 +111,9 @@ def _noexec(facts: Facts) -> bool:
 
 def _hint(install: ExpectedInstall, reason: str, cover: str, site: Site, *, others: bool) -> str:
     if cover:
-        return f"on the node: `umount {cover}`, and take it out of fstab: another file system lies over the install"
+        return (
+            f"on the node: `umount {quote(cover)}`, and take it out of fstab: another file system lies over the install"
+        )
     if others:
         return "other nodes have it: does this node have the same file system? on the node: `ls -ld` of it, then mount it again"
     if reason.endswith("Permission denied"):

@@ -16,7 +16,8 @@ from envmgr.modules.public import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
-from envmgr.system.shelltext import script_text
+from envmgr.system.modes import as_user
+from envmgr.system.shelltext import quote, script_text
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -40,7 +41,7 @@ def _hidden(evidence: Evidence) -> Iterator[Finding]:
             for file, nodes in fleet.by_value(f"{context_key(context, account)}startup_hides").items():
                 yield Finding(
                     "startup-files", "warning", file, f"bash reads it instead of ~/.profile, which it does not read itself ({evidence.account(account)})",
-                    "`. ~/.profile` in it", f"`echo '. ~/.profile' >>{file}`", fold(nodes),
+                    "`. ~/.profile` in it", f"`echo '. ~/.profile' | {as_user(evidence.account(account), f'tee -a {quote(file)}')}`", fold(nodes),
                 )  # fmt: skip
 
 

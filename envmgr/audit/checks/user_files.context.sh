@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Lines `KIND FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. A cache in use is one
+# Lines `KIND[:other] FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. `other`: the file is not the
+# user's own, or a link leads to it, or out of the home: no command may change it. A cache in use is one
 # that Lmod takes (l_readCacheFile of its src/Cache.lua): younger than LMOD_ANCIENT_TIME, and newer than a system cache of the
 # same folder. Behind lmod_config.sh.
 
@@ -34,8 +35,15 @@ user_files_covered() {
     grep -q -s -F "[\"$1\"]" "$system/spiderT.lua" && [ "$(stat -c %Y "$system/spiderT.lua")" -ge "$2" ] && echo yes
   done | grep -q yes
 }
+user_files_of_user() { [ "$(stat -L -c %u "$1")" = "$(id -u)" ]; }
+# FILE: whether it is the user's, and lies in the home without a link on the way.
+user_files_own() { user_files_of_user "$1" && [ "$(readlink -f "$1")" = "$user_files_home${1#"${HOME%/}"}" ]; }
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
+  # Empty where HOME is not that of the account.
+  user_files_home=$(readlink -f "$HOME") user_files_account=$(grep -s "^$(id -un):" "${who?}" | cut -d: -f6)
+  [ -z "$user_files_account" ] || [ "$(readlink -f "$user_files_account")" = "$user_files_home" ] || user_files_home=
+  user_files_home=${user_files_home%/}
   (
     unset IFS
     user_files_conda
@@ -46,7 +54,8 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
     # ssh passes over a private key that others can read, and sshd over keys in a home that others can write to.
     for file in "$HOME"/.ssh/id_*; do
       case $file in *.pub) continue ;; esac
-      [ ! -f "$file" ] || [ -z "$(find -L "$file" -perm /077)" ] || printf 'key %s|%s\n' "$file" "$(stat -L -c %a "$file")"
+      { [ -f "$file" ] && user_files_of_user "$file"; } || continue # of another's key ssh asks no mode
+      [ -z "$(find -L "$file" -perm /077)" ] || printf 'key %s|%s\n' "$file" "$(stat -L -c %a "$file")"
     done
     for file in "$HOME" "$HOME/.ssh" "$HOME/.ssh/authorized_keys"; do
       [ ! -e "$HOME/.ssh/authorized_keys" ] || [ -z "$(find -L "$file" -maxdepth 0 \( -perm /002 -o -perm /020 ! -group "$(id -un)" \) 2>/dev/null)" ] || printf 'open %s|%s\n' "$file" "$(stat -L -c %a "$file")"
@@ -68,9 +77,10 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ ! -e "$HOME/$user_files_name.py" ] || printf 'shadow %s\n' "$HOME/$user_files_name.py"
     done
   ) 2>/dev/null | while read -r kind file; do
+    case $kind in key | open | cache | shadow | pip) user_files_own "${file%%|*}" || kind=$kind:other ;; esac
     # shellcheck disable=SC2088 # a name for people
-    case $file in
-      "${HOME%/}"/*) file="~/${file#"${HOME%/}/"}" ;;
+    case $user_files_home,$file in
+      ?*,"${HOME%/}"/*) file="~/${file#"${HOME%/}/"}" ;;
     esac
     printf '%s %s\n' "$kind" "$file"
   done | lines user_files

@@ -22,7 +22,7 @@ from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
-from envmgr.system.modes import closing
+from envmgr.system.modes import as_user, ask_about_way, closing, word
 from envmgr.system.shelltext import assign, script_text
 
 
@@ -46,16 +46,24 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 def _finding(line: str, user: str) -> Finding:
     """Of a line of the probe; its nodes are filled in later."""
     kind, _, file = line.partition(" ")
+    kind, _, other = kind.partition(":")
     file, _, modules = file.partition("|")
     mine = file.startswith("~/")
     where = f"~{user}/{file[2:]}" if mine else file
+
+    def typed(command: str) -> str:
+        return ask_about_way(where) if other else f"`{as_user(user, command)}`"
+
+    def moved(to: str) -> str:
+        return typed(f"mv -T {word(where)} {word(to)}")
+
     if kind == "cache":
         found = f"Lmod uses this cache of {user}'s own, and it is older than the modules in {modules}"
-        hint = f"`rm -r {where.rpartition('/')[0]}`; a system cache of these modules would keep Lmod from writing it"
+        hint = f"{typed('rm -r ' + word(where.rpartition('/')[0]))}; a system cache of these modules would keep Lmod from writing it"
         return Finding("user-files", "warning", where, found, "no cache, or a newer one", hint)
     if kind == "shadow":
         found = f"a Python that is started in the home imports it for the module of that name ({user})"
-        hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: `mv {where} {where.removesuffix('.py')}_mine.py`"
+        hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: {moved(where.removesuffix('.py') + '_mine.py')}"
         return Finding("user-files", "warning", where, found, "no file that is called as a library is", hint)
     if kind in ("key", "open"):
         found = (
@@ -63,7 +71,7 @@ def _finding(line: str, user: str) -> Finding:
             if kind == "key"
             else f"mode {modules}: sshd takes no keys where others can write"
         )
-        hint = f"`{closing('go-rwx' if kind == 'key' else 'go-w', where)}`"
+        hint = typed(closing("go-rwx" if kind == "key" else "go-w", where))
         return Finding(
             "user-files",
             "warning",
@@ -84,7 +92,7 @@ def _finding(line: str, user: str) -> Finding:
         )
     if kind == "pip":
         found = f"packages of `pip install --user` come before those of a module's Python ({user}): {modules}"
-        hint = f"a virtual environment for each project, or `policies: {{user_site: false}}` in site.yaml; `mv {where} {where}.old`"
+        hint = f"a virtual environment for each project, or `policies: {{user_site: false}}` in site.yaml; {moved(where + '.old')}"
         return Finding(
             "user-files", "warning", where, found, "no packages that every Python of that version sees", hint
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from envmgr.backends.easybuild.settings import own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.system.modes import closing
+from envmgr.system.modes import ask_about_way, closing
 from envmgr.system.usernames import user_name
 
 _STICKY_DOOR = stat.S_ISVTX  # in /tmp other users may write, but not rename root's files
@@ -30,8 +30,15 @@ def require_own_easyconfigs(site: Site) -> None:
                 raise InputError(
                     "easyconfig-untrusted", f"{path} {why}",
                     context="an easyconfig is a program, which root would run: the site names no build user to run it as",
-                    hint=f"name a build_user in site.yaml; or look at it, then `chown` it, or `{closing('go-w', str(path))}`",
+                    hint=f"name a build_user in site.yaml; or {_mend(path)}",
                 )  # fmt: skip
+
+
+def _mend(path: Path) -> str:
+    """A link would have what it leads to changed, whosever that is."""
+    if path.resolve() != path.absolute():
+        return ask_about_way(str(path))
+    return f"look at it, then `chown` it, or `{closing('go-w', str(path))}`"
 
 
 def only_ours(path: Path) -> bool:

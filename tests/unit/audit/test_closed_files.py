@@ -1,8 +1,11 @@
-"""No hint opens what must stay closed: each is typed as root, as it stands, on a machine with keys, a shadow file and homes."""
+"""No hint opens what must stay closed, and none changes what a user's link leads to: each is typed as root, as it stands, on a machine with
+keys, a shadow file and homes.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +20,7 @@ from envmgr.audit.checks import (
     mount,
     munge,
     places,
+    saved_collections,
     shell_state,
     signature,
     site_modules,
@@ -31,10 +35,16 @@ from envmgr.catalog.recipe import Requires
 from envmgr.finding import Finding
 from envmgr.modules.nodesetup import HOME
 from envmgr.modules.public import open_hint, public_paths
-from envmgr.system.modes import closing, opening
-from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import evidence, site
+from envmgr.probe import shell as probe
+from envmgr.publish.signature import KeySigner
+from envmgr.report import SilentReporter
+from envmgr.system.modes import closing, give_back, give_place, opening
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import assign, script_text
+from tests.helpers.evidence import audit_plan, evidence, site
 from tests.helpers.lmod_evidence import LOGIN
+from tests.helpers.planted import ALICE, RSW, make_machine, typed
+from tests.helpers.signed import SignedPrefix
 
 PACKAGE = Path(envmgr.__file__).parent
 KEY = "ctx.bash-login.user."
@@ -45,6 +55,9 @@ CLOSED = {
     "srv/unknown file": 0o600, "etc/envmgr/node/unknown": 0o600, "etc/slurm/slurmdbd.conf": 0o600,
 }  # fmt: skip
 FOLDERS = ("home/alice", "root", "etc/munge", "etc/envmgr/elsewhere")
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what root types")
 
 
 @pytest.fixture
@@ -125,15 +138,6 @@ def findings(check: Check, path: str) -> Iterator[Finding]:
         yield from terminal_findings(given)
 
 
-def commands(hint: str) -> list[str]:
-    """What somebody may type of it: all that stands between backticks, and a hint that is a command as a whole."""
-    return [
-        text
-        for text in (*re.findall(r"`([^`]*)`", hint), hint)
-        if re.match(r"(sudo )?(chmod|chown|chgrp|setfacl|install|mv|cp) ", text)
-    ]
-
-
 @pytest.mark.parametrize("check", FACTS, ids=lambda check: check.__name__.rpartition(".")[2])
 def test_no_hint_of_a_check_opens_what_must_stay_closed(check: Check, machine: Path) -> None:
     before, tried = modes(machine), 0
@@ -141,13 +145,173 @@ def test_no_hint_of_a_check_opens_what_must_stay_closed(check: Check, machine: P
         path = str(machine / name)
         for finding in findings(check, path):
             tried += 1
-            for command in commands(finding.hint):
-                if not command.startswith(("mv ", "chown ")):  # of user_files: its own, by the user
-                    subprocess.run(["/bin/sh", "-c", command], check=False, capture_output=True, cwd="/")
-                assert not command.startswith("chown ") or "/alice/" in command, finding
+            for command in typed(finding.hint):
+                subprocess.run(["/bin/sh", "-c", command], check=False, capture_output=True, cwd="/")
     assert tried, "no fact reached this check"
     wider = {path: f"{mode:o}" for path, mode in modes(machine).items() if mode & ~before[path]}
     assert wider == {}
+
+
+# -- Links of a user -----------------------------------------------------------------------------------------------------
+
+# What alice puts into her home -> where it leads: a file or a folder of root's that a check may tell of.
+PLANTED = {
+    ".cache": "/srv/etc", ".config": "/srv/etc", ".lmod.d": "/srv/etc", ".local": "/srv/etc", ".conda": "/srv/etc", ".ssh/id_x": "/srv/etc/passwd",
+    ".ssh/authorized_keys": "/srv/etc/authorized_keys", ".bash_profile": "/srv/etc/profile", "random.py": "/srv/etc/random.py", ".bashrc": "/srv/etc/shadow",
+}  # fmt: skip
+OF_A_HOME: tuple[Check, ...] = (places, user_files, startup_files, saved_collections, shell_state)
+
+
+def hints(check: Check, facts: Mapping[str, str]) -> list[str]:
+    return [finding.hint for finding in check.judge(evidence({"c1": facts}, asked=((LOGIN, "user", "ssh"),)))]
+
+
+@as_root
+@pytest.mark.parametrize("check", OF_A_HOME, ids=lambda check: check.__name__.rpartition(".")[2])
+def test_no_hint_follows_a_link_that_a_user_planted(check: Check, tmp_path: Path) -> None:
+    """What the check's own text tells in alice's shell, and then what root types of it."""
+    there = make_machine(tmp_path)
+    (tmp_path / "home/alice/.profile").write_text("[ ! -e ~/.bashrc ] || . ~/.bashrc\n")
+    for name, target in PLANTED.items():
+        (tmp_path / "home/alice" / name).symlink_to(target)
+        there.own(f"home/alice/{name}")
+    before = there.seen()
+    for hint in hints(check, there.facts(check)):
+        there.type(hint)
+    assert there.seen() == before
+
+
+# What a shell may say in which alice has put functions of her own in place of the probe's.
+_ROOTS = "/srv/etc/lmod"
+LIES: dict[Check, Mapping[str, str]] = {
+    places: {
+        "places.folders": f"root:home /home/alice/.cache\nroot:home {_ROOTS}\nroot:below /home/alice/.cache/lmod\nroot:home /srv/\nalice:below {_ROOTS}\nalice:home "
+        "/x;chown alice /srv/etc/shadow", "places.tmp": "/srv/etc", "places.shm": "/srv/etc",
+    },
+    user_files: {
+        "user_files": "key ~/.ssh/id_x|644\nkey ~/../../srv/etc/passwd|644\nopen /srv/etc/passwd|666\nopen ~/.ssh/authorized_keys|666\ncache ~/.lmod.d/.cache/spiderT.lua|/x\n"
+        "shadow ~/.config/random.py\npip /srv/etc|numpy\npip ~/.local/lib/python3.11/site-packages|numpy\npip /x$(chown alice /srv/etc/shadow)|numpy",
+    },
+    startup_files: {"startup_hides": "/home/alice/.bash_profile"},
+    saved_collections: {"collection": "/home/alice/.config/lmod/default"},
+    shell_state: {
+        "shell_state.said": "x: /home/alice/.bashrc: Permission denied", "shell_state.reader": "bash",
+        "shell_state.closed": "/home/alice/.bashrc\n/srv/etc/shadow\n/home/alice/.config/lmod",
+    },
+}  # fmt: skip
+SAID = (
+    "/home/alice/.config/profile: line 3: $'\\x0d': command not found", "/x$(chown${IFS}alice${IFS}/srv/etc/shadow): line 3: $'\\x0d': command not found",
+    "x: /srv/etc/shadow: Permission denied", "x: /home/alice/.config/passwd: Permission denied", "x: /etc/../srv/etc/alice/x: Permission denied",
+    "/etc/../home/alice/.config/profile: line 3: $'\\x0d': command not found", "x: /x/: Permission denied",
+)  # fmt: skip
+
+
+@as_root
+@pytest.mark.parametrize("check", LIES, ids=lambda check: check.__name__.rpartition(".")[2])
+def test_hint_changes_nothing_elsewhere_whatever_a_users_shell_said(check: Check, tmp_path: Path) -> None:
+    """A link may also come after the audit: so these are as if there had been none."""
+    there = make_machine(tmp_path)
+    (tmp_path / "srv/etc/profile").write_text("return\r\n")
+    for name, target in PLANTED.items():
+        (tmp_path / "home/alice" / name).symlink_to(target)
+        there.own(f"home/alice/{name}")
+    before, done = there.seen(), []
+    told_so = [LIES[check], *({**LIES[check], "shell_state.said": said} for said in SAID if check is shell_state)]
+    for told in told_so:
+        for hint in hints(check, {f"{KEY}{key}": value for key, value in told.items()}):
+            done += there.type(hint)
+    assert done, "nothing was typed"
+    assert there.seen() == before
+
+
+@as_root
+def test_hint_mends_a_users_own_files(tmp_path: Path) -> None:
+    there = make_machine(tmp_path)
+    home = tmp_path / "home/alice"
+    (home / ".ssh/id_x").write_text("PRIVATE KEY\n")
+    (home / ".ssh/id_x").chmod(0o644)
+    (home / "random.py").write_text("")
+    for name in (".lmod.d", ".config", ".config/lmod", ".conda"):
+        (home / name).mkdir()
+    for name in (".ssh/id_x", "random.py", ".config", ".conda"):
+        there.own(f"home/alice/{name}")
+    (home / ".conda").chmod(0o500)
+    (home / ".bashrc").write_text("echo\n")
+    (home / ".bashrc").chmod(0o600)  # root's
+    (home / ".profile").write_text(". ~/.bashrc\n")
+    done = [
+        command
+        for check in (places, user_files, shell_state)
+        for hint in hints(check, there.facts(check))
+        for command in there.type(hint)
+    ]
+    assert sorted(done) == [
+        "chown -h alice: ~alice/.bashrc",
+        "chown -hR alice: ~alice/.lmod.d",
+        "runuser -u alice -- chmod go-rwx ~alice/.ssh/id_x",
+        "runuser -u alice -- chmod u+rwx /home/alice/.conda",
+        "runuser -u alice -- mv -T /home/alice/.config/lmod /home/alice/.config/lmod.old",
+        "runuser -u alice -- mv -T ~alice/random.py ~alice/random_mine.py",
+    ]
+    assert {hint for check in (places, user_files, shell_state) for hint in hints(check, there.facts(check))} == set()
+    assert [(home / name).stat().st_uid for name in (".bashrc", ".lmod.d")] == [ALICE, ALICE]
+
+
+@as_root
+def test_key_behind_a_link_is_told_without_a_command(tmp_path: Path) -> None:
+    there = make_machine(tmp_path)
+    (tmp_path / "srv/alice").mkdir()
+    (tmp_path / "srv/alice/key").write_text("PRIVATE KEY\n")
+    (tmp_path / "srv/alice/key").chmod(0o644)
+    (tmp_path / "home/alice/.ssh/id_x").symlink_to("/srv/alice/key")
+    there.own("srv/alice/key")
+    (hint,) = hints(user_files, there.facts(user_files))
+    assert (
+        hint
+        == "`namei -l ~alice/.ssh/id_x`: a link or another user's folder is on the way; what it leads to is for its owner to change"
+    )
+
+
+@as_root
+def test_link_of_the_build_user_opens_nothing(tmp_path: Path) -> None:
+    there = make_machine(tmp_path)
+    where = site(prefix="/home/rsw/sw", build_user="rsw")
+    store = tmp_path / "home/rsw/sw/store"
+    store.mkdir(parents=True)
+    (store / "a-1").symlink_to("/srv/etc/shadow")
+    (store / "b-1").mkdir(mode=0o700)
+    for name in ("a-1", "b-1"):
+        there.own(f"home/rsw/sw/store/{name}", RSW)
+    before = there.seen()
+    paths = [f"/home/rsw/sw/store/{name}" for name in ("a-1", "b-1")]
+    hint = open_hint(where, ["/etc/envmgr", *paths], whom="users", installs=paths)
+    assert (
+        hint
+        == "on the node: `runuser -u rsw -- chmod a+rX /home/rsw/sw/store/a-1 /home/rsw/sw/store/b-1`, `chmod a+rX /etc/envmgr`"
+    )
+    there.type(hint.rpartition(", ")[0])
+    assert there.seen() == before
+    assert (store / "b-1").stat().st_mode & 0o777 == 0o755
+
+
+def test_folder_is_given_only_where_nobody_else_can_put_a_link(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    assert give_place("rsw", tmp_path / "mine") == f"chown -h rsw {tmp_path}/mine"
+    (tmp_path / "mine").chmod(0o777)
+    (tmp_path / "mine/x").mkdir()
+    assert give_place("rsw", tmp_path / "mine/x").startswith("`namei -l ")
+    for name in ("", "..", "a/b"):
+        with pytest.raises(ValueError, match=f"^{re.escape(name)}$"):
+            give_back("alice", name)
+
+
+def test_no_other_code_writes_a_chown_into_a_hint() -> None:
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"[`\"']chown -?\S", path.read_text(encoding="utf-8"))
+    }
+    assert found == {"system/modes.py"}
 
 
 def test_only_envmgrs_own_public_files_are_opened() -> None:
@@ -205,21 +369,69 @@ def test_no_other_code_writes_a_chmod_into_a_hint() -> None:
             assert said == [], path
 
 
-def test_key_that_others_can_read_is_told(machine: Path) -> None:
-    """The text that nodes run, and its finding."""
-    key = machine / "etc/envmgr/elsewhere/key"
-    text = f'lines() {{ sed "s/^/$1 /"; }}\nsignature_key={key}\n{script_text(signature.__file__, "key.sh")}'
+def open_on_node(machine: Path, home: Path, *keys: Path) -> list[str]:
+    """What the text that nodes run tells of keys of the site, and of what lies in `home`."""
+    given = assign(signature_home=str(home), signature_keys="\n".join(map(str, keys)))
+    library = script_text(probe.__file__ or "", "library.sh")
+    script = machine / "node.sh"
+    script.write_text(f"mark=\nwho=/etc/passwd\nroom=/tmp\n{library}{given}{script_text(signature.__file__, 'key.sh')}")
+    done = subprocess.run(["/bin/sh", str(script)], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return [line.removeprefix("@signature.open|") for line in done.stdout.splitlines()]
 
-    def said() -> str:
-        return subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, check=True).stdout
 
-    assert str(key) not in said()
+@pytest.mark.parametrize("place", ["etc/envmgr/elsewhere/key", "etc/envmgr/.kept", "etc/envmgr/a/b/.c/key", "root/key"])
+def test_key_that_others_can_read_is_told(machine: Path, place: str) -> None:
+    """By nodes, and here; of a folder of /etc/envmgr, and of where the site says that its key is."""
+    key, home = machine / place, machine / "etc/envmgr"
+    (machine / "etc/envmgr/loop").symlink_to(home)
+    key.parent.mkdir(parents=True, exist_ok=True)
+    key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    key.chmod(0o600)
+    named = [key] if place == "root/key" else []
+
+    def said() -> list[str]:
+        found = open_on_node(machine, home, *named)
+        assert signature.open_keys(named, str(home)).splitlines() == found
+        return [line for line in found if "/loop/" not in line]
+
+    assert said() == []
     key.chmod(0o640)
-    assert f"signature.open 640 {key}\n" in said()
+    assert said() == [f"640 {key}"]
     (finding,) = signature.judge(evidence({"c1": {"signature.open": f"640 {key}", "signature.looked.node": "yes"}}))
     assert (finding.severity, finding.where, finding.nodes) == ("error", str(key), "c1")
-    subprocess.run(["/bin/sh", "-c", commands(finding.hint)[0]], check=True)
-    assert str(key) not in said()
+    subprocess.run(["/bin/sh", "-c", typed(finding.hint)[0]], check=True)
+    assert said() == []
     key.write_text("ssh-ed25519 AAAA anna\n")
     key.chmod(0o644)
-    assert str(key) not in said(), "a public key is for all"
+    assert said() == [], "a public key is for all"
+
+
+@pytest.mark.parametrize("named", ["admin", "admin.pub", "admin-cert.pub"])
+def test_open_key_is_told_where_the_site_names_its_public_part(tmp_path: Path, named: str) -> None:
+    """ssh-keygen signs by the private key beside it."""
+    made = SignedPrefix(tmp_path)
+    ca = ["ssh-keygen", "-q", "-s", tmp_path / "stranger", "-I", "anna", "-n", "anna", tmp_path / "admin.pub"]
+    subprocess.run(ca, check=True, capture_output=True)
+    signing = made.signing.model_copy(update={"key": tmp_path / named})
+    signed = (
+        KeySigner(signing, Runner()).sign(b"x", SilentReporter()) if named != "admin-cert.pub" else b"SSH SIGNATURE"
+    )
+    assert b"SSH SIGNATURE" in signed
+    assert signature.open_keys(signing.key_files, str(tmp_path / "none")) == ""
+    (tmp_path / "admin").chmod(0o644)
+    assert signature.open_keys(signing.key_files, str(tmp_path / "none")) == f"644 {tmp_path}/admin"
+    assert open_on_node(tmp_path, tmp_path / "none", *signing.key_files) == [f"644 {tmp_path}/admin"]
+    where = site(signing={"key": str(tmp_path / named), "allowed_signers": "allowed_signers"})
+    assert f"{tmp_path}/admin" in signature.probe(audit_plan(where))["node"]
+    assert f"{tmp_path}/admin" not in public_paths(where)
+
+
+def test_open_key_of_many_nodes_is_told_once() -> None:
+    said = {"signature.looked.node": "yes", "signature.open": "644 /k"}
+    given = evidence(
+        {"c1": said, "c2": {**said, "signature.open": "640 /etc/envmgr/x\n644 /k"}},
+        asked_here={"signature": {"open": "644 /k"}},
+    )
+    found = sorted((finding.where, finding.nodes) for finding in signature.judge(given))
+    assert found == [("/etc/envmgr/x", "c2"), ("/k", "c[1-2]")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +81,14 @@ def test_a_link_in_its_place_is_not_followed(tree: Path, tmp_path: Path) -> None
             ["b: missing", "sub: cannot be read"],
         ),
         (["! .", "\tf 1  sub/a"], [".: cannot be read"]),
+        (["\tf 1  a"], ["a: could not be hashed"]),  # its mode is ours: it is there
+        (["m 777 a", "\tf 1  a", "\tm 444 a"], ["a: mode changed, could not be hashed"]),
+        (
+            ["!! .", "m 777 b", "f 2  c", "\tf 1  a", "\tf 1  b", "\tm 444 b", "\tf 1  c", "\tf 1  d", "\tm 444 d"],
+            [".: could not be hashed", "b: mode changed", "c: sha256 changed"],
+        ),
+        (["f 1  a", "\tf 2  a", "+ 3"], ["a: sha256 changed", "and 3 more paths"]),
+        (["l 777 .", "\td 555 ."], [".: kind changed"]),
         ([], []),
     ],
 )
@@ -180,3 +188,114 @@ def test_progress_counts_each_reply_once_and_silent_nodes_are_not_verified(monke
         ("c3", "the prefix does not answer"),
         ("c4", "could not look: sha256sum: not found"),
     ]
+
+
+def asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Place, *, before: str = ""
+) -> tuple[list[str], set[str]]:
+    """What is found in a place, by the whole script of a node in this machine's shell behind `before`; and the nodes that told not all."""
+    (tmp_path / "generations/0001/modules").mkdir(parents=True)
+    (tmp_path / "generations/0001/generation.json").write_text("{}")
+    (tmp_path / "current").symlink_to("generations/0001")
+
+    def run(nodes: list[str], script: str, *, on_reply: Callable[[Reply], None], **_: Any) -> None:
+        text = script.replace("\nverify_mine() {", f"\n{before}\nverify_mine() {{", 1)
+        assert before in text
+        (tmp_path / "script").write_text(text)
+        done = subprocess.run(["/bin/sh", tmp_path / "script"], capture_output=True, text=True, check=True)
+        on_reply(Reply(nodes[0], "answered", done.stdout, "", 0, 1))
+
+    monkeypatch.setattr(hashing, "ask_nodes", run)
+    where = site().model_copy(update={"prefix": tmp_path})
+    asking = HashOnNodes(where, Runner(), SilentReporter(), "ssh", 60)
+    faults = asking.ask(["c1"], [place])
+    assert {fault.folder for fault in faults} <= {place.folder, ""}
+    return [fault.found for fault in faults], asking.unseen
+
+
+def store_of(tmp_path: Path, files: int) -> tuple[Path, Place]:
+    store = tmp_path / "store"
+    (store / "d").mkdir(parents=True)
+    for n in range(files):
+        (store / f"d/f{n:02d}").write_text(f"{n}\n")
+    make_read_only(store)
+    return store, Place(str(store), 0o555, scan_tree(store))
+
+
+def test_what_one_node_tells_is_cut_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two records belong to a changed file: neither is told without the other."""
+    store, place = store_of(tmp_path, 60)
+    for path in (store / "d").iterdir():
+        path.chmod(0o644)
+        path.write_text("other")
+    (store / "d/f00").chmod(0o444)
+    found, unseen = asked(tmp_path, monkeypatch, place)
+    told = [line.partition(": ")[2] for line in found[:-1]]
+    assert len(told) == 40
+    assert set(told) <= {"mode, sha256 changed", "sha256 changed"}
+    assert found[-1] == "and 20 more paths"
+    assert unseen == set()
+
+
+def test_files_with_another_mode_are_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, place = store_of(tmp_path, 41)
+    for path in (store / "d").iterdir():
+        path.chmod(0o644)
+    found, _ = asked(tmp_path, monkeypatch, place)
+    assert found == [*(f"d/f{n:02d}: mode changed" for n in range(40)), "and 1 more path"]
+
+
+IN_THE_STORE = "case $PWD in */store) kill -9 $$ ;; esac"
+AFTER_THE_FIRST = '[ ! -e "$0.ran" ] || kill -9 $$; touch "$0.ran"'
+
+
+@pytest.mark.parametrize(
+    ("program", "when"),
+    [("sha256sum", IN_THE_STORE), ("find", IN_THE_STORE), ("xargs", IN_THE_STORE), ("sort", AFTER_THE_FIRST)],
+)
+def test_program_that_is_killed_makes_no_file_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, when: str
+) -> None:
+    """After the node had shown that it can hash."""
+    store, place = store_of(tmp_path, 60)
+    (store / "d/f00").chmod(0o644)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / program).write_text(f'#!/bin/sh\n{when}\nexec /usr/bin/{program} "$@"\n')
+    (tmp_path / "bin" / program).chmod(0o755)
+    found, unseen = asked(
+        tmp_path, monkeypatch, place, before=f"rm -f {tmp_path}/bin/*.ran; PATH={tmp_path}/bin:$PATH; export PATH"
+    )
+    assert found[0] == ".: could not be hashed"
+    assert not [line for line in found if "missing" in line]
+    assert unseen == {"c1"}
+
+
+def test_shell_that_is_killed_makes_no_file_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its memory, for example: what it had told is not all."""
+    _, place = store_of(tmp_path, 3)
+    dies = """verify_list='case $1 in */store) kill -9 $$ ;; esac
+'"$verify_list\""""
+    found, unseen = asked(tmp_path, monkeypatch, place, before=dies)
+    assert (found, unseen) == ([".: could not be hashed"], {"c1"})
+
+
+def test_place_that_was_not_well_at_the_first_look_alone_is_not_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, place = store_of(tmp_path, 3)
+    once = f"""[ -e {tmp_path}/asked ] || verify_list='case $1 in */store) exit 1 ;; esac
+'"$verify_list"; touch {tmp_path}/asked"""
+    found, unseen = asked(tmp_path, monkeypatch, place, before=once)
+    assert found == [
+        "it differed, and did not when it was looked at again: does it change, or are programs killed there?"
+    ]
+    assert unseen == {"c1"}
+
+
+def test_node_that_can_hash_no_more_when_it_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, place = store_of(tmp_path, 3)
+    (store / "d/f00").chmod(0o644)
+    gone = f"[ ! -e {tmp_path}/asked ] || verify_try=other; touch {tmp_path}/asked"
+    found, unseen = asked(tmp_path, monkeypatch, place, before=gone)
+    assert found == ["could not look: find, sort, xargs, sed or sha256sum is missing or of another kind"]
+    assert unseen == {"c1"}

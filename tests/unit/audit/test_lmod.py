@@ -260,7 +260,7 @@ def test_user_files_of_every_kind_are_told_once_a_file() -> None:
         "note c2: ~alice/.modulerc: changes what Lmod does for alice | no such file | is it meant? else move it away",
         (
             "warning c2: ~alice/.lmod.d/.cache/spiderT.lua: Lmod uses this cache of alice's own, and it is older than the modules "
-            "in /opt/mods | no cache, or a newer one | `rm -r ~alice/.lmod.d/.cache`; a system cache of these modules would keep "
+            "in /opt/mods | no cache, or a newer one | `runuser -u alice -- rm -r ~alice/.lmod.d/.cache`; a system cache of these modules would keep "
             "Lmod from writing it"
         ),
     ]

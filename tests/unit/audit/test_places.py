@@ -82,6 +82,15 @@ def test_start_up_file_that_goes_elsewhere() -> None:
     assert line.startswith("warning c1: bash-login (alice): a start-up file goes to /home/alice/project")
 
 
+def test_file_that_a_shell_reads_at_its_end_writes_nothing_into_the_home(tmp_path: Path) -> None:
+    (tmp_path / ".bash_logout").write_text("date >>~/left\nrm -rf ~/work\nexit 0\n")
+    (tmp_path / "work").mkdir()
+    before = {path.name: path.lstat().st_mtime_ns for path in (tmp_path, *tmp_path.iterdir())}
+    facts = context_facts(shell_state, "bash", "shopt() { :; }", HOME=str(tmp_path))
+    assert facts["shell_state.ends"] == f"0 {tmp_path}/.bash_logout:3"
+    assert {path.name: path.lstat().st_mtime_ns for path in (tmp_path, *tmp_path.iterdir())} == before
+
+
 def test_shell_that_one_node_lacks() -> None:
     there = {"modulepath": "", "module": "yes"}
     asked = lines(contexts, there, {"end": "absent"}, there)

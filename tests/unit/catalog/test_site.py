@@ -179,6 +179,14 @@ def test_load_site_refuses_a_file_that_everybody_can_write(tmp_path: Path, mode:
     )
 
 
+def test_site_by_a_link_is_not_closed_by_its_name(tmp_path: Path) -> None:
+    """It could lead to /dev/null."""
+    target = write(tmp_path)
+    target.chmod(0o666)
+    (tmp_path / "link").symlink_to(target)
+    assert (untrusted(tmp_path / "link").hint or "").startswith(f"`namei -l {tmp_path}/link`: a link ")
+
+
 def test_site_by_a_link_in_a_strangers_folder_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalogs that it names by their place would be those that lie beside the link."""
     own = write(tmp_path)

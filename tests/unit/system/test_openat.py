@@ -176,7 +176,7 @@ def test_prefix_is_not_made_where_somebody_else_could_put_another(
             == (
                 f"error[folder-untrusted]: {place} is not made: {door} belongs to nobody, neither to you nor to root\n"
                 "  root would make it, and give it away: another user could put something else there\n\n"
-                f"hint: make it by hand, and give it to its user: `install -d -o {NOBODY.pw_uid} -g {NOBODY.pw_gid} {place}`"
+                f"hint: name a folder that nobody but root can change the way to; `namei -l {place}` shows whose each part is"
             )
             or place.parent.exists()
         )

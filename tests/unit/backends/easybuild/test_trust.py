@@ -49,6 +49,19 @@ def test_easyconfigs_by_a_link_into_a_folder_that_somebody_else_can_rename(tmp_p
     assert caught.value.message == f"{stranger} belongs to nobody, neither to you nor to root"
 
 
+@only_root
+def test_hint_for_an_easyconfig_changes_nothing_behind_a_link(tmp_path: Path) -> None:
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    own.mkdir()
+    shared.write_text("")
+    shared.chmod(0o666)
+    (own / "x.eb").symlink_to(shared)
+    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path}/sw\nbackends: {{easybuild: {{easyconfigs: [{own}]}}}}\n")
+    with pytest.raises(InputError) as caught:
+        require_own_easyconfigs(load_site(tmp_path / "site.yaml", {}))
+    assert (caught.value.hint or "").startswith(f"name a build_user in site.yaml; or `namei -l {own}/x.eb`: a link ")
+
+
 def test_accepted_eula_is_that_of_one_software_only() -> None:
     assert accept_eula_for(["CUDA", "a.b"]) == r"CUDA$,a\.b$"
     assert accept_eula_for([]) == ""

@@ -25,9 +25,13 @@ say() { # STATUS PATH [REASON]
     printf '%s\t%s\t%s\n' "$1" "$2" "$reason"
 }
 
-contents() { # FILE: sets $text to it, byte for byte (a final character keeps the line ends)
-    text=$(cat -- "$1" 2>&1 && echo .) || return
+contents() { # FILE: sets $text to it, byte for byte (a final character keeps the line ends); else false, and $text says why
+    { text=$(cat -- "$1" 2>&1 && echo .); } 2>/dev/null || return # bash warns of a NUL
     text=${text%.}
+    [ "${#text}" = "$(wc -c <"$1" | tr -d ' ')" ] || { # in the C locale both are bytes
+        text="it has a NUL byte, which no shell reads: remove it by hand"
+        return 1
+    }
 }
 
 store() { # PATH MODE TEXT LIKE: writes by rename; LIKE is a file whose owner and mode are taken, or nothing

@@ -1,10 +1,12 @@
 # shellcheck shell=sh disable=SC2154,SC2034,SC2016 # install.sh has action, nl, slurm_state, slurm_value, task_prolog; reads fault
 # Files and links that are wholly envmgr's; the second part of what install.sh begins.
 #
-# What is not envmgr's is not lost: apply copies it to $KEPT, as it was, and undo puts it back. envmgr's is what bears its mark, or is
-# listed in $WRITTEN with its sum. Of that, what somebody edited since goes to $KEPT with the ending `.edited`, and stays there.
+# What is not envmgr's is not lost: apply copies it to $KEPT, as it was, and undo puts it back. envmgr's is what is listed in $WRITTEN
+# with its sum, or bears its mark and has the text that is to be there. What is listed with another sum, or bears the mark and has
+# another text (an edit, or an earlier envmgr's, which kept no list), goes to $KEPT with the ending `.edited`, and stays there.
 KEPT=/etc/envmgr/kept
 WRITTEN=/etc/envmgr/written
+NO_SUM=unknown # in place of a sum
 
 clear_dead "$WRITTEN"
 case $action in
@@ -37,9 +39,21 @@ note() { # PATH [SUM]: lists PATH in $WRITTEN with that sum, or no more
     if [ -n "$noted" ]; then store "$WRITTEN" 644 "$noted" ""; else rm -f -- "$WRITTEN"; fi
 }
 
-whose() { # PATH: sets $whose to nobody, ours, edited (ours, and changed since), other, or folder
-    whose=other reason=
-    if [ ! -e "$1" ] && [ ! -h "$1" ]; then
+marked() { # PATH: whether it bears envmgr's mark at its place, a whole line of its head. The list of signers can bear none: it is
+    # envmgr's where check-flip is, and is not listed either, as an earlier envmgr left them
+    if [ "$1" = /etc/envmgr/allowed_signers ]; then
+        set -- /etc/envmgr/node/check-flip
+        ! wrote "$1" || return
+    fi
+    head -n 4 -- "$1" 2>/dev/null | grep -q -E -e '^# ((envmgr|pin|check-flip): .*[Ii]|I)nstalled by `envmgr node-setup`' \
+        -e '^# Read by /etc/envmgr/node/pin[.] Written by `envmgr node-setup`' -e '^# gpus_look: what this node has of GPUs' \
+        -e '^# What root.s last check says of the generation' -e '^-- (SitePackage|prepend|collections)[.]lua: .*envmgr.s hook' \
+        -e '^-- (restore|closure)[.]lua: the (copy|modules) of a collection'
+}
+
+whose() { # PATH: sets $whose to nobody, ours, edited (ours, and changed since), other, or folder; $unlisted, when no sum says so
+    whose=other reason='' unlisted=
+    if ! there "$1"; then
         whose=nobody
     elif [ -d "$1" ] && [ ! -h "$1" ]; then
         whose=folder
@@ -47,28 +61,56 @@ whose() { # PATH: sets $whose to nobody, ours, edited (ours, and changed since),
         sum_of "$1"
         if wrote "$1"; then
             [ "$its_sum" = "$sum" ] && whose=ours || whose=edited
-        elif grep -q -s -E -e '([Ii]nstalled|Written) by `envmgr node-setup`|^# gpus_look: what this node has|^# What root.s last check says of the generation' \
-            -e '^-- (SitePackage|prepend|collections|restore|closure)[.]lua: ' -- "$1"; then
-            whose=ours # of an earlier envmgr, or by Ansible
+            [ "$its_sum" != "$NO_SUM" ] || unlisted=yes
+        elif marked "$1"; then # of an earlier envmgr, or by Ansible
+            whose=edited unlisted=yes
+            [ "$1" = /etc/envmgr/allowed_signers ] || ! is_wanted "$1" || whose=ours
         fi
     fi
 }
 
+is_wanted() { # PATH: whether its text is $want
+    contents "$1" && [ "$text" = "$want" ]
+}
+
+there() { # PATH
+    [ -e "$1" ] || [ -h "$1" ]
+}
+
 keep() { # PATH: a copy of what lies there, if $whose it is asks for one; sets $reason to what is, or would be, done. False when it failed
-    reason=
+    reason='' aside=
     case $whose in
-    other) kept=$KEPT$1 reason="it is not envmgr's: kept as $KEPT$1, and --undo puts it back" ;;
-    edited) kept=$KEPT$1.edited reason="it was edited since envmgr wrote it: kept as $KEPT$1.edited" ;;
+    other)
+        kept=$KEPT$1 reason="it is not envmgr's: kept as $KEPT$1, and --undo puts it back"
+        if there "$kept" && ! alike "$kept" "$1"; then # the site put another one there since
+            free_name "$kept.before" "$kept"
+            aside=$free reason="$reason; what was kept before is $free"
+        fi
+        ;;
+    edited)
+        free_name "$KEPT$1.edited" "$1"
+        kept=$free reason="it was edited since envmgr wrote it: kept as $free"
+        [ -z "$unlisted" ] || reason="no list says that envmgr wrote it so: kept as $free"
+        ;;
     *) return 0 ;;
     esac
     case $action in check | undo-check) return 0 ;; esac
-    ! is_kept "$1" "$1" || return 0 # by a run that was killed then
-    fault=$({ mkdir -p -- "${kept%/*}" && rm -rf -- "$kept.new" && cp -a -- "$1" "$kept.new" && mv -f -T -- "$kept.new" "$kept"; } 2>&1)
+    ! alike "$kept" "$1" || return 0 # by a run that was killed then
+    fault=$({ { [ -z "$aside" ] || mv -f -T -- "$kept" "$aside"; } &&
+        mkdir -p -- "${kept%/*}" && rm -rf -- "$kept.new" && cp -a -- "$1" "$kept.new" && mv -f -T -- "$kept.new" "$kept"; } 2>&1)
 }
 
-is_kept() { # PATH FILE: whether what was there before is kept, and FILE is like it
-    [ "$(stat -c '%F %a %u %g %s' -- "$KEPT$1" 2>/dev/null)" = "$(stat -c '%F %a %u %g %s' -- "$2" 2>/dev/null)" ] || return
-    if [ -h "$2" ]; then [ "$(readlink -- "$KEPT$1")" = "$(readlink -- "$2")" ]; else cmp -s -- "$KEPT$1" "$2"; fi
+free_name() { # NAME FILE: sets $free to NAME, NAME.2 and so on: the first that nothing has, or a copy of FILE. No kept file is replaced
+    free=$1 count=1
+    while there "$free" && ! alike "$free" "$2"; do
+        count=$((count + 1))
+        free=$1.$count
+    done
+}
+
+alike() { # FILE FILE: whether one is as the other
+    [ "$(stat -c '%F %a %u %g %s %t %T' -- "$1" 2>/dev/null)" = "$(stat -c '%F %a %u %g %s %t %T' -- "$2" 2>/dev/null)" ] || return
+    if [ -h "$2" ]; then [ "$(readlink -- "$1")" = "$(readlink -- "$2")" ]; else [ ! -f "$2" ] || cmp -s -- "$1" "$2"; fi
 }
 
 give_back() { # PATH: removes what is ours there, or puts back what was there before
@@ -86,8 +128,8 @@ file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
     whose "$1"
     case $action in
     apply | check)
-        if [ -f "$1" ] && [ ! -h "$1" ] && contents "$1" && [ "$text" = "$want" ] &&
-            [ "$(stat -c '%a %u' -- "$1" 2>/dev/null)" = "$2 0" ]; then
+        if [ -f "$1" ] && [ ! -h "$1" ] && is_wanted "$1" && [ "$(stat -c '%a %u' -- "$1" 2>/dev/null)" = "$2 0" ]; then
+            [ "$action$unlisted" != applyyes ] || list_as_found "$1"
             say same "$1"
         elif [ "$whose" = folder ]; then
             say failed "$1" "there is a folder of that name"
@@ -105,6 +147,13 @@ file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
     esac
 }
 
+list_as_found() { # PATH: of an earlier envmgr; from now on an edit of it is seen. Whether the signers are ours nobody knows for sure
+    case $whose:$its_sum in
+    ours:*) note "$1" "$sum" ;;
+    edited:) note "$1" "$NO_SUM" ;;
+    esac
+}
+
 put() { # PATH MODE: writes $want there; it is listed first, so that a run that is killed never leaves what nobody knows
     fault=$(mkdir -p -- "${1%/*}" "${WRITTEN%/*}" 2>&1) && keep "$1" || return
     sum=$(printf '%s' "$want" | sha256sum)
@@ -113,12 +162,12 @@ put() { # PATH MODE: writes $want there; it is listed first, so that a run that 
 
 take_away() { # PATH: undo of what is wholly envmgr's
     before=
-    [ ! -e "$KEPT$1" ] && [ ! -h "$KEPT$1" ] || before=yes
+    ! there "$KEPT$1" || before=yes
     if [ "$whose$before" = nobody ]; then
         say same "$1" "not there"
     elif [ "$whose" = other ] || [ "$whose" = folder ]; then
         say same "$1" "it is not envmgr's: it stays"
-        [ "$action" != undo ] || ! is_kept "$1" "$1" || rm -f -- "$KEPT$1"
+        [ "$action" != undo ] || ! alike "$KEPT$1" "$1" || rm -f -- "$KEPT$1"
     elif [ -z "$before" ] && [ "$slurm_state:$task_prolog" = "named:$1" ]; then
         say failed "$1" "stays: $slurm_value names it, and without it every task fails. Take the line out first"
     elif [ "$action" = undo-check ]; then
@@ -132,6 +181,7 @@ take_away() { # PATH: undo of what is wholly envmgr's
 }
 
 link() { # PATH TARGET: a link that is wholly envmgr's; one by `systemctl enable` is as good
+    want=
     whose "$1"
     case $(readlink -- "$1") in "$2" | "${1%/*/*}/${2##*/}") whose=ours ;; esac
     case $action in

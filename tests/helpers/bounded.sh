@@ -14,7 +14,7 @@ while IFS= read -r line; do
   (sh -c "${line#* }" >/run/bounded.out 2>/run/bounded.err </dev/null; echo $? >/run/bounded.status) &
   until [ -s /run/bounded.status ]; do
     rounds=$((rounds + 1))
-    if [ $(($(newest) - began - 2 * rounds)) -gt "$1" ]; then
+    if [ $(($(newest) - began - 3 * rounds)) -gt "$1" ]; then
       printf '%s\tstorm\t\n' "$label"
       exit 1
     elif [ $rounds -gt $(($2 * 50)) ]; then

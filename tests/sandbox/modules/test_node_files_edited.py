@@ -136,6 +136,50 @@ def test_login_works_with_a_file_that_was_cut_after_any_line(
     works(scene, lines)
 
 
+def near_loops(text: list[str]) -> Iterator[int]:
+    """Lines of loops, with the three before: without one of them a loop may never end."""
+    begins = [n for n, line in enumerate(text) if line.lstrip().startswith(("while ", "for ")) or "|| while " in line]
+    for begin in begins:
+        end = next(n for n in range(begin, len(text)) if "done" in text[n].replace(";", " ").split())
+        yield from range(begin - 3, end + 1)
+
+
+@pytest.mark.parametrize("name", ["pin", "signed.sh"])
+def test_login_works_and_ends_without_a_line_of_a_loop(scene: Scene, name: str) -> None:
+    path = on_node(scene, f"{HOME}/{name}")
+    path.write_bytes((shipped("nodesetup") / name).read_bytes())
+    if name == "signed.sh":
+        settings = on_node(scene, f"{HOME}/settings")
+        settings.write_text(f"{settings.read_text()}signed=refuse\n")
+    text = path.read_text().splitlines(keepends=True)
+    lines = []
+    for number in sorted(set(near_loops(text))):
+        (scene.folder / f"run/{number}").write_text("".join([*text[:number], *text[number + 1 :]]))
+        lines += after(f"cat /run/{number} >{HOME}/{name}", str(number), every_shell(shells=("dash login",)))
+    assert lines
+    works(scene, lines)
+
+
+@pytest.mark.parametrize("shell", ["bash login", "dash login", "zsh", "tcsh"])
+def test_pin_that_never_ends_is_stopped_and_the_login_says_so_in_one_line(scene: Scene, shell: str) -> None:
+    pin = on_node(scene, f"{HOME}/pin")
+    text = pin.read_text()
+    assert text.count("        *) break ;;\n") == 2
+    pin.write_text(text.replace("        *) break ;;\n", ""))
+    done = scene.run(*SHELLS[shell], "echo on")
+    assert (done.returncode, done.stdout) == (0, "on\n")
+    assert done.stderr == (
+        f"envmgr: {HOME}/pin is damaged, and was stopped: modules may be missing. "
+        "Tell the administrators: `envmgr node-setup --apply` mends it.\n"
+    )
+
+
+def test_task_whose_pin_never_ends_starts(scene: Scene) -> None:
+    pin = on_node(scene, f"{HOME}/pin")
+    pin.write_text(pin.read_text().replace("        *) break ;;\n", ""))
+    assert scene.run(f"{HOME}/task-prolog").returncode == 0
+
+
 READERS = {"sh": ".", "bash": ".", "zsh": ".", "csh": "source", "tcsh": "source"}
 """Shell -> its word for reading a file."""
 

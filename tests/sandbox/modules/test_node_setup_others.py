@@ -143,36 +143,156 @@ def test_a_list_of_signers_that_the_site_made_is_not_taken_away(scene: Signing) 
     assert file.read_text() == "anna ssh-ed25519 AAAA\n"
 
 
-def test_what_an_earlier_envmgr_wrote_is_replaced_and_goes_again(scene: Signing) -> None:
+def test_what_an_earlier_envmgr_wrote_is_kept_replaced_and_goes_again(scene: Signing) -> None:
+    """It kept no list: nobody knows whose line an unknown text has, an older envmgr's or the site's."""
     before = tree_of(scene.etc)
     said(scene, "apply")
-    (scene.etc / "envmgr/written").unlink()  # it kept no list
+    (scene.etc / "envmgr/written").unlink()
+    texts = {}
     for file in scene.files.files:
         path = on_node(scene, file.path)
         text = path.read_text().replace("-- Installed by `envmgr node-setup`.\n", "").replace(
             "# Installed by `envmgr node-setup`.\n", ""
         )  # fmt: skip
-        path.write_text(f"{text}# of before\n")
+        texts[file.path] = f"{text}# of before, or of the site\n"
+        path.write_text(texts[file.path])
+    for action, status in (("check", "would-write"), ("apply", "written")):
+        told = said(scene, action)
+        for path in texts:
+            reason = f"no list says that envmgr wrote it so: kept as /etc/envmgr/kept{path}.edited"
+            assert told[path] == (status, reason), path
+    said(scene, "undo")
+    assert {path: (scene.etc / f"envmgr/kept{path}.edited").read_text() for path in texts} == texts
+    shutil.rmtree(scene.etc / "envmgr")
+    assert tree_of(scene.etc) == before
+
+
+@pytest.mark.parametrize("damage", ["lost", "emptied", "filled"])
+@pytest.mark.parametrize("then", ["undo", "apply and undo"])
+def test_without_the_list_undo_takes_away_what_is_envmgr_s(scene: Signing, damage: str, then: str) -> None:
+    """The list of signers bears no mark: it goes, too, and a copy of it stays, for it may be the site's."""
+    before = tree_of(scene.etc)
+    said(scene, "apply")
+    signers = on_node(scene, SIGNERS).read_bytes()
+    written = scene.etc / "envmgr/written"
+    written.unlink() if damage == "lost" else written.write_bytes(b"" if damage == "emptied" else b"\0\xff nothing\n")
+    if then != "undo":
+        assert {status for status, _ in said(scene, "apply").values()} <= {"same", "skipped"}
+    reason = f"no list says that envmgr wrote it so: kept as /etc/envmgr/kept{SIGNERS}.edited"
+    assert said(scene, "undo-check")[SIGNERS] == ("would-remove", reason)
+    told = said(scene, "undo")
+    assert told.pop(SIGNERS) == ("removed", reason)
+    assert set(told.values()) <= {
+        ("removed", ""),
+        *((status, told[path][1]) for path, (status, _) in told.items() if status == "skipped"),
+    }
+    kept = scene.etc / f"envmgr/kept{SIGNERS}.edited"
+    assert kept.read_bytes() == signers
+    shutil.rmtree(scene.etc / "envmgr")
+    assert tree_of(scene.etc) == before
+
+
+def test_an_edit_of_the_signers_without_a_list_is_not_put_back_as_the_site_s(scene: Signing) -> None:
+    said(scene, "apply")
+    (scene.etc / "envmgr/written").unlink()
+    on_node(scene, SIGNERS).write_text("eve ssh-ed25519 BBBB\n")
+    said(scene, "apply")
+    said(scene, "undo")
+    assert not on_node(scene, SIGNERS).exists()
+    assert (scene.etc / f"envmgr/kept{SIGNERS}.edited").read_text() == "eve ssh-ed25519 BBBB\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# the site's own. It replaces the one Installed by `envmgr node-setup` and sets:\nexport SITE=1\n",
+        "#1\n#2\n#3\n#4\n# Installed by `envmgr node-setup`.\nexport SITE=1\n",
+        "export WHO='Installed by `envmgr node-setup`'\n",
+        "export SITE=1 # Written by `envmgr node-setup`\n",
+        "echo '-- SitePackage.lua: '\n",
+    ],
+)
+def test_a_file_of_the_site_that_mentions_envmgr_is_the_site_s(scene: Signing, text: str) -> None:
+    paths = [file.path for file in scene.files.files]
+    for path in paths:
+        on_node(scene, path).parent.mkdir(parents=True, exist_ok=True)
+        on_node(scene, path).write_text(text)
+    before = tree_of(scene.etc)
     told = said(scene, "apply")
-    assert {told[f.path] for f in scene.files.files if f.path != SIGNERS} == {("written", "")}
-    shutil.rmtree(scene.etc / "envmgr/kept")  # the list of before
+    assert {told[path][1].partition(":")[0] for path in paths} == {"it is not envmgr's"}
     said(scene, "undo")
     assert tree_of(scene.etc) == before
 
 
-def test_an_edit_of_ours_is_kept_and_told_at_apply_and_undo(scene: Signing) -> None:
-    reason = f"it was edited since envmgr wrote it: kept as /etc/envmgr/kept{PROFILE}.edited"
+def test_an_edit_of_ours_is_kept_and_told_at_apply_and_undo_and_no_edit_replaces_another(scene: Signing) -> None:
     said(scene, "apply")
-    for action, dry, would, status in (
+    good = on_node(scene, PROFILE).read_text()
+    texts = {}
+    for number, (action, dry, would, status) in enumerate((
+        ("apply", "check", "write", "written"),
         ("apply", "check", "write", "written"),
         ("undo", "undo-check", "remove", "removed"),
-    ):
-        text = f"{on_node(scene, PROFILE).read_text()}# the site's line {action}\n"
-        on_node(scene, PROFILE).write_text(text)
+    ), 1):  # fmt: skip
+        kept = f"/etc/envmgr/kept{PROFILE}.edited{f'.{number}' if number > 1 else ''}"
+        reason = f"it was edited since envmgr wrote it: kept as {kept}"
+        texts[kept] = f"{good}# the site's line {number}\n"
+        on_node(scene, PROFILE).write_text(texts[kept])
         assert said(scene, dry)[PROFILE] == (f"would-{would}", reason)
         assert said(scene, action)[PROFILE] == (status, reason)
-        assert (scene.etc / f"envmgr/kept{PROFILE}.edited").read_text() == text
+        assert {path: on_node(scene, path).read_text() for path in texts} == texts
     assert not on_node(scene, PROFILE).exists()
+    said(scene, "apply")
+    on_node(scene, PROFILE).write_text(f"{good}# the site's line 2\n")
+    assert said(scene, "apply")[PROFILE][1].endswith(".edited.2")
+    assert len([*(scene.etc / "envmgr/kept").rglob("*.edited*")]) == 3
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "file"])
+def test_what_the_site_puts_there_later_replaces_nothing_that_was_kept(scene: Signing, kind: str) -> None:
+    """Undo puts back what lay there last; all that lay there before is kept beside it."""
+    file, kept = on_node(scene, PROFILE), scene.etc / f"envmgr/kept{PROFILE}"
+    for text in ("A\n", "B\n"):
+        file.unlink(missing_ok=True)
+        file.symlink_to("/nowhere") if text == "B\n" else file.write_text(text)
+        said(scene, "apply")
+    file.unlink()
+    if kind == "file":  # ours was written there, so that a file is an edit of it
+        file.write_text("C\n")
+    else:
+        put(scene, PROFILE, kind)
+    there = {k: v for k, v in tree_of(file.parent).items() if k == file.name}
+    dry, (_, reason) = said(scene, "check")[PROFILE], said(scene, "apply")[PROFILE]
+    assert dry == ("would-write", reason)
+    assert reason.endswith(f"what was kept before is /etc/envmgr/kept{PROFILE}.before.2") == (kind != "file")
+    assert said(scene, "undo")[PROFILE] == ("removed", "what was there before is back")
+    after = {k: v for k, v in tree_of(file.parent).items() if k == file.name}
+    assert (after == there) == (kind != "file")
+    second = file if kind == "file" else Path(f"{kept}.before.2")
+    assert str(second.readlink()) == "/nowhere"
+    assert kind != "file" or Path(f"{kept}.edited").read_text() == "C\n"
+    assert Path(f"{kept}.before").read_text() == "A\n"
+
+
+def test_a_nul_in_a_start_up_file_is_not_dropped(scene: Signing) -> None:
+    paths = ["/etc/bash.bashrc", "/etc/zsh/zshenv", "/etc/csh.cshrc"]
+    for path in paths:
+        on_node(scene, path).write_bytes(b"export A='\0x'\n")
+    before = tree_of(scene.etc)
+    for action in ("check", "apply", "undo-check", "undo"):
+        told = said(scene, action)
+        assert {told[path] for path in paths} == {
+            ("failed", "it has a NUL byte, which no shell reads: remove it by hand")
+        }
+    assert tree_of(scene.etc) == before
+
+
+def test_a_nul_in_a_file_of_ours_is_an_edit(scene: Signing) -> None:
+    said(scene, "apply")
+    good = on_node(scene, PROFILE).read_bytes()
+    on_node(scene, PROFILE).write_bytes(good + b"\0")
+    assert said(scene, "apply")[PROFILE][0] == "written"
+    assert on_node(scene, PROFILE).read_bytes() == good
+    assert (scene.etc / f"envmgr/kept{PROFILE}.edited").read_bytes() == good + b"\0"
 
 
 INSIDE = {

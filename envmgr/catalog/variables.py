@@ -52,9 +52,9 @@ _OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _XML = re.compile(r"file://(?=/)")
 _XML_OF_SYSTEM = "/etc/xml/catalog"
 _OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|VERSION)", re.ASCII)
-# What EasyBuild's modules note for builds. Source: EasyBuild's `convert_name`.
+# What modules of software that was built from source note for builds. Source: `convert_name` of the tool that writes them.
 _NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)(?P<stem>\w+)", re.ASCII)
-_EASYBUILDS = str.maketrans({"+": "plus", "-": "min", ".": ""})
+_NOTED = str.maketrans({"+": "plus", "-": "min", ".": ""})
 # By this CMake, CuPy and PyTorch's builds find CUDA.
 _CUDA = "CUDA_PATH"
 
@@ -100,11 +100,11 @@ def is_own(name: str, owners: Collection[str]) -> bool:
 
 
 def _is_note(name: str, owners: Collection[str]) -> bool:
-    """Whether it is what builds find CUDA by, or EasyBuild's software, and one of `owners` is that."""
+    """Whether builds find CUDA or other software by it, and one of `owners` is that."""
     found = _NOTES.fullmatch(name)
     if found is None:
         return name == _CUDA and "CUDA" in {owner.upper() for owner in owners}
-    return found["stem"] in {owner.translate(_EASYBUILDS).upper() for owner in owners}
+    return found["stem"] in {owner.translate(_NOTED).upper() for owner in owners}
 
 
 def may_go_unsaid(

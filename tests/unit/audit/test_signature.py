@@ -53,7 +53,7 @@ def test_what_this_host_found_is_told_of_no_node() -> None:
     }
     assert findings(node(), here=here) == [
         f"error : flips/000003.json: replayed: flip 3 is in force, and flip 7 came after it | a flip that someone signed who may | {mend_of('replayed')}",
-        f"warning : x: expired: old | a flip that someone signed who may | {mend_of('expired')}",
+        f"warning : x: expired: old | a flip that someone signed who may | {mend_of('expired', ['replayed'])}",
     ]
 
 

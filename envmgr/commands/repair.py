@@ -21,6 +21,7 @@ from envmgr.publish.change import Change, NewModule
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import publish, repair_history, rollback
 from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
+from envmgr.publish.trust import last_signed
 from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.holds import holding
 from envmgr.store.manifest import Manifest, read_manifest
@@ -155,6 +156,12 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
             raise EnvmgrError(
                 "repair-impossible", "`current` cannot be made again", context=[f"current: {f.found}" for f in seen.current],
                 hint=seen.way_back,
+            )  # fmt: skip
+        if (right := last_signed(ctx.prefix, ctx.signer)) not in (None, last):
+            raise EnvmgrError(
+                "repair-impossible", f"`current` cannot be made again: a signed flip is newer than all that {ctx.prefix.history} tells",
+                context=[f"the history's last generation is {last}, that of the flip is {right}"],
+                hint=f"`envmgr rollback {right}` makes that one current" if right in complete_numbers(ctx.prefix) else way_back(ctx.prefix, last),
             )  # fmt: skip
         plan.current = last
     looked = seen.generations.get(current) if current is not None else None

@@ -21,6 +21,7 @@ from envmgr.publish.change import Change, NewModule
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import publish, repair_history, rollback
 from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
+from envmgr.publish.trust import last_signed
 from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.holds import holding
 from envmgr.store.manifest import Manifest, read_manifest
@@ -155,6 +156,7 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
         sound = [n for n in complete_numbers(ctx.prefix) if n in seen.generations and not seen.generations[n].faults]
         last = last_current(ctx.prefix)
         if last in sound and not is_in_the_way(ctx.prefix):
+            _require_newest(ctx, last)
             plan.current = last
         elif plan.installs or plan.old:
             plan.beside = _standing_on(seen, plan)
@@ -190,6 +192,18 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
             context=wrong, hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
         )  # fmt: skip
     plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
+
+
+def _require_newest(ctx: Context, last: int) -> None:
+    """EnvmgrError `repair-impossible`, where a signed flip made another generation current later than the history tells."""
+    right = last_signed(ctx.prefix, ctx.signer)
+    if right not in (None, last):
+        back = f"`envmgr rollback {right}` makes that one current"
+        raise EnvmgrError(
+            "repair-impossible", f"`current` cannot be made again: a signed flip is newer than all that {ctx.prefix.history} tells",
+            context=[f"the history's last generation is {last}, that of the flip is {right}"],
+            hint=back if right in complete_numbers(ctx.prefix) else way_back(ctx.prefix, last),
+        )  # fmt: skip
 
 
 def _standing_on(seen: Verified, plan: _Plan) -> tuple[int, ...]:

@@ -277,6 +277,16 @@ def _newest(prefix: Prefix, judge: Callable[[Flip], Signed], after: int) -> Flip
     return None
 
 
+def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
+    """The generation of the newest signed flip, where that is none that the history tells, and none that is pending: it came, and its line
+    was taken away. Else None.
+    """
+    if signer is None:
+        return None
+    newest = _newest(prefix, signer.judge, max(came(prefix), default=0))
+    return None if newest is None or is_pending(prefix, newest.record.sequence) else newest.record.generation
+
+
 def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
     """The floor that node-setup leaves on nodes: no flip before it is taken. 0 where nothing was signed so far."""
     newest = newest_signed(prefix, signing, runner)

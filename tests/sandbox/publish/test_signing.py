@@ -303,6 +303,24 @@ def test_repair_makes_no_replay_right(box: Sandbox) -> None:
     assert (box.current(), faults(box)) == (2, [])
 
 
+def test_repair_makes_current_again_by_no_history_that_a_newer_signed_flip_contradicts(box: Sandbox) -> None:
+    """As who takes the last line away, and `current`, too, so that a repair moves it back."""
+    signs(box)
+    box.ok("sign")
+    box.ok("build", "other/1.0")
+    move_back(box)
+    (box.prefix / "current").unlink()
+    done = box.run("verify", "--repair")
+    assert (done.code, "error[repair-impossible]: `current` cannot be made again: a signed flip" in done.stderr) == (
+        3,
+        True,
+    )
+    assert "\nhint: `envmgr rollback 2` makes that one current" in done.stderr
+    assert not (box.prefix / "current").is_symlink()
+    box.ok("rollback", "2")
+    assert (box.current(), faults(box)) == (2, [])
+
+
 def test_a_replay_to_what_no_flip_made_current_is_not_signed(box: Sandbox) -> None:
     signs(box)
     box.ok("sign")

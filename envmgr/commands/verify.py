@@ -105,8 +105,9 @@ class Verified:
         if self.history:
             yield Finding("history", "error", "var/history.jsonl", self.history, hint=_HISTORY)
         flips = self.flip.faults if self.flip is not None else ()
+        right = next((each.right for each in flips if each.right is not None), None)
         for flip in flips:
-            hint = mend_of(flip.state, [each.state for each in flips])
+            hint = mend_of(flip.state, [each.state for each in flips], right)
             yield Finding("flip", severity_of(flip.state), flip.path, f"{flip.state}: {flip.found}", hint=hint)
         for looked in self.generations.values():
             for fault in looked.faults:

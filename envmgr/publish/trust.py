@@ -46,11 +46,14 @@ _MOST_GAPS = 1000  # that one flip accepts: its file stays small
 
 @dataclass(frozen=True, slots=True)
 class FlipFault:
-    """What is wrong with the flip in force, or that there is none; `path` is relative to the prefix."""
+    """What is wrong with the flip in force, or that there is none; `path` is relative to the prefix. `right` is the generation that the newest
+    signed flip names, of a replay, where it is known and there.
+    """
 
     state: FlipState
     path: str
     found: str
+    right: int | None = None
 
 
 def require_unchanged_generation(
@@ -129,8 +132,7 @@ class Replay:
 
     def error(self, what: str) -> EnvmgrError:
         """`what` is not done."""
-        hint = mend_of("replayed").replace("NUMBER", "NUMBER" if self.right is None else str(self.right))
-        return _untrusted(self.number, self.fault, what, hint)
+        return _untrusted(self.number, self.fault, what, mend_of("replayed", right=self.right))
 
 
 def require_not_replayed(prefix: Prefix, signer: Signer | None, what: str = _MADE) -> None:
@@ -158,8 +160,7 @@ def find_replay(prefix: Prefix, signer: Signer) -> Replay | None:
         renew_listing(prefix.root)
         renew_listing(prefix.flips)
         if _read_all(prefix) == before:
-            right = None if newest is None else newest.record.generation
-            return Replay(number, fault, right if right in complete_numbers(prefix) else None)
+            return Replay(number, fault, fault.right)
 
 
 def signed_before(prefix: Prefix) -> bool:
@@ -244,22 +245,26 @@ def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | Non
     """At most one. `force` is what made generation `number` current; `newest` a newer flip that someone signed who may. Where nothing made it
     so, only that one tells of a replay: the others may be lost.
     """
+    right = None if newest is None else newest.record.generation
+    right = right if right in complete_numbers(prefix) else None
     if force is not None:
         where, ours = str(force.path.relative_to(prefix.root)), force.record.sequence
         last = max(came(prefix), default=0)
         if ours < seen:
-            yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}")
+            yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}", right)
             return
         if ours < last:
-            yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {last} came after it")
+            yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {last} came after it", right)
             return
     if newest is None or (newest.record.before == number and is_pending(prefix, newest.record.sequence)):
         return  # a run is about to make it follow this one
     signed = f"flip {newest.record.sequence} of generation {newest.record.generation} is signed"
     if force is not None:
-        yield FlipFault("replayed", where, f"flip {ours} is in force, and {signed}")
+        yield FlipFault("replayed", where, f"flip {ours} is in force, and {signed}", right)
     else:
-        yield FlipFault("replayed", "current", f"no flip made generation {number} current, and {signed}")
+        yield FlipFault(
+            "replayed", "current", f"no flip made generation {number} current (was its flip lost?), and {signed}", right
+        )
 
 
 def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
@@ -338,8 +343,8 @@ def severity_of(state: str) -> Severity:
     return "warning" if state in ("expired", "unchecked", "gap") else "error"
 
 
-def mend_of(state: str, beside: Collection[str] = ()) -> str:
-    """What is done about a flip in that state; of what is in force by a replay, too, nothing is signed: that is mended first."""
+def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) -> str:
+    """What is done about a flip in that state (`right`: see `FlipFault`); of what is in force by a replay, too, nothing is signed: that is mended first."""
     if "replayed" in beside and state in ("unsigned", "wrong", "expired", "stale"):
         state = "replayed"
     match state:
@@ -355,7 +360,8 @@ def mend_of(state: str, beside: Collection[str] = ()) -> str:
         case "unchecked":
             return "see what the reason says; then audit again"
         case "replayed":
-            return "someone moved `current` back: find out who; `envmgr rollback NUMBER` makes the right one current, signed"
+            number = "NUMBER" if right is None else right
+            return f"someone moved `current` back: find out who; `envmgr rollback {number}` makes the right one current, signed"
         case _:
             return (
                 "its key was taken out of the list, or someone changed what was signed: find out who, and by `envmgr verify` what; where the "

@@ -63,7 +63,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     if published is not None:
         found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
         number, look = found or (None, FlipLook(None, "", ()))
-        facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}" for n, f in enumerate(look.faults)}
+        facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}\t{f.right or ''}" for n, f in enumerate(look.faults)}
         if (
             number == published.record.number
         ):  # else somebody published since the audit began: nodes may have come to either
@@ -120,15 +120,16 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     here = evidence.answers.get("signature", {})
     if "unread" in here:
         yield Finding("signature", "error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
-    faults = [here[key].split("\t", 2) for key in sorted(here) if key.startswith("fault.")]
-    for state, path, found in faults:
+    faults = [here[key].split("\t", 3) for key in sorted(here) if key.startswith("fault.")]
+    right = next((int(number) for *_, number in faults if number), None)
+    for state, path, found, _ in faults:
         yield Finding(
             "signature",
             severity_of(state),
             path,
             f"{state}: {found}",
             "a flip that someone signed who may",
-            mend_of(state, [each for each, *_ in faults]),
+            mend_of(state, [each for each, *_ in faults], right),
         )
     fleet = evidence.looked("signature")
     for signers, nodes in fleet.by_value("signature.signers", default="").items():

@@ -328,7 +328,7 @@ def test_a_replay_to_what_no_flip_made_current_is_not_signed(box: Sandbox) -> No
     move_back(box)
     for path in (box.prefix / "flips").glob("00000[12].*"):
         path.unlink()
-    words = "current: no flip made generation 1 current, and flip 3 of generation 2 is signed"
+    words = "current: no flip made generation 1 current (was its flip lost?), and flip 3 of generation 2 is signed"
     assert words in error_of(box.run("sign"), box)
     assert faults(box) == ["error replayed"]
     box.ok("rollback", "2")

@@ -58,7 +58,7 @@ def test_failing_mpi_test_is_never_a_skip(sandbox: Sandbox, status: int) -> None
         HELLO,
         tests=tests,
         environment={"prepend": {"PATH": [str(launcher)]}},
-        accept={"variable:PATH": "a stand-in"},
+        accept={"variable:PATH": "a stand-in", "hidden-commands": "srun: stand-ins"},
     )
     sandbox.ok("lock", "mpi/1.0")
     done = sandbox.run("build", "mpi/1.0")
@@ -90,7 +90,7 @@ def test_test_that_needs_slurm_runs_in_a_job_or_where_slurm_answers(
         HELLO,
         tests=tests,
         environment={"prepend": {"PATH": [str(commands)]}},
-        accept={"variable:PATH": "a stand-in"},
+        accept={"variable:PATH": "a stand-in", "hidden-commands": "sinfo, srun: stand-ins"},
     )
     sandbox.ok("lock", "--all")
     done = sandbox.ok("build", "app/1.0", "--format", "json", **({"SLURM_JOB_ID": job} if job else {})).data["tests"]
@@ -116,7 +116,7 @@ def test_test_that_needs_slurm_asks_for_what_the_site_says(sandbox: Sandbox, job
         HELLO,
         tests=tests,
         environment={"prepend": {"PATH": [str(commands)]}},
-        accept={"variable:PATH": "a stand-in"},
+        accept={"variable:PATH": "a stand-in", "hidden-commands": "sinfo, srun: stand-ins"},
     )
     sandbox.ok("lock", "--all")
     environ = {"SLURM_JOB_ID": job} if job else {}

@@ -83,7 +83,7 @@ def _fault_in_marker(marker: Marker) -> str:
     """Why it cannot be evaluated, on any platform and for any extra; empty where it can."""
     try:
         holds(marker, "3.11.0", "x86_64-manylinux_2_28")
-    except UndefinedEnvironmentName as error:
+    except (UndefinedEnvironmentName, KeyError) as error:  # KeyError: of older ones of packaging
         return f"there is no {error}"
     except UndefinedComparison:
         return "`~=` compares versions"

@@ -73,7 +73,7 @@ def test_root_lets_the_build_user_run_easybuild_and_easyconfigs(workshop: Worksh
     (folder / LOCK_NAME).unlink()
     poison(workshop)
     workshop.entry("toy/1.0", "toy-1.0.eb", input=POISONED)
-    workshop.ok("lock", "toy/1.0")
+    workshop.run("lock", "toy/1.0")  # what the stand-in says is refused: it is no 5.4.0
     assert who_ran(workshop) == BUILD_USER
 
 
@@ -337,7 +337,6 @@ def test_source_beside_its_easyconfig_is_packed_for_a_job(workshop: Workshop, tm
     ("change", "said"),
     [
         ({"rpath": True}, "rpath: the recipe says nothing, the lock True"),
-        ({"framework": "5.4.0"}, "easybuild: the recipe says 5.4.1, the lock 5.4.0"),
         ({"filter_deps": ["zlib"]}, "filter_deps: the recipe says nothing, the lock zlib"),
         ({"accept_eula": ["toy"]}, "accept_eula: the recipe says nothing, the lock toy"),
     ],
@@ -358,6 +357,21 @@ def test_lock_that_was_edited_apart_from_its_recipe(workshop: Workshop, change: 
         f"  {said}\n"
         "\n"
         "hint: run `envmgr lock toy/1.0` and commit the result"
+    )
+    assert workshop.run("lock", "toy/1.0", "--check").code == 1
+
+
+def test_lock_of_another_easybuild_than_its_files(workshop: Workshop) -> None:
+    workshop.toy()
+    path = workshop.locked("toy/1.0", "toy-1.0.eb") / LOCK_NAME
+    path.write_text(yaml.dump({**yaml.safe_load(path.read_text()), "framework": "5.4.0"}, sort_keys=False))
+    done = workshop.run("build", "toy/1.0")
+    assert done.code == 2
+    assert error_of(done, workshop) == (
+        "error[lock-invalid]: ROOT/recipes/toy/1.0/easybuild-lock.yml is not a lock of EasyBuild\n"
+        "  easybuild_files has easybuild-framework 5.4.1 for EasyBuild 5.4.0\n"
+        "\n"
+        "hint: run `envmgr lock toy/1.0`"
     )
     assert workshop.run("lock", "toy/1.0", "--check").code == 1
 

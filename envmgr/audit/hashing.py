@@ -210,7 +210,7 @@ class _Differences:
         elif kind == "!!":
             self.cut = True
         elif kind == "+":
-            self.more = int(rest)
+            self.more = int(rest) if rest.isdecimal() and len(rest) < 10 else 0
         else:
             value, _, path = rest.partition(" ")
             if kind == "l":

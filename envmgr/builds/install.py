@@ -84,8 +84,6 @@ def ensure_install(
             manifest = read_manifest(install.manifest)
             if others:
                 _await_landed(install, runner)
-            if install.entry == lock.entry:
-                require_none_hidden(lock.entry, manifest.facts.environment, recipe, install.path)
             return Ensured(install, False, manifest.facts, manifest.tree, time.monotonic() - start)
         verified.require_needs(item, lock.entry, runner, reporter)
         reporter.log(f"{install.entry}: building {install.path}")

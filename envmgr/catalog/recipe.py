@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from envmgr.catalog.accept import fault_in_key
 from envmgr.catalog.gpu.codes import parse_code
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
-from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix
+from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix, fault_in_tcsh
 from envmgr.catalog.target import CpuLevel
 from envmgr.catalog.variables import fault_in_value, fault_in_variable
 from envmgr.characters import LINES, first_unseen
@@ -91,8 +91,11 @@ class ShellText(_Model):
         # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
         if info.context != UNPARSED and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
             raise ValueError(f"`bash` {fault}")
-        if fault := fault_in_csh(self.csh.replace("${root}", "/")):
+        csh = self.csh.replace("${root}", "/")
+        if fault := fault_in_csh(csh):
             raise ValueError(f"`csh`: {fault}")
+        if self.csh and info.context != UNPARSED and (fault := fault_in_tcsh(csh)):
+            raise ValueError(f"`csh` {fault}")
         return self
 
 
@@ -104,7 +107,8 @@ def _few_functions(value: Any) -> Any:
         raise ValueError(
             f"{len(value)} functions: there are {_MOST_FUNCTIONS} at most; a file of the install can define more"
         )
-    size = sum(len(str(text.get("bash", ""))) for text in value.values() if isinstance(text, dict))
+    texts = [str(part) for text in value.values() if isinstance(text, dict) for part in text.values()]
+    size = sum(map(len, texts))
     if size > _MOST_SHELL:
         raise ValueError(
             f"{size} characters of functions: there are {_MOST_SHELL} at most; a file of the install can have more"

@@ -184,8 +184,11 @@ def fault_in_csh(text: str) -> str:
             return f"csh opens braces, in quotes too: `{word[:40]}`"
     if found := _HISTORY.search(text):
         return f"csh reads `{text[found.start() : found.start() + 40]}` as a line of its history"
-    if text.endswith("\\"):
-        return "a backslash at its end may quote what follows"
+    return "a backslash at its end may quote what follows" if text.endswith("\\") else ""
+
+
+def fault_in_tcsh(text: str) -> str:
+    """Why tcsh, where it is here, does not take it for whole commands; empty where it does. It parses them, and runs none."""
     if (tcsh := shutil.which("tcsh", path=_PATH)) is None:
         return ""
     done = Runner().run([tcsh, "-f", "-n"], stdin=f"{text}\n", env=clean_env(), timeout=_TIMEOUT, check=False)

@@ -190,7 +190,7 @@ def sign(
     accept_gap: Annotated[
         bool,
         typer.Option(
-            "--accept-gap", help="Flips that are gone are lost for good: sign that, so that it is told no more."
+            "--accept-gap", help="Record, signed, that missing flips are lost for good. They are no longer reported."
         ),
     ] = False,
     dry_run: DryRun = False,

@@ -21,7 +21,7 @@ from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.publish.flips import flips
 from envmgr.publish.record import GenerationRecord, current_number, new_beginning, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
-from envmgr.store.prefix import Prefix, installs
+from envmgr.store.prefix import Prefix
 from envmgr.system.files import disk_error
 from envmgr.system.run import Runner
 
@@ -112,10 +112,9 @@ def published_record(ctx: Context) -> GenerationRecord:
     current = read_current(ctx.prefix)
     require_current_if_ever(ctx)
     if current is None:
-        built = any(install.exists() for install in installs(ctx.prefix))
         raise EnvmgrError(
             "nothing-published", "nothing was published yet", context=str(ctx.prefix.root),
-            hint=new_beginning(ctx.prefix) if built else "`envmgr build ENTRY`",
+            hint=new_beginning(ctx.prefix, "`envmgr build ENTRY`"),
         )  # fmt: skip
     return current
 

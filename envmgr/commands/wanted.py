@@ -40,6 +40,7 @@ from envmgr.publish.record import (
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.resources import shipped
+from envmgr.system.shelltext import quote
 
 Published = Mapping[str, PublishedEntry]
 
@@ -292,7 +293,7 @@ def _facts_of_unpublished(item: Wanted) -> InstallFacts:
         return read_manifest(item.install.manifest).facts
     except EnvmgrError as error:
         if error.reference == "manifest-damaged":
-            error.hint = f"`rm {item.install.manifest}`; then `envmgr build {item.entry}` builds it again"
+            error.hint = f"`rm {quote(str(item.install.manifest))}`; then `envmgr build {item.entry}` builds it again"
         raise
 
 

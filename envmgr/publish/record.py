@@ -145,11 +145,11 @@ def make_again(number: int) -> str:
 BUILD = "`envmgr build ENTRY` makes one of the entries that you name; `envmgr history` shows what was published"
 
 
-def new_beginning(prefix: Prefix) -> str:
-    """What makes the first generation, or one where no earlier one is left."""
+def new_beginning(prefix: Prefix, build: str = BUILD) -> str:
+    """What makes the first generation, or one where no earlier one is left; `build` where nothing is built."""
     if any(install.exists() for install in installs(prefix)):
         return "`envmgr publish` makes one of all that is built"
-    return BUILD
+    return build
 
 
 def has_installs(prefix: Prefix, record: GenerationRecord) -> bool:

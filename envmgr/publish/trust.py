@@ -355,7 +355,7 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
         case "gap":
             return (
                 "someone took flips away: find out who; where a backup has them, put them back; where nothing has them, "
-                "`envmgr sign --accept-gap` says so, signed"
+                "`envmgr sign --accept-gap` records that, signed"
             )
         case "unchecked":
             return "see what the reason says; then audit again"

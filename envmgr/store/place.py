@@ -17,6 +17,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write
 from envmgr.system.reading import MANIFEST, PLACE, opened, read_json
+from envmgr.system.shelltext import words
 
 _HEAD = 64 << 10  # bytes: a manifest has the module's values before its list of paths
 _ROOT = re.compile(rb'"(/[^"\s:]+)/store/[^"/]+/[^"/]+-[0-9a-f]{8}[/"]')
@@ -60,7 +61,7 @@ def require_kinds(prefix: Prefix) -> None:
             if is_folder != (kind == "folder"):
                 raise EnvmgrError(
                     "path-unusable", f"{path} is {'a folder' if is_folder else 'no folder'}, where a {kind} must be",
-                    hint=f"`mv {path} {path}.away`; then `envmgr verify` tells what is lost, and what makes it again",
+                    hint=f"`mv -T {words(str(path), f'{path}.away')}`; then `envmgr verify` tells what is lost, and what makes it again",
                 )  # fmt: skip
 
 

@@ -166,12 +166,12 @@ def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
     return digest.hexdigest()
 
 
-def require_visible_patch(path: Path, *, tree: Path | None = None) -> None:
+def require_visible_patch(data: bytes, path: Path) -> None:
     """InputError `text-invisible`, for a patch of the catalog that shows a reviewer other lines than the compiler reads.
 
     It may hold bytes that are not UTF-8, form feeds, and the ends of lines of Windows, as the sources do that it changes.
     """
-    text = read_bytes(path, BESIDE, tree=tree).decode(errors="surrogateescape")
+    text = data.decode(errors="surrogateescape")
     require_visible(text.replace("\r\n", "\n"), printable(path), also=f"{TABS}\f")
 
 

@@ -32,20 +32,24 @@ def faults_of_files(lock: WheelSet, wanted: Question) -> Iterator[Fault]:
             yield Fault(UNANSWERED, f"{each.file} is not for Python {minor} on {wanted.platform}")
         if wanted.exclude_newer and (fault := _too_new(each, wanted.exclude_newer)):
             yield fault
+    asked = asked_prereleases(wanted)
     for name, version in lock.versions.items():
-        if is_unasked_prerelease(name, version, wanted):
+        if name not in asked and is_prerelease(version):
             yield Fault(UNANSWERED, f"{name} {version} is a pre-release, and the recipe asks for none")
 
 
-def is_unasked_prerelease(name: str, version: str, wanted: Question) -> bool:
-    """uv takes one where there is nothing else."""
+def asked_prereleases(wanted: Question) -> frozenset[str]:
+    """The names of which the recipe asks for a pre-release by its version. uv takes one also where there is nothing else."""
+    rows = (Requirement(row) for row in (*wanted.requirements, *wanted.constraints))
+    return frozenset(canonicalize_name(each.name) for each in rows if each.specifier.prereleases)
+
+
+def is_prerelease(version: str) -> bool:
+    """Whether it is one; a text that is no version is none."""
     try:
-        if not Version(version).is_prerelease:
-            return False
+        return Version(version).is_prerelease
     except InvalidVersion:
         return False
-    rows = (Requirement(row) for row in (*wanted.requirements, *wanted.constraints))
-    return not any(canonicalize_name(each.name) == name and bool(each.specifier.prereleases) for each in rows)
 
 
 def _too_new(each: LockedFile, date: str) -> Fault | None:

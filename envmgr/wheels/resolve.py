@@ -19,7 +19,7 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
-from envmgr.wheels.answers import is_unasked_prerelease
+from envmgr.wheels.answers import asked_prereleases, is_prerelease
 from envmgr.wheels.foreign import Metadata, extra_name
 from envmgr.wheels.held import Held, differs, held
 from envmgr.wheels.lock import LockedWheel, WheelSet
@@ -102,8 +102,9 @@ def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple
 
 def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
     """What resolves, and is not meant. EnvmgrError `prerelease`."""
+    asked = asked_prereleases(wanted)
     for name, version in versions.items():
-        if is_unasked_prerelease(name, version, wanted):
+        if name not in asked and is_prerelease(version):
             raise EnvmgrError(
                 "prerelease", f"{name} {version} is a pre-release, and nobody asked for one",
                 hint=f"ask for it by its version in the recipe (`{name}=={version}`), or constrain it to a release",

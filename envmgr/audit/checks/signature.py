@@ -50,7 +50,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """`open` is what `signature.open` is of nodes; `fault.N` is a state, a path and what is wrong with it, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
+    """`open` is what `signature.open` is of nodes; `fault.N` is a state, a path, the right generation and what is wrong, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
     signing, published = evidence.site.signing, evidence.published
     facts = {"open": open_keys(() if signing is None else signing.key_files)}
     if signing is None:
@@ -63,7 +63,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     if published is not None:
         found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
         number, look = found or (None, FlipLook(None, "", ()))
-        facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.found}\t{f.right or ''}" for n, f in enumerate(look.faults)}
+        facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.right or ''}\t{f.found}" for n, f in enumerate(look.faults)}
         if (
             number == published.record.number
         ):  # else somebody published since the audit began: nodes may have come to either
@@ -121,8 +121,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if "unread" in here:
         yield Finding("signature", "error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
     faults = [here[key].split("\t", 3) for key in sorted(here) if key.startswith("fault.")]
-    right = next((int(number) for *_, number in faults if number), None)
-    for state, path, found, _ in faults:
+    right = next((int(number) for _, _, number, _ in faults if number), None)
+    for state, path, _, found in faults:
         yield Finding(
             "signature",
             severity_of(state),

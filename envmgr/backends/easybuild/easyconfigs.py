@@ -10,7 +10,16 @@ from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.catalog.site import Site
 from envmgr.system.invisible import TABS
-from envmgr.system.reading import ANYWHERE, Kind, copy_file, digest_of, read_file_text, require_visible_patch
+from envmgr.system.reading import (
+    ANYWHERE,
+    BESIDE,
+    Kind,
+    copy_file,
+    digest_of,
+    read_bytes,
+    read_file_text,
+    require_visible_patch,
+)
 
 _TEXT = Kind("easyconfig", 1 << 20, TABS)
 EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig
@@ -62,7 +71,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
         if found is not None and sum_of(found, site) != file.sha256:
             return f"{found} has changed"
         if found is not None and found.suffix in (".patch", ".diff"):
-            require_visible_patch(found, tree=root_of(found, site))
+            require_visible_patch(read_bytes(found, BESIDE, tree=root_of(found, site)), found)
     return ""
 
 

@@ -16,7 +16,8 @@ from envmgr.backends.wheels.rows import read_rows
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
-from envmgr.system.reading import BESIDE, digest_of, require_visible_patch
+from envmgr.system.files import sha256_bytes
+from envmgr.system.reading import BESIDE, read_bytes, require_visible_patch
 from envmgr.wheels.requirements import HashedRow, Question, checked_all
 
 SYSTEM = "system"
@@ -148,11 +149,11 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
     if not os.path.lexists(path):
         raise InputError("patch-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
     try:
-        found = digest_of(path, BESIDE, tree=catalog_of(folder))
-        require_visible_patch(path, tree=catalog_of(folder))
+        data = read_bytes(path, BESIDE, tree=catalog_of(folder))
     except OSError as error:
         raise InputError("file-unreadable", f"cannot read {BESIDE.what} {path}", context=str(error.strerror)) from None
-    if found != patch.sha256:
+    require_visible_patch(data, path)
+    if (found := sha256_bytes(data)) != patch.sha256:
         raise InputError(
             "patch-differs", f"{path} has another sha256 than recipe.yaml says",
             context=[f"recipe.yaml {patch.sha256}", f"file        {found}"],

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.failures import failure
 from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.backends.wheels.source.making import made_wheels
 from envmgr.catalog.site import Site
 from envmgr.downloads.bars import Event, WorkerBars
 from envmgr.downloads.client import call_worker
@@ -26,9 +26,6 @@ from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
 from envmgr.wheels.files import require_answer
 from envmgr.wheels.folders import wheel_cache
-
-if TYPE_CHECKING:
-    from envmgr.backends.wheels.source.making import Made
 
 
 def install_lock(
@@ -60,7 +57,7 @@ def install_lock(
     try:
         with (
             explain_os_error(install.staging),
-            _made(lock, wanted, base, recipe, item, site, runner, reporter, jobs) as made,
+            made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made,
         ):
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
             require_answer(wanted, lock.parts, files | built, base.version, install.entry)
@@ -121,21 +118,3 @@ def _run_worker(
             name="wheels",
         )
     return expected
-
-
-def _made(
-    lock: WheelsLock,
-    wanted: Wanted,
-    base: Base,
-    recipe: Path,
-    item: Item,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    jobs: int,
-) -> AbstractContextManager[tuple[Made, ...]]:
-    if not lock.sdists:
-        return nullcontext(())
-    from envmgr.backends.wheels.source.making import made_wheels
-
-    return made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs)

@@ -88,6 +88,8 @@ def test_a_link_in_its_place_is_not_followed(tree: Path, tmp_path: Path) -> None
             [".: could not be hashed", "b: mode changed", "c: sha256 changed"],
         ),
         (["f 1  a", "\tf 2  a", "+ 3"], ["a: sha256 changed", "and 3 more paths"]),
+        (["f 1  a", "\tf 2  a", "+ many"], ["a: sha256 changed"]),
+        (["f 1  a", "\tf 2  a", f"+ {'9' * 5000}"], ["a: sha256 changed"]),
         (["l 777 .", "\td 555 ."], [".: kind changed"]),
         ([], []),
     ],

@@ -48,11 +48,11 @@ def test_a_site_that_does_not_sign_is_not_asked() -> None:
 def test_what_this_host_found_is_told_of_no_node() -> None:
     here = {
         **HERE,
-        "fault.0": "replayed\tflips/000003.json\tflip 3 is in force, and flip 7 came after it\t5",
-        "fault.1": "expired\tx\told\t",
+        "fault.0": "replayed\tflips/000003.json\t5\tflip 3 is in force, and\tflip 7 came after it",
+        "fault.1": "expired\tx\t\told",
     }
     assert findings(node(), here=here) == [
-        f"error : flips/000003.json: replayed: flip 3 is in force, and flip 7 came after it | a flip that someone signed who may | {mend_of('replayed', right=5)}",
+        f"error : flips/000003.json: replayed: flip 3 is in force, and\tflip 7 came after it | a flip that someone signed who may | {mend_of('replayed', right=5)}",
         f"warning : x: expired: old | a flip that someone signed who may | {mend_of('expired', ['replayed'], 5)}",
     ]
 

@@ -434,6 +434,11 @@ def test_no_shell_reads_functions_for_verbs_that_only_tell(tmp_path: Path) -> No
     with pytest.raises(InputError) as caught:
         load_recipe(path)
     assert "`bash` is not whole commands in bash" in caught.value.context[0]
+    path = write(tmp_path, environment={"functions": {"f": {"bash": ":", "csh": 'echo "a'}}})
+    assert load_recipe(path, shells=False).environment.functions["f"].csh == 'echo "a'
+    with pytest.raises(InputError) as caught:
+        load_recipe(path)
+    assert "`csh` is not whole commands in tcsh" in caught.value.context[0]
 
 
 def test_one_file_of_many_names_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,6 +273,20 @@ def test_csh_text_that_backquotes_would_take_apart(csh: str) -> None:
         Environment.model_validate({"on_unload": {"bash": ":", "csh": csh}})
 
 
+def test_csh_text_is_read_and_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for csh in ("touch evil", "set x = `touch evil`", "if (`touch evil`) echo a", "unset noexec; touch evil", "echo a > evil",
+                "foreach i (`touch evil`)", "eval touch evil"):  # fmt: skip
+        Environment.model_validate({"functions": {"f": {"bash": ":", "csh": csh}}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_csh_text_counts_as_the_other_shells_does() -> None:
+    texts = {f"f{number}": {"bash": ":", "csh": f"echo {'a' * 5000}"} for number in range(5)}
+    with pytest.raises(ValidationError, match="characters of functions"):
+        Environment.model_validate({"functions": texts})
+
+
 def test_csh_text_that_is_whole() -> None:
     for csh in ("if (! $?x) echo a", "if ($x != 1) echo \\!*", "if (!($x)) echo", "echo wow!"):
         Environment.model_validate({"on_unload": {"bash": ":", "csh": csh}})

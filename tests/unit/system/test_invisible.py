@@ -140,10 +140,10 @@ def test_patch_that_shows_other_lines_than_it_has_is_refused(tmp_path: Path, hid
     path = tmp_path / "a.patch"
     path.write_bytes(f"+ok = 1  # fine{hidden}import os\n".encode())
     with pytest.raises(InputError, match=r"a\.patch:1:16: U\+.* cannot be seen in a review"):
-        require_visible_patch(path)
+        require_visible_patch(path.read_bytes(), path)
 
 
 def test_patch_of_odd_sources_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "a.patch"
     path.write_bytes("+ends of lines of Windows\r\n-\tTabs\n+\f\n+caf\u00e9 ".encode() + b"\xe9 of latin-1\n")
-    require_visible_patch(path)
+    require_visible_patch(path.read_bytes(), path)

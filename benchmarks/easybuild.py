@@ -105,10 +105,17 @@ class Bare:
     def build(self, easyconfig: str) -> Took:
         settings = configuration(False, (), "x86-64-v2", {})
         options = [
-            f"--prefix={self.prefix}", f"--sourcepath={self._sources}", f"--buildpath={self._box.root}/build/bare",
-            f"--robot-paths={shipped('easyconfigs')}:{self._tool.easyconfigs}", f"--optarch={settings['optarch']}",
-            "--disable-rpath", f"--parallel={CORES}", "--disable-show-progress-bar", "--disable-trace", "--umask=022",
-        ]  # fmt: skip
+            f"--prefix={self.prefix}",
+            f"--sourcepath={self._sources}",
+            f"--buildpath={self._box.root}/build/bare",
+            f"--robot-paths={shipped('easyconfigs')}:{self._tool.easyconfigs}",
+            f"--optarch={settings['optarch']}",
+            "--disable-rpath",
+            f"--parallel={CORES}",
+            "--disable-show-progress-bar",
+            "--disable-trace",
+            "--umask=022",
+        ]
         if not self.prefix.exists():
             self.prefix.mkdir()
             self._box.give(self.prefix)
@@ -181,8 +188,9 @@ def _make_trees(width: int, folder: Path, seen: Path, lmod: Lmod) -> tuple[str, 
     """Both trees under `folder`, which the loading shells see as `seen`. Returns the shell text that loads each."""
     private = folder / "easybuild" / "modules"
     closure = [
-        *((level, number, min(width, 3)) for level in range(DEPTH) for number in range(width)), (DEPTH, 0, width)
-    ]  # fmt: skip
+        *((level, number, min(width, 3)) for level in range(DEPTH) for number in range(width)),
+        (DEPTH, 0, width),
+    ]
     names = [_write_easybuilds(private, seen, *each, width) for each in closure]
     for number in range(OTHERS):
         (private / f"other{number}").mkdir(parents=True)
@@ -230,10 +238,15 @@ def _write_easybuilds(private: Path, seen: Path, level: int, number: int, needed
     lists = [f'prepend_path("{variable}", pathJoin(root, "{part}"))' for variable, part in _LISTS]
     stem = name.upper()
     lines = [
-        f"help([==[\n\nDescription\n===========\n{name} for benchmarks\n]==])", f"whatis([==[Description: {name}]==])",
-        f'local root = "{root}"', f'conflict("{name}")', *needs, *lists,
-        f'setenv("EBROOT{stem}", root)', f'setenv("EBVERSION{stem}", "1.0")',
-    ]  # fmt: skip
+        f"help([==[\n\nDescription\n===========\n{name} for benchmarks\n]==])",
+        f"whatis([==[Description: {name}]==])",
+        f'local root = "{root}"',
+        f'conflict("{name}")',
+        *needs,
+        *lists,
+        f'setenv("EBROOT{stem}", root)',
+        f'setenv("EBVERSION{stem}", "1.0")',
+    ]
     (private / name).mkdir(parents=True)
     (private / name / "1.0-01234567.lua").write_text("\n".join(lines) + "\n")
     return f"{name}/1.0-01234567"

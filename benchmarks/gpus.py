@@ -45,9 +45,13 @@ def claims(rounds: int = 60) -> list[Claim]:
             done; done"""
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
         done = subprocess.run(
-            ["unshare", *user, "--mount", "bash", "-c", _NODE + loads], env=os.environ | {"MODULEPATH": name},
-            check=True, capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
+            ["unshare", *user, "--mount", "bash", "-c", _NODE + loads],
+            env=os.environ | {"MODULEPATH": name},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
     times: dict[str, list[int]] = {"bare": [], "gated": []}
     for line in done.stdout.splitlines():
         entry, nanoseconds = line.split()

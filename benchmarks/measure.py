@@ -75,15 +75,7 @@ class Ratio(Claim):
     A `goal` is what is not reached yet, and is told as long as it is missed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        pairs: Pairs,
-        limit: float,
-        *,
-        goal: float | None = None,
-        note: str = "",
-    ) -> None:
+    def __init__(self, name: str, pairs: Pairs, limit: float, *, goal: float | None = None, note: str = "") -> None:
         self.name, self.note, self._pairs, self._limit, self._goal = name, note, pairs, limit, goal
         self._wall = statistics.median(ours.wall / theirs.wall for ours, theirs in pairs)
         known = [(ours.cpu, theirs.cpu) for ours, theirs in pairs if ours.cpu is not None and theirs.cpu is not None]

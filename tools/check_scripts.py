@@ -38,8 +38,9 @@ def shellcheck(scripts: list[Path]) -> int:
     others = [name for name in names if name not in plain]
     return max(
         subprocess.run([program(), *options, *some], cwd=ROOT, check=False).returncode
-        for options, some in (([], others), (["--shell=sh"], plain)) if some
-    )  # fmt: skip
+        for options, some in (([], others), (["--shell=sh"], plain))
+        if some
+    )
 
 
 def program() -> str:

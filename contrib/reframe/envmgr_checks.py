@@ -67,8 +67,12 @@ class EnvmgrEntry(rfm.RunOnlyRegressionTest):
 
     @sanity_function
     def all_passed(self) -> object:
-        return sn.all([
-            sn.assert_found(f"^{LOADED}$", self.stdout, "its module was not loaded, or its install is not there"),
-            sn.assert_not_found(f"^{FAILED}", self.stdout, "a test failed"),
-            sn.assert_eq(sn.count(sn.findall(f"^{PASSED} ", self.stdout)), len(self.tests()), "{0} of {1} tests passed"),
-        ])  # fmt: skip
+        return sn.all(
+            [
+                sn.assert_found(f"^{LOADED}$", self.stdout, "its module was not loaded, or its install is not there"),
+                sn.assert_not_found(f"^{FAILED}", self.stdout, "a test failed"),
+                sn.assert_eq(
+                    sn.count(sn.findall(f"^{PASSED} ", self.stdout)), len(self.tests()), "{0} of {1} tests passed"
+                ),
+            ]
+        )

@@ -77,14 +77,27 @@ class Asker:
 
         with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage:
             ask_nodes(
-                nodes, script, site=self.site, via="ssh", runner=self.runner, on_reply=folding.counting(stage.update),
-                deadline=max(1.0, self.left), limit=_LIMIT, fresh=True,
-            )  # fmt: skip
+                nodes,
+                script,
+                site=self.site,
+                via="ssh",
+                runner=self.runner,
+                on_reply=folding.counting(stage.update),
+                deadline=max(1.0, self.left),
+                limit=_LIMIT,
+                fresh=True,
+            )
 
     def slurm(
-        self, nodes: Sequence[str], clean: Fleet | None, plan: ProbePlan, parts: Sequence[ProbePart],
-        contexts: Sequence[ShellContext], *, whole: bool,
-    ) -> dict[str, Fleet]:  # fmt: skip
+        self,
+        nodes: Sequence[str],
+        clean: Fleet | None,
+        plan: ProbePlan,
+        parts: Sequence[ProbePart],
+        contexts: Sequence[ShellContext],
+        *,
+        whole: bool,
+    ) -> dict[str, Fleet]:
         """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries all `parts`."""
         fit = where_nothing_hangs(nodes, clean)
         kinds: list[tuple[str, Literal["ALL", "NONE"]]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
@@ -116,9 +129,16 @@ class Asker:
         return {way: folding.fleet() for way, folding in foldings.items()}
 
     def _batch(
-        self, nodes: Sequence[str], plan: ProbePlan, parts: Sequence[ProbePart], contexts: Sequence[ShellContext],
-        export: Literal["ALL", "NONE"], folding: Folding, *, whole: bool,
-    ) -> None:  # fmt: skip
+        self,
+        nodes: Sequence[str],
+        plan: ProbePlan,
+        parts: Sequence[ProbePart],
+        contexts: Sequence[ShellContext],
+        export: Literal["ALL", "NONE"],
+        folding: Folding,
+        *,
+        whole: bool,
+    ) -> None:
         if not nodes:
             return
         mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
@@ -142,16 +162,30 @@ class Asker:
                 future.result()
 
     def _send(
-        self, nodes: Sequence[str], script: str, plan: ProbePlan, folding: Folding, export: Literal["ALL", "NONE"],
-        seconds: float, options: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        nodes: Sequence[str],
+        script: str,
+        plan: ProbePlan,
+        folding: Folding,
+        export: Literal["ALL", "NONE"],
+        seconds: float,
+        options: Sequence[str] = (),
+    ) -> None:
         from envmgr.nodes import batch_on_nodes
 
         batch_on_nodes(
-            nodes, script, site=self.site, runner=self.runner, on_reply=folding, export=export,
-            user=plan.user if os.geteuid() == 0 else None, timeout=self.site.transport.node_timeout,
-            deadline=max(1.0, seconds), limit=_LIMIT, options=options,
-        )  # fmt: skip
+            nodes,
+            script,
+            site=self.site,
+            runner=self.runner,
+            on_reply=folding,
+            export=export,
+            user=plan.user if os.geteuid() == 0 else None,
+            timeout=self.site.transport.node_timeout,
+            deadline=max(1.0, seconds),
+            limit=_LIMIT,
+            options=options,
+        )
 
 
 def where_nothing_hangs(nodes: Sequence[str], clean: Fleet | None) -> frozenset[str]:

@@ -135,9 +135,11 @@ def read_baseline(path: Path) -> Baseline:
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else None
         raise InputError(
-            "baseline-unreadable", f"{path} is no baseline of this envmgr's", context=f"schema {found!r}, and it reads {SCHEMA}",
+            "baseline-unreadable",
+            f"{path} is no baseline of this envmgr's",
+            context=f"schema {found!r}, and it reads {SCHEMA}",
             hint=_HINT,
-        )  # fmt: skip
+        )
     try:
         file = _File.model_validate({"schema_": content.pop("schema"), **content})
         values = {

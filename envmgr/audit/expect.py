@@ -62,9 +62,11 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
         if name not in published.record.entries:
             close = nearest(name, entries)
             raise InputError(
-                "not-published", f"{name} is not published", context=f"generation {published.record.number}",
+                "not-published",
+                f"{name} is not published",
+                context=f"generation {published.record.number}",
                 hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
-            )  # fmt: skip
+            )
     if names or len(entries) <= SAMPLE:
         return tuple(names or entries)
     first = [name for name in entries if published.specs[name].default][:SAMPLE]

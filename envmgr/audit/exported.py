@@ -91,9 +91,14 @@ def options_of_slurm(
     for (name, value), nodes in told.items():
         place = evidence.traces.place(nodes, context, account, name)
         yield Finding(
-            "ambient", "note", evidence.shell(context, account), f"{name} is {short(value)}", "not set: Slurm's commands take it for an option",
-            f"{place or 'a start-up file'} sets it: does Slurm still know that?", fold(nodes),
-        )  # fmt: skip
+            "ambient",
+            "note",
+            evidence.shell(context, account),
+            f"{name} is {short(value)}",
+            "not set: Slurm's commands take it for an option",
+            f"{place or 'a start-up file'} sets it: does Slurm still know that?",
+            fold(nodes),
+        )
 
 
 def _exported_values(
@@ -119,10 +124,16 @@ def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
             continue
         said = who_sets(name, values, context, account, evidence)
         yield from drift(
-            "ambient", where, values, evidence, what=name, kept=_is_kept(name), severity="warning" if _MEANS.search(name) else "note",
+            "ambient",
+            where,
+            values,
+            evidence,
+            what=name,
+            kept=_is_kept(name),
+            severity="warning" if _MEANS.search(name) else "note",
             hint=said or f"compare start-up files: which one sets {name}?",
             say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
-        )  # fmt: skip
+        )
 
 
 def inherited_by_jobs(evidence: Evidence) -> Iterator[Finding]:
@@ -141,10 +152,15 @@ def inherited_by_jobs(evidence: Evidence) -> Iterator[Finding]:
         for (name, value), told_of in told.items():
             if told_of:
                 yield Finding(
-                    "ambient", "warning", evidence.shell(context, account), f"{name} is {short(value)}, inherited from the submitting shell",
-                    "what login shells of the node have", f"a start-up file of the host where jobs are submitted sets {name}: take it away there, or "
-                    f"`unset {name}` in TaskProlog", fold(told_of),
-                )  # fmt: skip
+                    "ambient",
+                    "warning",
+                    evidence.shell(context, account),
+                    f"{name} is {short(value)}, inherited from the submitting shell",
+                    "what login shells of the node have",
+                    f"a start-up file of the host where jobs are submitted sets {name}: take it away there, or "
+                    f"`unset {name}` in TaskProlog",
+                    fold(told_of),
+                )
 
 
 def _variables(key: str, fleet: Fleet) -> list[tuple[dict[str, str], tuple[str, ...]]]:

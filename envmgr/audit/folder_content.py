@@ -74,11 +74,20 @@ def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
         values[value] = (*values.get(value, ()), *group.nodes)
     user = evidence.plan.user
     yield from drift(
-        check, folder, values, evidence, what="closed", sampled=check == "hierarchy",
-        say=lambda lines: f"{user} cannot read {short(', '.join(lines.splitlines()))}" if lines else f"{user} can read all of it",
-        told=lambda of: f"{user} cannot read {short(', '.join(line for line in of.value.splitlines() if line not in of.right.splitlines()) or 'less than others')}",
+        check,
+        folder,
+        values,
+        evidence,
+        what="closed",
+        sampled=check == "hierarchy",
+        say=lambda lines: (
+            f"{user} cannot read {short(', '.join(lines.splitlines()))}" if lines else f"{user} can read all of it"
+        ),
+        told=lambda of: (
+            f"{user} cannot read {short(', '.join(line for line in of.value.splitlines() if line not in of.right.splitlines()) or 'less than others')}"
+        ),
         hint=f"{open_hint(evidence.site, _paths(folder, values), whom=user)}; as restricted as on the others",
-    )  # fmt: skip
+    )
 
 
 def _paths(folder: str, values: Values) -> list[str]:
@@ -100,13 +109,23 @@ def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
                 text = "\n".join(part)
                 values[text] = (*values.get(text, ()), *group.nodes)
     yield from _lacking(
-        check, folder, there, evidence, "paths that are not there", "is not there",
+        check,
+        folder,
+        there,
+        evidence,
+        "paths that are not there",
+        "is not there",
         lambda _: "install, or mount, on that node what the modulefile names; or take the modulefile away there",
-    )  # fmt: skip
+    )
     yield from _lacking(
-        check, folder, entered, evidence, "paths that are closed", f"{evidence.plan.user} cannot enter",
+        check,
+        folder,
+        entered,
+        evidence,
+        "paths that are closed",
+        f"{evidence.plan.user} cannot enter",
         lambda paths: f"{open_hint(evidence.site, paths, whom='users')}; as restricted as on the others",
-    )  # fmt: skip
+    )
 
 
 def _lacking(
@@ -122,13 +141,23 @@ def _lacking(
         wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
     paths = sorted({line.rpartition(" ")[2] for value in wanted for line in value.splitlines()})
     yield from drift(
-        check, folder, wanted, evidence, what=what, sampled=check == "hierarchy", hint=hint(paths[:8]),
+        check,
+        folder,
+        wanted,
+        evidence,
+        what=what,
+        sampled=check == "hierarchy",
+        hint=hint(paths[:8]),
         say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
         expect=lambda _right, _value: "what modulefiles name is there, and can be read",
-        told=lambda of: short("; ".join(
-            f"{' names '.join(line.rsplit(' ', 1))}, which {fault}" for line in of.value.splitlines() if line not in of.right.splitlines()
-        )),
-    )  # fmt: skip
+        told=lambda of: short(
+            "; ".join(
+                f"{' names '.join(line.rsplit(' ', 1))}, which {fault}"
+                for line in of.value.splitlines()
+                if line not in of.right.splitlines()
+            )
+        ),
+    )
 
 
 def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Finding]:
@@ -136,19 +165,34 @@ def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Finding]:
     seconds = _DEEP_SECONDS if deep else _SECONDS
     for folders, nodes in fleet.by_value(f"{check}.unread").items():
         yield Finding(
-            check, "warning", ", ".join(folders.splitlines()), f"not looked at: no end in {seconds} s", "an answer",
-            "does the file server of that folder answer? a load of any module waits for it, too", fold(nodes),
-        )  # fmt: skip
+            check,
+            "warning",
+            ", ".join(folders.splitlines()),
+            f"not looked at: no end in {seconds} s",
+            "an answer",
+            "does the file server of that folder answer? a load of any module waits for it, too",
+            fold(nodes),
+        )
     for folders, nodes in fleet.by_value(f"{check}.not_named").items():
         yield Finding(
-            check, "note", ", ".join(folders.splitlines()), f"paths that modulefiles name were not looked at: no end in {2 * seconds} s", "an answer",
-            "does a file server of software answer? `--deep` takes more time", fold(nodes),
-        )  # fmt: skip
+            check,
+            "note",
+            ", ".join(folders.splitlines()),
+            f"paths that modulefiles name were not looked at: no end in {2 * seconds} s",
+            "an answer",
+            "does a file server of software answer? `--deep` takes more time",
+            fold(nodes),
+        )
     for folders, nodes in fleet.by_value(f"{check}.names_only").items():
         yield Finding(
-            check, "note", ", ".join(folders.splitlines()), f"contents not looked at: no end in {2 * seconds} s", "modulefiles that can be read",
-            "a slow file server, or very many files? `--deep` takes more time for them", fold(nodes),
-        )  # fmt: skip
+            check,
+            "note",
+            ", ".join(folders.splitlines()),
+            f"contents not looked at: no end in {2 * seconds} s",
+            "modulefiles that can be read",
+            "a slow file server, or very many files? `--deep` takes more time for them",
+            fold(nodes),
+        )
 
 
 def _content(sha256: str, facts: Facts, key: str) -> str:

@@ -95,19 +95,28 @@ def gather(
     ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
     user, accounts = _accounts(site)
     plan = AuditPlan(
-        prefix=str(site.prefix), user=user, build_user=site.build_user or "", accounts=accounts, site=site,
-        seconds=part_seconds(site.transport.node_timeout), contexts=choose_contexts(request.contexts, ways),
+        prefix=str(site.prefix),
+        user=user,
+        build_user=site.build_user or "",
+        accounts=accounts,
+        site=site,
+        seconds=part_seconds(site.transport.node_timeout),
+        contexts=choose_contexts(request.contexts, ways),
         init=str(lmod.package / "init") if lmod else "",
-        shells=(*site.audit.shells, *request.contexts), deep=request.deep, day=int(time.time() // 86400) if request.drawn else 0,
-    )  # fmt: skip
+        shells=(*site.audit.shells, *request.contexts),
+        deep=request.deep,
+        day=int(time.time() // 86400) if request.drawn else 0,
+    )
     asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
     sets = NodeSets(site, runner, request.deadline)
     nodes = sets.resolve(request.nodes)
     if request.reference and request.reference not in nodes:
         raise InputError(
-            "unknown-node", f"{request.reference} is none of the nodes that are asked", context=fold(nodes),
+            "unknown-node",
+            f"{request.reference} is none of the nodes that are asked",
+            context=fold(nodes),
             hint="`--reference` names one of them; `--nodes` may add it",
-        )  # fmt: skip
+        )
     asking = _Asking(
         asker, checks, sets, nodes, ways, request.modules, lmod, request.deep, request.reference, request.baseline
     )
@@ -221,8 +230,9 @@ class _Asking:
         """The same, with what jobs that ask for a GPU are shown on nodes that hide theirs. Nothing is asked where none does."""
         telling = [
             ProbePart(check.__name__.rpartition(".")[2], check.gpu_probe(evidence.plan))
-            for check in self.checks.values() if isinstance(check, LooksAtGpus)
-        ]  # fmt: skip
+            for check in self.checks.values()
+            if isinstance(check, LooksAtGpus)
+        ]
         return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
 
     def traced(self, evidence: Evidence) -> Evidence:
@@ -230,9 +240,11 @@ class _Asking:
         sound = where_nothing_hangs(self.nodes, evidence.fleet)
         questions = [
             question
-            for check in self.checks.values() if isinstance(check, AsksWho)
-            for question in check.trace_questions(evidence) if question.node in sound
-        ]  # fmt: skip
+            for check in self.checks.values()
+            if isinstance(check, AsksWho)
+            for question in check.trace_questions(evidence)
+            if question.node in sound
+        ]
         if not questions or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
             return evidence
         users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
@@ -247,9 +259,13 @@ class _Asking:
         installs: tuple[ExpectedInstall, ...] = ()
         if any(isinstance(check, ReadsInstalls) for check in self.checks.values()):
             installs = expected_installs(
-                Prefix(self.asker.site.prefix), published.record.entries, published.specs, samples if self.deep else (),
-                self.asker.runner, self.asker.left,
-            )  # fmt: skip
+                Prefix(self.asker.site.prefix),
+                published.record.entries,
+                published.specs,
+                samples if self.deep else (),
+                self.asker.runner,
+                self.asker.left,
+            )
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
     def _answers(self, evidence: Evidence) -> Mapping[str, Facts]:
@@ -258,8 +274,9 @@ class _Asking:
         controller = Controller(asker.runner, self.sets, jobs="slurm" in self.ways, end=asker.end)
         return {
             name: check.ask_controller(controller, evidence)
-            for name, check in self.checks.items() if isinstance(check, AsksController)
-        }  # fmt: skip
+            for name, check in self.checks.items()
+            if isinstance(check, AsksController)
+        }
 
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
         """What loading the sampled entries gives on this host."""

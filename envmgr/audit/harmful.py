@@ -9,10 +9,22 @@ from envmgr.finding import Severity
 # Told where they are exported: a shell's own is its own affair (CDPATH at a prompt), or always there (SHELLOPTS).
 # Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip; perlrun(1).
 HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
-    "CDPATH": ("warning", "`cd NAME` in each script may go to a folder of it, and prints that: `$(cd NAME && pwd)` is two lines"),
-    "POSIXLY_CORRECT": ("warning", "programs take no options after operands, and each bash is in posix mode and reads no start-up file but ENV"),
-    "SHELLOPTS": ("warning", "each bash below has these options, and what one script sets (`set -e`) goes on in all that it starts"),
-    "BASHOPTS": ("warning", "each bash below has these options, and what one script sets (`shopt -s`) goes on in all that it starts"),
+    "CDPATH": (
+        "warning",
+        "`cd NAME` in each script may go to a folder of it, and prints that: `$(cd NAME && pwd)` is two lines",
+    ),
+    "POSIXLY_CORRECT": (
+        "warning",
+        "programs take no options after operands, and each bash is in posix mode and reads no start-up file but ENV",
+    ),
+    "SHELLOPTS": (
+        "warning",
+        "each bash below has these options, and what one script sets (`set -e`) goes on in all that it starts",
+    ),
+    "BASHOPTS": (
+        "warning",
+        "each bash below has these options, and what one script sets (`shopt -s`) goes on in all that it starts",
+    ),
     "TAR_OPTIONS": ("warning", "each tar takes it for options"),
     "GREP_OPTIONS": ("note", "a grep before 3.6 takes it for options in each script, or warns on stderr"),
     "GZIP": ("note", "each gzip takes it for options, and warns on stderr"),
@@ -27,7 +39,7 @@ HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
         ("LUA_PATH", "LUA_PATH_5_3", "LUA_PATH_5_4", "LUA_CPATH", "LUA_CPATH_5_3", "LUA_CPATH_5_4"),
         ("note", "Lua's programs look there for libraries; so does an Lmod that has no path of its own"),
     ),
-}  # fmt: skip
+}
 
 # Variable -> how bad it is wherever it is, and why.
 HARM: Mapping[str, tuple[Severity, str]] = {

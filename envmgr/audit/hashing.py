@@ -157,9 +157,16 @@ class HashOnNodes:
                     answered.append((reply.node, facts))
 
             ask_nodes(
-                nodes, script, site=self.site, via=self.via, runner=self.runner, on_reply=take, fresh=True,
-                timeout=self.seconds + GATE_SECONDS + _AROUND, deadline=self.seconds + GATE_SECONDS + 2 * _AROUND,
-            )  # fmt: skip
+                nodes,
+                script,
+                site=self.site,
+                via=self.via,
+                runner=self.runner,
+                on_reply=take,
+                fresh=True,
+                timeout=self.seconds + GATE_SECONDS + _AROUND,
+                deadline=self.seconds + GATE_SECONDS + 2 * _AROUND,
+            )
         yield from answered
 
     def _script(self, places: Sequence[Place], wanted: Mapping[int, Sequence[bytes]]) -> str:
@@ -179,9 +186,11 @@ class HashOnNodes:
             + script_text(__file__, "node.sh")
         )
         plan = ProbePlan(
-            prefix=str(self.site.prefix), user=self.site.build_user or "", build_user=self.site.build_user or "",
+            prefix=str(self.site.prefix),
+            user=self.site.build_user or "",
+            build_user=self.site.build_user or "",
             seconds=math.ceil(self.seconds + _AROUND),
-        )  # fmt: skip
+        )
         return join_probes([ProbePart("verify", {"prefix": text})], plan)
 
 

@@ -38,16 +38,22 @@ class ExpectedInstall:
 
 
 def expected_installs(
-    prefix: Prefix, entries: Mapping[str, PublishedEntry], specs: Mapping[str, ModuleSpec], deep: Sequence[str],
-    runner: Runner, seconds: float,
-) -> tuple[ExpectedInstall, ...]:  # fmt: skip
+    prefix: Prefix,
+    entries: Mapping[str, PublishedEntry],
+    specs: Mapping[str, ModuleSpec],
+    deep: Sequence[str],
+    runner: Runner,
+    seconds: float,
+) -> tuple[ExpectedInstall, ...]:
     """Every published entry's, by the manifests that can be read within `seconds`; `sums` for those of `deep`."""
     asked = [f"{_manifest(entries[name])} {int(name in deep)} {_pattern(specs[name])}" for name in sorted(entries)]
     script = script_text(__file__, "sh")
     done = run_detached(
-        ["/bin/sh", "-c", script, "sh", str(prefix.root), str(_DRAWN)], stdin="".join(f"{line}\n" for line in asked),
-        seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled,
-    )  # fmt: skip
+        ["/bin/sh", "-c", script, "sh", str(prefix.root), str(_DRAWN)],
+        stdin="".join(f"{line}\n" for line in asked),
+        seconds=min(_SECONDS, seconds),
+        check=runner.raise_if_cancelled,
+    )
     told = _by_manifest(done.output)
     return tuple(
         _expected(name, specs[name], told.get(_manifest(entries[name]), []), deep=name in deep)

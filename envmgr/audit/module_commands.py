@@ -26,17 +26,28 @@ def module_commands(evidence: Evidence) -> Iterator[Finding]:
     if usual and set(usual.values()) == {NO_MODULE}:
         lacking = {node for _, node in usual}
         yield Finding(
-            "contexts", "error", "login shells", "there is no `module` command, of Lmod or of Environment Modules", "one of them",
-            "install one; or is it not for all users? `type module` in a login shell", fold(lacking),
-        )  # fmt: skip
+            "contexts",
+            "error",
+            "login shells",
+            "there is no `module` command, of Lmod or of Environment Modules",
+            "one of them",
+            "install one; or is it not for all users? `type module` in a login shell",
+            fold(lacking),
+        )
         return
     for context, account, key, fleet in probed:
         where = evidence.shell(context, account)
         values = fleet.by(lambda facts, key=key: module_command(facts, key))  # type: ignore[misc]
         yield from drift(
-            "contexts", where, values, evidence, what="module", severity="error", say=lambda value: value,
+            "contexts",
+            where,
+            values,
+            evidence,
+            what="module",
+            severity="error",
+            say=lambda value: value,
             hint="is it installed there, and is its file in /etc/profile.d read? `type module` in that shell",
-        )  # fmt: skip
+        )
         for value, nodes in values.items():
             other: dict[str, list[str]] = {}
             for node in nodes:
@@ -46,9 +57,14 @@ def module_commands(evidence: Evidence) -> Iterator[Finding]:
                 if context.shell == "wrap" or len(values) > 1:  # which reads no start-up file; or told above
                     continue
                 yield Finding(
-                    "contexts", "note" if value == NO_MODULE else "warning", where, value, f"{right}, as in bash-login",
-                    "which start-up file defines `module`? not all shells read it: see `envmgr audit --explain contexts`", fold(of),
-                )  # fmt: skip
+                    "contexts",
+                    "note" if value == NO_MODULE else "warning",
+                    where,
+                    value,
+                    f"{right}, as in bash-login",
+                    "which start-up file defines `module`? not all shells read it: see `envmgr audit --explain contexts`",
+                    fold(of),
+                )
 
 
 def _probed(fleet: Fleet, key: str) -> Fleet:

@@ -83,26 +83,35 @@ def beside_generation(
     values = _beside(context, account, fleet, evidence)
     parts = _not_everywhere(values, Compared("contexts", where, "MODULEPATH"), evidence)
     traced = [
-        (_brings(elements(value), parts, nodes, context, account, evidence)
-        or evidence.traces.culprit(nodes, context, account, "MODULEPATH"), nodes)
+        (
+            _brings(elements(value), parts, nodes, context, account, evidence)
+            or evidence.traces.culprit(nodes, context, account, "MODULEPATH"),
+            nodes,
+        )
         for value, nodes in values.items()
-    ]  # fmt: skip
+    ]
     besides = "" if evidence.alone else " besides the generation"
     known = {place for place, _ in traced if place}
     traced += [
-        (place, nodes) for place, nodes in _as_a_whole([n for at, n in traced if not at], context, account, evidence) if place not in known
-    ]  # fmt: skip
+        (place, nodes)
+        for place, nodes in _as_a_whole([n for at, n in traced if not at], context, account, evidence)
+        if place not in known
+    ]
     places = places_in_words(traced)
     file, source = evidence.traces.list_file([n for nodes in values.values() for n in nodes], context, account)
     if source and all(place.startswith(f"{file}:") for place, _ in traced if place):  # nobody else had a part in it
         places.append(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
     yield from drift(
-        "contexts", where, values, evidence, what="MODULEPATH",
+        "contexts",
+        where,
+        values,
+        evidence,
+        what="MODULEPATH",
         hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
         say=lambda value: f"MODULEPATH has {value or 'nothing'}{besides}",
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
-    )  # fmt: skip
+    )
 
 
 def _as_a_whole(
@@ -124,9 +133,13 @@ def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, e
 
 
 def _brings(
-    found: list[str], parts: list[str], nodes: tuple[str, ...], context: ShellContext, account: ShellAccount,
+    found: list[str],
+    parts: list[str],
+    nodes: tuple[str, ...],
+    context: ShellContext,
+    account: ShellAccount,
     evidence: Evidence,
-) -> str:  # fmt: skip
+) -> str:
     """The line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
     mine = frozenset(found).intersection(parts)
     names = (part_of("MODULEPATH", part) for part in found if part in mine)
@@ -150,9 +163,14 @@ def in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
         hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
         words = other_parts(found.also, found.lacks)
         yield Finding(
-            "contexts", "warning", evidence.shell(found.context, found.account), f"MODULEPATH {short(words)}",
-            f"as in {found.usual.name}", f"{hint}; a line in Lmod's modulespath is for every shell and job", fold(found.nodes),
-        )  # fmt: skip
+            "contexts",
+            "warning",
+            evidence.shell(found.context, found.account),
+            f"MODULEPATH {short(words)}",
+            f"as in {found.usual.name}",
+            f"{hint}; a line in Lmod's modulespath is for every shell and job",
+            fold(found.nodes),
+        )
 
 
 def _difference(found: list[str], right: list[str]) -> str:

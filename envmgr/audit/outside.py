@@ -24,10 +24,14 @@ def outside(evidence: Evidence) -> Iterator[Finding]:
                     found.setdefault((arch, name), []).extend(nodes)
         for (arch, name), accused in sorted(found.items()):
             yield Finding(
-                "fitness", "warning", codes.field, f"no machine code for {name} ({arch})", f"{arch} among {', '.join(codes.codes)}",
+                "fitness",
+                "warning",
+                codes.field,
+                f"no machine code for {name} ({arch})",
+                f"{arch} among {', '.join(codes.codes)}",
                 f"if its CUDA or ROCm knows that GPU, compile for it, too: {_line(codes, [arch for arch, _ in found])}; then lock and build what asks for it",
                 fold(accused),
-            )  # fmt: skip
+            )
 
 
 def _line(codes: GpuCodes, more: list[str]) -> str:

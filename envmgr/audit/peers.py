@@ -39,8 +39,9 @@ def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -
         file.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         done = run_detached(
             ["/bin/sh", "-c", f'{peers_text()}\npeers_of "$1"', "sh", str(file)],
-            seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled,
-        )  # fmt: skip
+            seconds=min(_SECONDS, seconds),
+            check=runner.raise_if_cancelled,
+        )
     return dict.fromkeys(names, NONE) | read_peers(done.output)
 
 

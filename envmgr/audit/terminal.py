@@ -17,9 +17,15 @@ _CAUSES = {
         "/dev/ptmx has mode {}, by the ptmxmode of /dev/pts",
         "on the node: `mount -o remount,ptmxmode=0666 /dev/pts`; what mounted it so, /etc/fstab or a chroot's script?",
     ),
-    "device": ("/dev/ptmx has mode {}", "on the node: `udevadm trigger --name-match=ptmx` gives it the mode of udev's rules, which is 666; which rule made it so?"),
-    "full": ("all {} are in use", "on the node: `fuser -v /dev/pts/*` tells who has them; `sysctl kernel.pty.max` is how many there may be"),
-}  # fmt: skip
+    "device": (
+        "/dev/ptmx has mode {}",
+        "on the node: `udevadm trigger --name-match=ptmx` gives it the mode of udev's rules, which is 666; which rule made it so?",
+    ),
+    "full": (
+        "all {} are in use",
+        "on the node: `fuser -v /dev/pts/*` tells who has them; `sysctl kernel.pty.max` is how many there may be",
+    ),
+}
 
 
 def terminal() -> str:
@@ -32,9 +38,14 @@ def terminal_findings(evidence: Evidence) -> Iterator[Finding]:
         cause, _, number = said.partition(" ")
         what, mend = _CAUSES[cause]
         yield Finding(
-            "contexts", "error", "/dev/ptmx", f"users can open no pseudo-terminal: {what.format(number)}",
-            "terminals for `srun --pty`, ssh sessions, tmux and script", mend, fold(nodes),
-        )  # fmt: skip
+            "contexts",
+            "error",
+            "/dev/ptmx",
+            f"users can open no pseudo-terminal: {what.format(number)}",
+            "terminals for `srun --pty`, ssh sessions, tmux and script",
+            mend,
+            fold(nodes),
+        )
 
 
 def without_terminal(evidence: Evidence) -> frozenset[str]:

@@ -342,10 +342,13 @@ def get_backend(name: str) -> Backend:
     if hasattr(module, "__path__"):
         module = importlib.import_module(f"{__name__}.{name}.backend")
     own = [
-        each for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, Backend) and each.__module__ == module.__name__
+        each
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, Backend)
+        and each.__module__ == module.__name__
         and each.__dict__.get("name") == name
-    ]  # fmt: skip
+    ]
     if len(own) != 1:
         raise TypeError(f"{module.__name__} must have one Backend whose name is `{name}`")
     made: Backend = own[0]()

@@ -38,7 +38,8 @@ def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Reci
     if wrong := {name: program for name, program in found.items() if name not in accepted}:
         line = f'accept: {{{HIDDEN}: "{", ".join(found)}: why"}}'
         raise EnvmgrError(
-            "commands-hidden", f"{entry} hides commands of the system or of shells: {', '.join([*wrong][:10])}",
+            "commands-hidden",
+            f"{entry} hides commands of the system or of shells: {', '.join([*wrong][:10])}",
             context=shortened([*wrong.values()]),
             hint=f"leave out the package that brings them; or, where users shall have them, say so in recipe.yaml: `{line}`",
-        )  # fmt: skip
+        )

@@ -69,15 +69,22 @@ def repair_install(
             return False
         if known is not None and lock.backend.reproducible:
             raise EnvmgrError(
-                "repair-differs", f"{install.path} was made again, and is still not what its manifest says",
-                context=_differs(install, known)[:10], hint="does something change it all the time? `envmgr verify` tells",
-            )  # fmt: skip
+                "repair-differs",
+                f"{install.path} was made again, and is still not what its manifest says",
+                context=_differs(install, known)[:10],
+                hint="does something change it all the time? `envmgr verify` tells",
+            )
         facts = with_gpu_codes(built.facts, install, made_by.recipe, lock, runner, reporter)
         with reporter.stage(f"{install.entry} check", unit="files"):
             manifest = make_manifest(
-                install.path, install.digest, facts, provenance(install, made_by.recipe, lock, built, site),
-                mask=site.policies.mask, workers=max(2, jobs), extra=_extra(built.extra, site),
-            )  # fmt: skip
+                install.path,
+                install.digest,
+                facts,
+                provenance(install, made_by.recipe, lock, built, site),
+                mask=site.policies.mask,
+                workers=max(2, jobs),
+                extra=_extra(built.extra, site),
+            )
             compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
             held.require()
             write_manifest(install.manifest, manifest)

@@ -177,9 +177,10 @@ def closed_catalog(root: Path) -> EnvmgrError | None:
     if not closed:
         return None
     return EnvmgrError(
-        "user-cannot-read", f"the catalog {root} is closed to you",
+        "user-cannot-read",
+        f"the catalog {root} is closed to you",
         hint="let the user of envmgr read it, or take it out of `catalogs` in site.yaml",
-    )  # fmt: skip
+    )
 
 
 def open_catalog(site: Site) -> Catalog:

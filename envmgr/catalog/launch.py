@@ -11,9 +11,15 @@ Program = Literal["torchrun", "mpi", "python", "program"]
 # The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source: Slurm,
 # "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
 _INTERFACES: Mapping[str, str] = {
-    "openmpi": "pmix", "mpich": "pmi2", "mvapich": "pmi2", "mvapich2": "pmi2", "impi": "pmi2", "impi_rt": "pmi2",
-    "intel-mpi": "pmi2", "psmpi": "pmi2",
-}  # fmt: skip
+    "openmpi": "pmix",
+    "mpich": "pmi2",
+    "mvapich": "pmi2",
+    "mvapich2": "pmi2",
+    "impi": "pmi2",
+    "impi_rt": "pmi2",
+    "intel-mpi": "pmi2",
+    "psmpi": "pmi2",
+}
 _TORCH = frozenset({"torch", "pytorch"})
 
 

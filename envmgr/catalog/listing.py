@@ -56,9 +56,10 @@ def list_catalog(root: Path) -> Listed:
 def _require_end(root: Path, recipes: int, seen: int) -> None:
     if recipes > MOST_RECIPES or seen > _MOST_FOLDERS:
         raise InputError(
-            "catalog-too-large", f"the catalog {root} has more than {MOST_RECIPES} recipes, or very many folders",
+            "catalog-too-large",
+            f"the catalog {root} has more than {MOST_RECIPES} recipes, or very many folders",
             hint="check some of its entries by their names, and take out what is no catalog",
-        )  # fmt: skip
+        )
 
 
 def _folders_in(folder: Path) -> Iterator[os.DirEntry[str]]:

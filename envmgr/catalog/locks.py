@@ -39,27 +39,31 @@ def missing_lock(path: Path) -> EnvmgrError:
     """`path` is where the lock should be, beside its recipe."""
     entry = f"{path.parent.parent.name}/{path.parent.name}"
     return EnvmgrError(
-        "lock-missing", f"{entry} has no lock", context=str(path),
+        "lock-missing",
+        f"{entry} has no lock",
+        context=str(path),
         hint=f"run `envmgr lock {entry}` and commit the result",
-    )  # fmt: skip
+    )
 
 
 def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrError:
     """`wanted` is the recipe's digest now, `recorded` the one that the lock answers, or empty."""
     return EnvmgrError(
-        "lock-stale", f"{path} does not match recipe.yaml",
+        "lock-stale",
+        f"{path} does not match recipe.yaml",
         context=f"recipe digest {wanted[:8]}…, lock records {recorded[:8] or 'none'}…",
         hint=f"run `envmgr lock {entry}` and commit the result",
-    )  # fmt: skip
+    )
 
 
 def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> InputError:
     """Of a package that would be fetched from a place that nobody reviewed."""
     return InputError(
-        "lock-foreign", f"{lock}: {name} comes from no channel or index of its recipe",
+        "lock-foreign",
+        f"{lock}: {name} comes from no channel or index of its recipe",
         context=[url, *(f"the recipe's: {place}" for place in sorted(allowed))],
         hint="add the channel or index to the recipe, or the place to the site's mirrors of it, if it is yours; else lock again",
-    )  # fmt: skip
+    )
 
 
 def lock_text(path: Path) -> str:
@@ -105,9 +109,11 @@ def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, s
             for e in error.errors(include_url=False)
         ]
         raise InputError(
-            "lock-invalid", f"{path} is not a lock of {of}", context=lines[:10],
+            "lock-invalid",
+            f"{path} is not a lock of {of}",
+            context=lines[:10],
             hint=f"run `envmgr lock {path.parent.parent.name}/{path.parent.name}`",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockChange, ...]:

@@ -342,9 +342,13 @@ def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
     """
     recipe = load_model(
-        path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=catalog_of(path.parent),
+        path,
+        Recipe,
+        kind=RECIPE,
+        reference="recipe-invalid",
+        tree=catalog_of(path.parent),
         context=None if shells else UNPARSED,
-    )  # fmt: skip
+    )
     if not any(test.files for test in recipe.tests):
         return recipe
     texts: dict[str, str] = {}
@@ -377,9 +381,11 @@ def _written(recipe: Path, name: str) -> str:
         text = read_bytes(place, TEST_FILE, tree=catalog_of(recipe.parent)).decode()
     except (OSError, ValueError) as error:
         raise InputError(
-            "recipe-invalid", f"a file of a test of {recipe} cannot be read", context=f"{name}: {printable(error)}",
+            "recipe-invalid",
+            f"a file of a test of {recipe} cannot be read",
+            context=f"{name}: {printable(error)}",
             hint=f"it is a text beside the recipe, or in {places[1].parent}",
-        ) from None  # fmt: skip
+        ) from None
     if "\0" in text or _END in text.split("\n"):
         raise InputError("recipe-invalid", f"a file of a test of {recipe} is no text", context=str(name))
     require_visible(text, place, also=TABS)

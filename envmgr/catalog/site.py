@@ -8,11 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationError,
-)
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from envmgr.catalog.site_file import (
     Audit,
@@ -132,9 +128,11 @@ def _readable(path: Path, by: str) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise InputError(
-            "site-unreadable", f"cannot look for {path}", context=f"{error.strerror}; named by {by}",
+            "site-unreadable",
+            f"cannot look for {path}",
+            context=f"{error.strerror}; named by {by}",
             hint=f"ask who set up the site: its users must enter {path.parent}, and read the file",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[[], OldKeys] = dict) -> Site:
@@ -213,14 +211,18 @@ def _read_own(path: Path) -> str:
                 _refuse_foreign(path, status)
                 if way.fault:
                     raise InputError(
-                        "site-untrusted", f"{path} could be another user's: {way.fault}", context=_DECIDES,
+                        "site-untrusted",
+                        f"{path} could be another user's: {way.fault}",
+                        context=_DECIDES,
                         hint="keep it in a folder that only you or root can change, for example /etc/envmgr, or name another one with --site",
-                    )  # fmt: skip
+                    )
                 if status.st_nlink > 1 and os.fstat(way.folder).st_mode & 0o002:
                     raise InputError(
-                        "site-untrusted", f"{path} has another name, and lies where everyone can put one", context=_DECIDES,
+                        "site-untrusted",
+                        f"{path} has another name, and lies where everyone can put one",
+                        context=_DECIDES,
                         hint="keep it in a folder that only you or root can change, for example /etc/envmgr",
-                    )  # fmt: skip
+                    )
 
             return read_in(way.folder, path.parent / way.name, SITE, check).decode()
     except OSError as error:

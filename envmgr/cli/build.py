@@ -122,9 +122,16 @@ def build(
 
         options = JobOptions(partition, account, cpus, time)
     result = build_entries(
-        ctx, entries or (), everything=everything, dry_run=dry_run, publish=not no_publish,
-        jobs=jobs or len(os.sched_getaffinity(0)), gate=gate, slurm=options, keep_going=keep_going,
-    )  # fmt: skip
+        ctx,
+        entries or (),
+        everything=everything,
+        dry_run=dry_run,
+        publish=not no_publish,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        gate=gate,
+        slurm=options,
+        keep_going=keep_going,
+    )
     return shown(result, show_build)
 
 

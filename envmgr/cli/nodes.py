@@ -54,9 +54,14 @@ def test(
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
         result = run_tests_on_nodes(
-            ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline,
+            ctx,
+            entries or (),
+            nodes=nodes,
+            count=count,
+            user=user,
+            deadline=deadline,
             via=None if via is None else via.value,
-        )  # fmt: skip
+        )
         return shown(result, show_node_tests)
     if user is not None or deadline is not None:
         raise InputError(
@@ -104,9 +109,16 @@ def job(
         refuse_missing_folder(output)
     ctx = open_context(site, fmt)
     result = write_job(
-        ctx, entry, command or (), nodes=count, processes=processes, gpus=gpus, output=output, dry_run=dry_run,
+        ctx,
+        entry,
+        command or (),
+        nodes=count,
+        processes=processes,
+        gpus=gpus,
+        output=output,
+        dry_run=dry_run,
         options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
-    )  # fmt: skip
+    )
     return shown(result, show_job)
 
 
@@ -165,10 +177,20 @@ def audit(
         return shown(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False, anywhere=True)
     result = audit_nodes(
-        ctx, nodes=nodes, via=None if via is None else via.value, contexts=context or (), modules=modules or (),
-        checks=check or (), deep=deep, reference=reference, user=user, baseline=baseline,
-        save_baseline=save_baseline, node_timeout=node_timeout, deadline=deadline,
-    )  # fmt: skip
+        ctx,
+        nodes=nodes,
+        via=None if via is None else via.value,
+        contexts=context or (),
+        modules=modules or (),
+        checks=check or (),
+        deep=deep,
+        reference=reference,
+        user=user,
+        baseline=baseline,
+        save_baseline=save_baseline,
+        node_timeout=node_timeout,
+        deadline=deadline,
+    )
     return shown(result, show_audit)
 
 
@@ -225,9 +247,15 @@ def node_setup(
 
     ctx = open_context(site, fmt)
     result = set_up_nodes(
-        ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output,
+        ctx,
+        apply=apply,
+        undo=undo,
+        dry_run=dry_run,
+        nodes=nodes,
+        here=here,
+        output=output,
         via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
-    )  # fmt: skip
+    )
     return shown(result, show_node_setup)
 
 

@@ -113,9 +113,11 @@ def published_record(ctx: Context) -> GenerationRecord:
     require_current_if_ever(ctx)
     if current is None:
         raise EnvmgrError(
-            "nothing-published", "nothing was published yet", context=str(ctx.prefix.root),
+            "nothing-published",
+            "nothing was published yet",
+            context=str(ctx.prefix.root),
             hint=new_beginning(ctx.prefix, "`envmgr build ENTRY`"),
-        )  # fmt: skip
+        )
     return current
 
 

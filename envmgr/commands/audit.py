@@ -168,9 +168,11 @@ def _can_send_jobs(site: Site) -> None:
     if os.geteuid() == 0 and find_account(user) is None:
         setting = "transport" if login else "audit"
         raise InputError(
-            "unknown-user", f"the user `{user}` does not exist here", context="jobs are submitted as that user",
+            "unknown-user",
+            f"the user `{user}` does not exist here",
+            context="jobs are submitted as that user",
             hint=f"name another: `{setting}: {{user: …}}` in site.yaml",
-        )  # fmt: skip
+        )
 
 
 def _save(ctx: Context, path: Path, evidence: Evidence, checks: Mapping[str, Check]) -> None:
@@ -193,9 +195,8 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
     if evidence.controller.get("gate") != "ok":
         return
     reason = save_node_facts(
-        ctx.site, observed(evidence), evidence.groups, time.time(), seconds=seconds,
-        check=ctx.runner.raise_if_cancelled,
-    )  # fmt: skip
+        ctx.site, observed(evidence), evidence.groups, time.time(), seconds=seconds, check=ctx.runner.raise_if_cancelled
+    )
     if reason:
         ctx.reporter.say(f"what nodes can run was not kept for `build --gate`: {reason}")
 

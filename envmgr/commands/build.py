@@ -88,9 +88,15 @@ def build_entries(
     reason = "build --all" if everything else f"build {' '.join(names)}"
     made = make_wanted(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
     return replace(
-        result, built=made.built, trees=made.trees, log=made.log, jobs=made.jobs, tests=made.tests,
-        generation=made.generation, parent=made.parent,
-    )  # fmt: skip
+        result,
+        built=made.built,
+        trees=made.trees,
+        log=made.log,
+        jobs=made.jobs,
+        tests=made.tests,
+        generation=made.generation,
+        parent=made.parent,
+    )
 
 
 def _load(

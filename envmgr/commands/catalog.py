@@ -312,9 +312,12 @@ def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
 
 
 def _check_families(
-    ctx: Context, look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe],
+    ctx: Context,
+    look: _Look,
+    found: Sequence[CatalogEntry],
+    recipes: Mapping[str, Recipe],
     locks: Mapping[str, LoadedLock],
-) -> list[Finding]:  # fmt: skip
+) -> list[Finding]:
     """Of the entries `found`, those that load two members of one family, or two versions of one name."""
     members: dict[str, Member] = {}
     waiting, seen = [str(each.entry) for each in found], set[str]()

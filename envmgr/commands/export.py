@@ -86,9 +86,15 @@ def export_entries(
 
 def _published(name: str, spec: ModuleSpec) -> PublishedAs:
     return PublishedAs(
-        entry=name, name=spec.name, version=spec.version, root=spec.root, digest=spec.digest, python=spec.python,
-        requires=spec.requires, tests=spec.tests,
-    )  # fmt: skip
+        entry=name,
+        name=spec.name,
+        version=spec.version,
+        root=spec.root,
+        digest=spec.digest,
+        python=spec.python,
+        requires=spec.requires,
+        tests=spec.tests,
+    )
 
 
 def _hosts(ctx: Context) -> tuple[str, ...]:

@@ -67,9 +67,11 @@ def _known_facts(ctx: Context) -> FleetFacts:
     fleet = read_node_facts(ctx.prefix)
     if fleet is None or not fleet.seen:
         raise EnvmgrError(
-            "gate-no-facts", "no audit has told yet what the nodes can run", context=f"nothing in {facts_file(ctx.prefix)}",
+            "gate-no-facts",
+            "no audit has told yet what the nodes can run",
+            context=f"nothing in {facts_file(ctx.prefix)}",
             hint="`envmgr audit`, then build; `--no-gate` builds without asking",
-        )  # fmt: skip
+        )
     return fleet
 
 
@@ -79,10 +81,16 @@ def _require_fit(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> No
         entries = ", ".join(dict.fromkeys(item.entry for item in found))
         since = time.strftime("%Y-%m-%d", time.gmtime(min(seen.time for seen in fleet.seen)))
         raise EnvmgrError(
-            "gate-unfit", f"not every node can run {entries}",
-            context=[*map(str, found), f"lowest common denominator: {common_denominator(fleet)}", f"audited since {since}", *_old(fleet)],
+            "gate-unfit",
+            f"not every node can run {entries}",
+            context=[
+                *map(str, found),
+                f"lowest common denominator: {common_denominator(fleet)}",
+                f"audited since {since}",
+                *_old(fleet),
+            ],
             hint="require less, or mend the nodes and `envmgr audit`; `--no-gate` builds all the same",
-        )  # fmt: skip
+        )
 
 
 def unfit_nodes(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[Unfit, ...]:

@@ -104,10 +104,11 @@ def collect_garbage(
     prefix, days = ctx.prefix, 0.0 if now else ctx.site.policies.keep_days
     if days == 0 and not now and names_nodes(ctx):
         raise InputError(
-            "gc-keeps-no-days", "policies.keep_days is 0, and the site names nodes",
+            "gc-keeps-no-days",
+            "policies.keep_days is 0, and the site names nodes",
             context="a shell or a job that cannot be seen on them would lose its modules",
             hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which takes what nobody was seen to use",
-        )  # fmt: skip
+        )
     if not dry_run and (os.geteuid() != 0 or not prefix.root.is_dir()):
         settle()
         can_write(ctx.site)

@@ -15,13 +15,7 @@ from envmgr.modules.lmod import find_lmod
 from envmgr.publish.change import Change, check_dependencies
 from envmgr.publish.flips import flips, known_current, last_current
 from envmgr.publish.generations import publish, rollback
-from envmgr.publish.record import (
-    complete_numbers,
-    published_spec,
-    read_record,
-    read_records,
-    read_specs,
-)
+from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
 from envmgr.report import Result
 from envmgr.system.resources import shipped
 
@@ -103,9 +97,15 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
         change = Change({}, tuple(names), f"remove {' '.join(names)}")
         check = smoke_check(inner, lmod, [])  # no entry changes, unless templates or policies did as well
         done = publish(
-            change, ctx.site, lmod, ctx.runner, inner.reporter, templates=shipped("modulefiles"), check=check,
+            change,
+            ctx.site,
+            lmod,
+            ctx.runner,
+            inner.reporter,
+            templates=shipped("modulefiles"),
+            check=check,
             signer=ctx.signer,
-        )  # fmt: skip
+        )
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 
@@ -127,10 +127,16 @@ def read_history(ctx: Context) -> HistoryResult:
         ]
         rows.append(
             HistoryRow(
-                number, number == current, record.created, record.user, record.host, record.reason,
-                len(record.entries), tuple(changes),
+                number,
+                number == current,
+                record.created,
+                record.user,
+                record.host,
+                record.reason,
+                len(record.entries),
+                tuple(changes),
             )
-        )  # fmt: skip
+        )
     return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
 
 

@@ -125,9 +125,13 @@ def _ask_nodes(ctx: Context, asked: Asked) -> None:
             stage.update(len(replies), detail=reply.node)
 
         ask_nodes(
-            todo, uses_script(str(ctx.prefix.root), limit), site=ctx.site, runner=ctx.runner, on_reply=take,
+            todo,
+            uses_script(str(ctx.prefix.root), limit),
+            site=ctx.site,
+            runner=ctx.runner,
+            on_reply=take,
             via="slurm" if ctx.site.transport.via == "slurm" else "ssh",
-        )  # fmt: skip
+        )
     for node in todo:  # in their order, whoever answered first
         _take_reply(asked, replies[node])
     asked.of.append(fold(nodes))

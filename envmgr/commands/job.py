@@ -83,18 +83,28 @@ def write_job(
     if output is not None and not dry_run:
         atomic_write(output, text)
     return JobResult(
-        name, current.number, spec.digest, launch.program, launch.mpi, sbatch_options(spec, shape, launch), excluded,
-        output, dry_run, text,
-    )  # fmt: skip
+        name,
+        current.number,
+        spec.digest,
+        launch.program,
+        launch.mpi,
+        sbatch_options(spec, shape, launch),
+        excluded,
+        output,
+        dry_run,
+        text,
+    )
 
 
 def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
     """As `require_published`; of an entry that only has to be built, that is said."""
     if name not in current.entries and name in {str(found.entry) for found in ctx.catalog.entries()}:
         raise InputError(
-            "not-published", f"{name} is not published", context=f"generation {current.number}",
+            "not-published",
+            f"{name} is not published",
+            context=f"generation {current.number}",
             hint=f"`envmgr build {name}` publishes it",
-        )  # fmt: skip
+        )
     require_published([name], current)
 
 

@@ -47,15 +47,25 @@ def job_text(
     example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
     given = words(*command) if command else example
     environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False  # noqa: S701 - a shell's words are quoted
-    )  # fmt: skip
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - a shell's words are quoted
+    )
     text: str = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        entry=spec.entry, generation=generation, digest=spec.digest[:8], site=" ".join(site.split()),
-        options=sbatch_options(spec, shape, launch), cpus=shape.cpus is not None,
+        entry=spec.entry,
+        generation=generation,
+        digest=spec.digest[:8],
+        site=" ".join(site.split()),
+        options=sbatch_options(spec, shape, launch),
+        cpus=shape.cpus is not None,
         told=f"generation ${GENERATION_VARIABLE}, digest ${{ENVMGR_{variable_name(spec.name)}_DIGEST:0:8}}",
-        threads=shape.processes if launch.program == "torchrun" else 1, rendezvous=launch.program in ("torchrun", "python"),
-        note="" if command else _NOTE.format(example=example), lines=_lines(launch, shape, given, python=spec.python and not command),
-    )  # fmt: skip
+        threads=shape.processes if launch.program == "torchrun" else 1,
+        rendezvous=launch.program in ("torchrun", "python"),
+        note="" if command else _NOTE.format(example=example),
+        lines=_lines(launch, shape, given, python=spec.python and not command),
+    )
     return text
 
 
@@ -66,7 +76,7 @@ def _lines(launch: Launch, shape: JobShape, command: str, *, python: bool) -> li
             f'{srun}torchrun --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node={shape.processes} \\',
             '  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\',
             f"  {command}",
-        ]  # fmt: skip
+        ]
     if launch.program == "mpi" and not launch.mpi:
         return [f"mpirun {'python ' if python else ''}{command}"]
     return [f"{srun}{'python ' if python else ''}{command}"]

@@ -53,11 +53,12 @@ def reading(entry: object) -> Iterator[None]:
     except Exception as error:
         *_, (frame, line) = traceback.walk_tb(error.__traceback__)
         raise EnvmgrError(
-            "entry-unreadable", f"the recipe of {entry}, its lock or a package of it cannot be read",
+            "entry-unreadable",
+            f"the recipe of {entry}, its lock or a package of it cannot be read",
             context=[why_failed(error), f"in {frame.f_globals.get('__name__')}, line {line}"],
             hint=f"look at what was changed last in the recipe and its lock; `envmgr catalog check {entry}` says more. Report it: envmgr "
             "should have told what is wrong",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def why_failed(error: Exception) -> str:

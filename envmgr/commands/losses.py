@@ -42,9 +42,11 @@ class Losses:
     def without(self, wanted: Sequence[Wanted]) -> list[Wanted]:
         """Those that are left of `wanted`, which has dependencies first."""
         return [
-            item for item in wanted
-            if str(item.entry) not in (*self.failed, *self.left) and not self.stand_on_lost(item.entry, item.recipe.depends)
-        ]  # fmt: skip
+            item
+            for item in wanted
+            if str(item.entry) not in (*self.failed, *self.left)
+            and not self.stand_on_lost(item.entry, item.recipe.depends)
+        ]
 
     def raise_first(self, written: Written) -> None:
         """Raises the first error, if there is one, with what else happened."""

@@ -172,14 +172,7 @@ def _ensure_all(
 
     def make(each: Work, cores: int) -> Ensured:
         return ensure_install(
-            each.recipe,
-            each.lock,
-            each.item,
-            ctx.site,
-            ctx.runner,
-            ctx.reporter,
-            jobs=cores,
-            verified=verified,
+            each.recipe, each.lock, each.item, ctx.site, ctx.runner, ctx.reporter, jobs=cores, verified=verified
         )
 
     if slurm is None:

@@ -120,9 +120,10 @@ def set_up_nodes(
     if nodes is None and not here:
         if apply:
             raise InputError(
-                "node-setup-where", "--apply does not say on which nodes",
+                "node-setup-where",
+                "--apply does not say on which nodes",
                 hint="`--nodes SET` (such as `c[1-3]`, or a group of the site), or `--here` for this machine",
-            )  # fmt: skip
+            )
         return NodeSetupResult("show", True, plan, to_do=(_slurm_line(),))
     dry = dry_run or not apply
     action: Action = ("undo-check" if dry else "undo") if undo else ("check" if dry else "apply")

@@ -60,9 +60,11 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
         )
     if not names and not wanted and plan.current is None and flips(ctx.prefix):
         raise EnvmgrError(
-            "nothing-published", "no generation is left, and nothing is built that the catalog has",
-            context=str(ctx.prefix.root), hint=f"bring back what was lost from a backup; or {BUILD}",
-        )  # fmt: skip
+            "nothing-published",
+            "no generation is left, and nothing is built that the catalog has",
+            context=str(ctx.prefix.root),
+            hint=f"bring back what was lost from a backup; or {BUILD}",
+        )
     if dry_run or not plan.publishes:
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
     can_write(ctx.site)

@@ -107,9 +107,11 @@ def _plan(ctx: Context, seen: Verified) -> _Plan:
         plan.installs[path] = (*made, _sound_manifest(made[1], seen.installs[path]))
     if lost:
         raise EnvmgrError(
-            "repair-impossible", "not all that differs can be made again", context=lost,
+            "repair-impossible",
+            "not all that differs can be made again",
+            context=lost,
             hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is now",
-        )  # fmt: skip
+        )
     order = {path: place for place, path in enumerate(_build_order(loaded.values()))}
     plan.installs = dict(sorted(plan.installs.items(), key=lambda pair: order.get(pair[0], 0)))
     _plan_generation(ctx, seen, plan)
@@ -162,9 +164,11 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
             plan.beside = _standing_on(seen, plan)
         else:
             raise EnvmgrError(
-                "repair-impossible", "`current` cannot be made again", context=[f"current: {f.found}" for f in seen.current],
+                "repair-impossible",
+                "`current` cannot be made again",
+                context=[f"current: {f.found}" for f in seen.current],
                 hint=seen.way_back,
-            )  # fmt: skip
+            )
     looked = seen.generations.get(current) if current is not None else None
     if looked is None and current is not None and current not in read_records(ctx.prefix)[0]:
         plan.beside = _standing_on(seen, plan)
@@ -188,9 +192,11 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     ]
     if wrong or not names:
         raise EnvmgrError(
-            "repair-impossible", f"generation {current} cannot be published again: what it holds is not known",
-            context=wrong, hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
-        )  # fmt: skip
+            "repair-impossible",
+            f"generation {current} cannot be published again: what it holds is not known",
+            context=wrong,
+            hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
+        )
     plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
 
 
@@ -200,10 +206,11 @@ def _require_newest(ctx: Context, last: int) -> None:
     if right not in (None, last):
         back = f"`envmgr rollback {right}` makes that one current"
         raise EnvmgrError(
-            "repair-impossible", f"`current` cannot be made again: a signed flip is newer than all that {ctx.prefix.history} tells",
+            "repair-impossible",
+            f"`current` cannot be made again: a signed flip is newer than all that {ctx.prefix.history} tells",
             context=[f"the history's last generation is {last}, that of the flip is {right}"],
             hint=back if right in complete_numbers(ctx.prefix) else way_back(ctx.prefix, last),
-        )  # fmt: skip
+        )
 
 
 def _standing_on(seen: Verified, plan: _Plan) -> tuple[int, ...]:
@@ -282,6 +289,12 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
 
 def _publish(ctx: Context, change: Change, lmod: Lmod) -> int | None:
     return publish(
-        change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, []), signer=ctx.signer,
-    ).number  # fmt: skip
+        change,
+        ctx.site,
+        lmod,
+        ctx.runner,
+        ctx.reporter,
+        templates=shipped("modulefiles"),
+        check=smoke_check(ctx, lmod, []),
+        signer=ctx.signer,
+    ).number

@@ -34,7 +34,10 @@ def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
         given = f"set envmgr_prefix = {quote(prefix)}\nset envmgr_init = {init}\nset envmgr_hook = {quote(hook)}\n"
         return ShellInitResult(shell, head + given + script_text(__file__, "csh"))
     given = assign(
-        envmgr_prefix=prefix, envmgr_hook=hook, envmgr_init=str(lmod.init_script(shell)),
-        envmgr_init_bash=str(lmod.init_script("bash")), envmgr_init_zsh=str(lmod.init_script("zsh")),
-    )  # fmt: skip
+        envmgr_prefix=prefix,
+        envmgr_hook=hook,
+        envmgr_init=str(lmod.init_script(shell)),
+        envmgr_init_bash=str(lmod.init_script("bash")),
+        envmgr_init_zsh=str(lmod.init_script("zsh")),
+    )
     return ShellInitResult(shell, head + given + script_text(__file__, "sh"))

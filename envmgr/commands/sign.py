@@ -32,9 +32,11 @@ def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = Fals
     signing, signer = ctx.site.signing, ctx.signer
     if signing is None or signer is None:
         raise InputError(
-            "signs-nothing", "this site does not sign what it publishes", context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
+            "signs-nothing",
+            "this site does not sign what it publishes",
+            context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
             hint="docs/signing.md tells how a site begins",
-        )  # fmt: skip
+        )
     number = published_record(ctx).number
     faults: tuple[FlipFault, ...] = ()
     if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:

@@ -267,10 +267,12 @@ def _slurm(site: Site) -> Iterator[SiteFact]:
     heal = site.slurm.heal_export
     if heal is not None:
         yield SiteFact(
-            "slurm.heal_export", "ok",
-            "TaskProlog unsets SLURM_EXPORT_ENV: srun in a job with --export=NONE passes on what modules set" if heal
+            "slurm.heal_export",
+            "ok",
+            "TaskProlog unsets SLURM_EXPORT_ENV: srun in a job with --export=NONE passes on what modules set"
+            if heal
             else "SLURM_EXPORT_ENV stays: srun in a job with --export=NONE passes nothing on, and modules say so",
-        )  # fmt: skip
+        )
 
 
 def _nodes(site: Site) -> Iterator[SiteFact]:

@@ -62,9 +62,14 @@ def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
     for name in chosen:
         spec = published_spec(specs[name]).spec
         outcomes += run_smoke_tests(
-            spec, folder / "modules", folder / "lmodrc.lua", lmod, ctx.runner, ctx.reporter,
+            spec,
+            folder / "modules",
+            folder / "lmodrc.lua",
+            lmod,
+            ctx.runner,
+            ctx.reporter,
             slurm_options=ctx.site.transport.slurm_options,
-        )  # fmt: skip
+        )
     return TestResult(current.number, tuple(outcomes))
 
 
@@ -97,13 +102,19 @@ def run_tests_on_nodes(
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
     asked, tests, missing = run_on_nodes(
-        chosen_nodes, [published_spec(specs[name]).spec for name in dict.fromkeys(chosen)],
-        folder / "modules", folder / "lmodrc.lua",
-        site=ctx.site, via=way, account=account, lmod=find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner),
-        runner=ctx.runner, reporter=ctx.reporter, deadline=deadline or ctx.site.transport.deadline,
+        chosen_nodes,
+        [published_spec(specs[name]).spec for name in dict.fromkeys(chosen)],
+        folder / "modules",
+        folder / "lmodrc.lua",
+        site=ctx.site,
+        via=way,
+        account=account,
+        lmod=find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner),
+        runner=ctx.runner,
+        reporter=ctx.reporter,
+        deadline=deadline or ctx.site.transport.deadline,
         count=count,
-    )  # fmt: skip
+    )
     return NodeTestResult(
-        current.number, tests, fold(asked), len(asked), way, account.user, missing,
-        round(time.monotonic() - began, 3),
-    )  # fmt: skip
+        current.number, tests, fold(asked), len(asked), way, account.user, missing, round(time.monotonic() - began, 3)
+    )

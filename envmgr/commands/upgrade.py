@@ -47,28 +47,29 @@ def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[Wanted])
         count = len(current.entries)
         modules = "its module" if count == 1 else f"all {count} modules"
         yield SiteFact(
-            _FIELD, "warning",
+            _FIELD,
+            "warning",
             f"the next publish writes {modules} anew: templates or policies are others than those of generation {current.number}",
             "installs stay, and shells that run keep their modules; `envmgr publish` does it now",
-        )  # fmt: skip
+        )
     elif anew := [str(s.candidate.entry) for s in plan.steps if s.publish == "module"]:
         yield SiteFact(
-            _FIELD, "warning", f"a publish would write another module of {', '.join(anew)}, on the same install",
+            _FIELD,
+            "warning",
+            f"a publish would write another module of {', '.join(anew)}, on the same install",
             "`envmgr publish` does it now",
-        )  # fmt: skip
+        )
 
 
 def _layouts(entries: Sequence[Wanted]) -> Iterator[SiteFact]:
     for backend in {item.lock.backend.name: item.lock.backend for item in entries}.values():
-        older = [
-            str(item.entry) for item in entries if item.lock.backend.name == backend.name
-            and item.of_older_layout
-        ]  # fmt: skip
+        older = [str(item.entry) for item in entries if item.lock.backend.name == backend.name and item.of_older_layout]
         if older:
             yield SiteFact(
-                _FIELD, "ok",
+                _FIELD,
+                "ok",
                 f"{', '.join(older)}: installs of an older layout of {backend.name} stay in use until their lock changes",
-            )  # fmt: skip
+            )
 
 
 def _renamed(current: GenerationRecord, entries: Sequence[Wanted]) -> Iterator[SiteFact]:
@@ -76,7 +77,8 @@ def _renamed(current: GenerationRecord, entries: Sequence[Wanted]) -> Iterator[S
         published = current.entries[str(item.entry)]
         if published.lock == item.lock.sha256 and published.path != item.install.relative:
             yield SiteFact(
-                _FIELD, "warning",
+                _FIELD,
+                "warning",
                 f"{item.entry}: the same lock is another install here: {item.install.relative}, published is {published.path}",
                 "cpu_level, prefix and the operating system are part of it: did one of them change?",
-            )  # fmt: skip
+            )

@@ -128,9 +128,14 @@ class Verified:
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
         return VerifyResult(
-            self.entries, tuple(self.findings()), tuple(self.generations), tuple(self.installs), tuple(unseen),
-            flip=self._signed(), made_at=self.made_at,
-        )  # fmt: skip
+            self.entries,
+            tuple(self.findings()),
+            tuple(self.generations),
+            tuple(self.installs),
+            tuple(unseen),
+            flip=self._signed(),
+            made_at=self.made_at,
+        )
 
     def _signed(self) -> str:
         if self.flip is None or self.flip.faults:
@@ -236,10 +241,19 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
     }
     faults = tuple(current_faults(prefix))
     return Verified(
-        checked, faults, looked, {k: tuple(v) for k, v in users.items()}, found, own,
-        known_current(prefix), in_place, _look_at_flip(ctx), _way_back(prefix, faults, looked, told, owners), lost_lines(prefix),
+        checked,
+        faults,
+        looked,
+        {k: tuple(v) for k, v in users.items()},
+        found,
+        own,
+        known_current(prefix),
+        in_place,
+        _look_at_flip(ctx),
+        _way_back(prefix, faults, looked, told, owners),
+        lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
-    )  # fmt: skip
+    )
 
 
 def _way_back(

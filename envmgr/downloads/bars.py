@@ -51,8 +51,15 @@ class WorkerBars:
     """
 
     def __init__(
-        self, what: str, unit: str, count: int, label: str, reporter: Reporter, stack: ExitStack, downloads: DownloadBar | None = None
-    ) -> None:  # fmt: skip
+        self,
+        what: str,
+        unit: str,
+        count: int,
+        label: str,
+        reporter: Reporter,
+        stack: ExitStack,
+        downloads: DownloadBar | None = None,
+    ) -> None:
         self._downloads = downloads
         self._what, self._unit, self._count = what, unit, count
         self._label = label

@@ -31,8 +31,13 @@ class Page:
 
 
 def open_url(
-    url: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, secrets: Mapping[str, str] | None = None, stall: float = STALL
-) -> HTTPResponse:  # fmt: skip
+    url: str,
+    *,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    stall: float = STALL,
+) -> HTTPResponse:
     """`secrets` are headers that do not go on to where a redirect leads. OSError, HTTPException; ValueError for another scheme."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"only http(s) is asked: {url}")
@@ -41,9 +46,14 @@ def open_url(
         request.add_unredirected_header(key, value)
     opener = urllib.request.OpenerDirector()  # `build_opener` would add ftp:, file: and data:
     for handler in (
-        urllib.request.ProxyHandler, urllib.request.UnknownHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor,
-    ):  # fmt: skip
+        urllib.request.ProxyHandler,
+        urllib.request.UnknownHandler,
+        urllib.request.HTTPHandler,
+        urllib.request.HTTPSHandler,
+        urllib.request.HTTPDefaultErrorHandler,
+        urllib.request.HTTPRedirectHandler,
+        urllib.request.HTTPErrorProcessor,
+    ):
         opener.add_handler(handler())
     try:
         answer: HTTPResponse = opener.open(request, timeout=stall)
@@ -54,8 +64,13 @@ def open_url(
 
 
 def read_page(
-    url: str, *, most: int, headers: Mapping[str, str] | None = None, secrets: Mapping[str, str] | None = None, longest: float = _LONGEST
-) -> Page:  # fmt: skip
+    url: str,
+    *,
+    most: int,
+    headers: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str] | None = None,
+    longest: float = _LONGEST,
+) -> Page:
     """Of http(s):// and file://, up to `most` bytes, in at most `longest` seconds from the first look for its host on.
 
     Raises:

@@ -97,10 +97,13 @@ def _candidates(members: Mapping[str, Member], below: Mapping[str, tuple[str, ..
     """Entry -> its families, looking at what it depends on alone."""
     named = {entry: {f for e in below[entry] for f in members[e].named or ()} for entry in members}
     by_default = {
-        entry for entry, member in members.items()
-        if member.named is None and member.python and PYTHON not in named[entry]
+        entry
+        for entry, member in members.items()
+        if member.named is None
+        and member.python
+        and PYTHON not in named[entry]
         and not any(members[e].python for e in below[entry])
-    }  # fmt: skip
+    }
     own = {}
     for entry, member in members.items():
         taken = named[entry] | ({PYTHON} if by_default.intersection(below[entry]) else set())

@@ -116,8 +116,10 @@ class Lmod:
             )
         if done.returncode or "Lmod has detected the following error" in done.stderr:
             raise EnvmgrError(
-                "module-load-failed", f"Lmod cannot show {' '.join(names)[:200]}", context=done.stderr.strip().splitlines()[-8:]
-            )  # fmt: skip
+                "module-load-failed",
+                f"Lmod cannot show {' '.join(names)[:200]}",
+                context=done.stderr.strip().splitlines()[-8:],
+            )
         return done.stderr.replace(env["HOME"], SHOWN_HOME)
 
     def module_shell_prologue(self, modules: Path, lmodrc: Path, entry: str) -> str:
@@ -126,9 +128,12 @@ class Lmod:
         Whatever Lmod the shell inherited is forgotten first. Lmod itself must lie on the node where it lies here.
         """
         given = assign(
-            envmgr_init=str(self.package / "init" / "bash"), envmgr_modules=str(modules), envmgr_lmodrc=str(lmodrc),
-            envmgr_entry=entry, envmgr_status=LOAD_FAILED,
-        )  # fmt: skip
+            envmgr_init=str(self.package / "init" / "bash"),
+            envmgr_modules=str(modules),
+            envmgr_lmodrc=str(lmodrc),
+            envmgr_entry=entry,
+            envmgr_status=LOAD_FAILED,
+        )
         return given + script_text(__file__, "prologue.sh")
 
     def _lua(self) -> list[str]:
@@ -182,9 +187,11 @@ def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
     if free >= _NEARLY_FULL and not any("No space left" in text for text in said):
         return None
     return EnvmgrError(
-        "disk-full", f"no space left for {spider}", context=(f"{size_text(free)} are free", *said),
+        "disk-full",
+        f"no space left for {spider}",
+        context=(f"{size_text(free)} are free", *said),
         hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
-    )  # fmt: skip
+    )
 
 
 @contextmanager

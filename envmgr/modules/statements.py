@@ -72,9 +72,18 @@ class Statement:
     """
 
     kind: Literal[
-        "call", "generation", "in-generation", "deprecated", "gpu-gate", "set-default", "wrap", "keep-system", "drop-system",
-        "function", "at-unload",
-    ]  # fmt: skip
+        "call",
+        "generation",
+        "in-generation",
+        "deprecated",
+        "gpu-gate",
+        "set-default",
+        "wrap",
+        "keep-system",
+        "drop-system",
+        "function",
+        "at-unload",
+    ]
     name: str
     arguments: tuple[str | bool | AtLoad, ...] = ()
 

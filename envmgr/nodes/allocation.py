@@ -66,10 +66,21 @@ def allocated(
     nonce, env = secrets.token_hex(8), tool_env()
     mark = f"--envmgr-{nonce}--"
     argv = (
-        *session_as(user, env, find=tool), tool("salloc"), "--quiet", f"--nodes={count}", "--ntasks-per-node=1",
-        f"--job-name={job_name(nonce)}", f"--time={time_limit(seconds, most)}", f"--immediate={max(1, math.ceil(patience))}",
-        "--chdir=/", *options, "/bin/sh", "-c", script_text(__file__, "hold.sh"), mark,
-    )  # fmt: skip
+        *session_as(user, env, find=tool),
+        tool("salloc"),
+        "--quiet",
+        f"--nodes={count}",
+        "--ntasks-per-node=1",
+        f"--job-name={job_name(nonce)}",
+        f"--time={time_limit(seconds, most)}",
+        f"--immediate={max(1, math.ceil(patience))}",
+        "--chdir=/",
+        *options,
+        "/bin/sh",
+        "-c",
+        script_text(__file__, "hold.sh"),
+        mark,
+    )
     holder = _Holder(argv, env, mark, runner)
     try:
         holder.start()
@@ -137,10 +148,15 @@ class _Holder:
 def _allocation(words: Sequence[str]) -> Allocation:
     job, nodes, cpus, partition, *hosts = words
     environ = {
-        "SLURM_JOB_ID": job, "SLURM_JOBID": job, "SLURM_JOB_NODELIST": nodes, "SLURM_NODELIST": nodes,
-        "SLURM_JOB_NUM_NODES": str(len(hosts)), "SLURM_NNODES": str(len(hosts)), "SLURM_JOB_CPUS_PER_NODE": cpus,
+        "SLURM_JOB_ID": job,
+        "SLURM_JOBID": job,
+        "SLURM_JOB_NODELIST": nodes,
+        "SLURM_NODELIST": nodes,
+        "SLURM_JOB_NUM_NODES": str(len(hosts)),
+        "SLURM_NNODES": str(len(hosts)),
+        "SLURM_JOB_CPUS_PER_NODE": cpus,
         "SLURM_JOB_PARTITION": partition,
-    }  # fmt: skip
+    }
     return Allocation(job, tuple(hosts), environ)
 
 
@@ -152,11 +168,14 @@ def _refused(errors: str, count: int, among: Sequence[str], options: Sequence[st
         )
     if _BUSY.search(errors):
         return EnvmgrError(
-            "job-not-started", f"no job of {count} nodes started within {patience:.0f} s",
+            "job-not-started",
+            f"no job of {count} nodes started within {patience:.0f} s",
             context=f"on {fold(among)}, with {' '.join(options)}",
             hint="`sinfo` and `squeue` show who has them; `transport.queue_timeout` in site.yaml is how long to wait",
-        )  # fmt: skip
+        )
     return EnvmgrError(
-        "job-refused", f"Slurm does not take the job: {said}", context=" ".join([f"--nodes={count}", *options]),
+        "job-refused",
+        f"Slurm does not take the job: {said}",
+        context=" ".join([f"--nodes={count}", *options]),
         hint="see -N and --nodes, and transport.slurm_options in site.yaml",
-    )  # fmt: skip
+    )

@@ -59,10 +59,16 @@ def batch_on_nodes(
         return
     limits = site.transport
     jobs = _Jobs(
-        site, runner, on_reply, todo, user=user, deadline=limits.deadline if deadline is None else deadline,
-        timeout=limits.node_timeout if timeout is None else timeout, limit=limit,
+        site,
+        runner,
+        on_reply,
+        todo,
+        user=user,
+        deadline=limits.deadline if deadline is None else deadline,
+        timeout=limits.node_timeout if timeout is None else timeout,
+        limit=limit,
         options=(f"--export={export}", *options),
-    )  # fmt: skip
+    )
     jobs.script = job_script(script, shebang, jobs.nonce, jobs.inner, limit=limit)
     jobs.run()
 
@@ -93,9 +99,18 @@ class _Jobs:
     """Every node is in one of: waiting, submitting, queued (a job that does not run yet), the fan's running, replied."""
 
     def __init__(
-        self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nodes: Sequence[str], *, user: str | None,
-        deadline: float, timeout: float, limit: int, options: tuple[str, ...],
-    ) -> None:  # fmt: skip
+        self,
+        site: Site,
+        runner: Runner,
+        on_reply: Callable[[Reply], None],
+        nodes: Sequence[str],
+        *,
+        user: str | None,
+        deadline: float,
+        timeout: float,
+        limit: int,
+        options: tuple[str, ...],
+    ) -> None:
         self.nonce, self.inner = secrets.token_hex(8), secrets.token_hex(8)
         self.script = ""
         self.env = tool_env()
@@ -105,10 +120,18 @@ class _Jobs:
         self._timeout, self._deadline, self._limit = timeout, deadline, limit
         self._patience = max(1, math.ceil(site.transport.queue_timeout))
         self._options = (
-            "--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue",
+            "--parsable",
+            "-N1",
+            "-n1",
+            "-o",
+            "/dev/null",
+            "-e",
+            "/dev/null",
+            "--no-requeue",
             f"--job-name={slurm.job_name(self.nonce)}",
-            *site.transport.slurm_options, *options,
-        )  # fmt: skip
+            *site.transport.slurm_options,
+            *options,
+        )
         self._waiting = deque(nodes)
         self._submitting: set[str] = set()
         self._queued: dict[str, _Job] = {}
@@ -243,9 +266,21 @@ class _Jobs:
             hard=False,
         )
         argv = (
-            *self._prefix, tool("srun"), "--quiet", f"--jobid={job.number}", "--overlap", "-N1", "-n1", "-w", job.name,
-            "--export=NONE", "--chdir=/", "--mpi=none", "/bin/sh", "-s",
-        )  # fmt: skip
+            *self._prefix,
+            tool("srun"),
+            "--quiet",
+            f"--jobid={job.number}",
+            "--overlap",
+            "-N1",
+            "-n1",
+            "-w",
+            job.name,
+            "--export=NONE",
+            "--chdir=/",
+            "--mpi=none",
+            "/bin/sh",
+            "-s",
+        )
         self._asked[job.node] = job
         call = self._call(job.node, argv, sent.encode(), end_mark(self.nonce))
         self._fan.begin(replace(call, most=limit + _AROUND, timeout=self._timeout, gentle=True))

@@ -75,13 +75,20 @@ class Client(EngineClient):  # type: ignore[misc]
         self.began, self.started = time.time(), time.monotonic()
         # A session of its own: the terminal's Ctrl-C is ours to pass on, and a ProxyCommand ends with its ssh.
         process = subprocess.Popen(
-            self.call.argv, env=dict(self.call.env), bufsize=0, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            self.call.argv,
+            env=dict(self.call.env),
+            bufsize=0,
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         self._process = process
         for name, pipe, mask in (
-            ("stdin", process.stdin, E_WRITE), ("stdout", process.stdout, E_READ), ("stderr", process.stderr, E_READ)
-        ):  # fmt: skip
+            ("stdin", process.stdin, E_WRITE),
+            ("stdout", process.stdout, E_READ),
+            ("stderr", process.stderr, E_READ),
+        ):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
             # stdout alone decides the end: a kept ssh connection may hold stderr. We close the pipes, not the stream.

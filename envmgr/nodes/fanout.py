@@ -79,9 +79,7 @@ def ask_nodes(
         argv = way.argv(node)
         if isinstance(argv, str):
             return reply_now(node, "unreachable", argv)
-        return Call(
-            node, argv, way.env, sent, end_mark(nonce), limit + _AROUND, node_limit, gentle=via == "slurm"
-        )  # fmt: skip
+        return Call(node, argv, way.env, sent, end_mark(nonce), limit + _AROUND, node_limit, gentle=via == "slurm")
 
     try:
         way.prepare(todo)
@@ -188,9 +186,11 @@ class Fan:
             raise Interrupted from None
         except OSError as error:
             raise EnvmgrError(
-                "command-missing", "cannot run a command for every node", context=str(error),
+                "command-missing",
+                "cannot run a command for every node",
+                context=str(error),
                 hint="a smaller `transport.fanout` in site.yaml needs fewer processes and files",
-            ) from None  # fmt: skip
+            ) from None
         for client in self._over:
             self._on_reply(self._judge(client))
         for node in self.todo:

@@ -74,9 +74,12 @@ def jobs_with_gpu(nodes: Sequence[str], given: Sequence[str], runner: Runner, *,
 
 
 def choose_jobs(
-    nodes: Iterable[str], states: Mapping[str, tuple[str, str]], gpus: Mapping[str, SlurmGpus], default: str,
+    nodes: Iterable[str],
+    states: Mapping[str, tuple[str, str]],
+    gpus: Mapping[str, SlurmGpus],
+    default: str,
     given: Sequence[str],
-) -> GpuJobs:  # fmt: skip
+) -> GpuJobs:
     """`states` and `gpus` have Slurm's own names of nodes; `default` is the partition of jobs that name none."""
     options, refused = {}, {}
     names = slurm_names(states, nodes := tuple(nodes))

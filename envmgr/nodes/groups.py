@@ -55,9 +55,10 @@ class Groups(ABC):
             close = nearest(group, groups) or sorted(groups)[:5]
             said = ", ".join(f"`@{self._prefix}{name}`" for name in close)
             raise InputError(
-                "unknown-node-group", f"there is no {self.what} `{group}`",
+                "unknown-node-group",
+                f"there is no {self.what} `{group}`",
                 hint=f"there is {said}" if said else f"there is no {self.what} at all",
-            )  # fmt: skip
+            )
         refuse_huge(groups[group])
         return groups[group]
 
@@ -193,9 +194,11 @@ def _readable_groups() -> Iterator[Any]:
         yield GroupResolverConfig(config_paths("groups.conf"))
     except (GroupResolverError, GroupSourceError, ConfigParserError, OSError, ValueError) as error:
         raise EnvmgrError(
-            "groups-unreadable", "ClusterShell's groups.conf does not say which nodes there are",
-            context=str(error).splitlines(), hint="`nodeset -LL` shows what ClusterShell makes of it",
-        ) from None  # fmt: skip
+            "groups-unreadable",
+            "ClusterShell's groups.conf does not say which nodes there are",
+            context=str(error).splitlines(),
+            hint="`nodeset -LL` shows what ClusterShell makes of it",
+        ) from None
 
 
 def _hosts_by_group(listing: Any) -> dict[str, str]:
@@ -220,9 +223,10 @@ def _unreadable(command: str, hint: str) -> Iterator[None]:
         yield
     except CommandError as error:
         raise EnvmgrError(
-            "groups-unreadable", f"`{command}` does not say which nodes there are",
+            "groups-unreadable",
+            f"`{command}` does not say which nodes there are",
             context=[error.message, *error.context],
-        ) from None  # fmt: skip
+        ) from None
     except (ValueError, AttributeError, TypeError) as error:
         raise EnvmgrError(
             "groups-unreadable", f"`{command}` does not say which nodes there are", context=f"its output: {error}"

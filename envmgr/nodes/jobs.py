@@ -40,9 +40,10 @@ class JobOptions:
         """Raises InputError `bad-job-option`."""
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise InputError(
-                "bad-job-option", f"--time `{self.time}` is not a time as Slurm writes it",
+                "bad-job-option",
+                f"--time `{self.time}` is not a time as Slurm writes it",
                 hint="minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12",
-            )  # fmt: skip
+            )
         for option, value in (("--partition", self.partition), ("--account", self.account)):
             if value is not None and not _NAME.fullmatch(value):
                 raise InputError("bad-job-option", f"{option} `{value}` is not a name that Slurm could know")
@@ -75,18 +76,28 @@ def send_job(
         EnvmgrError: `slurm-unavailable`, `job-refused`.
     """
     argv = [
-        tool("sbatch"), "--parsable", "--nodes=1", "--ntasks=1", f"--job-name={name}", "--no-requeue", "--export=NONE",
-        "--chdir=/", f"--output={output}", *site.transport.slurm_options, *options.words(),
+        tool("sbatch"),
+        "--parsable",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--job-name={name}",
+        "--no-requeue",
+        "--export=NONE",
+        "--chdir=/",
+        f"--output={output}",
+        *site.transport.slurm_options,
+        *options.words(),
         *([f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []),
-    ]  # fmt: skip
+    ]
     done = run_slurm(runner, argv, stdin=script, timeout=_SEND)
     number = done.stdout.strip().partition(";")[0]
     if done.returncode or not number.isdigit():
         raise EnvmgrError(
-            "job-refused", f"Slurm does not take the job: {reason((done.stderr or done.stdout).encode())}",
+            "job-refused",
+            f"Slurm does not take the job: {reason((done.stderr or done.stdout).encode())}",
             context=" ".join([*options.words(), *site.transport.slurm_options]),
             hint="see --partition, --account, --cpus and --time, and transport.slurm_options in site.yaml",
-        )  # fmt: skip
+        )
     return number
 
 
@@ -96,9 +107,17 @@ def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Run
     A node that is free within some seconds: a question is not worth a wait in the queue.
     """
     asked = [
-        f"--immediate={_FREE}", "--job-name=envmgr-ask", "-N1", "-n1", f"--time={time_limit(_ASK)}", "--export=NONE", "--chdir=/", "--mpi=none",
-        *site.transport.slurm_options, *JobOptions(options.partition, options.account).words(),
-    ]  # fmt: skip
+        f"--immediate={_FREE}",
+        "--job-name=envmgr-ask",
+        "-N1",
+        "-n1",
+        f"--time={time_limit(_ASK)}",
+        "--export=NONE",
+        "--chdir=/",
+        "--mpi=none",
+        *site.transport.slurm_options,
+        *JobOptions(options.partition, options.account).words(),
+    ]
     try:
         done = runner.run([tool("srun"), "--quiet", *asked, *argv], env=tool_env(), timeout=_ASK, check=False)
     except CommandError:
@@ -160,21 +179,18 @@ def where_jobs_go(site: Site) -> list[str]:
 
 
 def run_slurm(
-    runner: Runner,
-    argv: Sequence[str],
-    *,
-    stdin: str = "",
-    timeout: float = _ASK,
-    env: Mapping[str, str] | None = None,
+    runner: Runner, argv: Sequence[str], *, stdin: str = "", timeout: float = _ASK, env: Mapping[str, str] | None = None
 ) -> Completed:
     """A command of Slurm's. Raises EnvmgrError `slurm-unavailable` where no controller answers it."""
     try:
         done = runner.run(argv, env=tool_env() if env is None else env, stdin=stdin, timeout=timeout, check=False)
     except CommandError as late:
         raise EnvmgrError(
-            "slurm-unavailable", f"Slurm does not answer: no word from {argv[0].rpartition('/')[2]} in {timeout:g} s",
-            context=late.context, hint=_LOOK,
-        ) from None  # fmt: skip
+            "slurm-unavailable",
+            f"Slurm does not answer: no word from {argv[0].rpartition('/')[2]} in {timeout:g} s",
+            context=late.context,
+            hint=_LOOK,
+        ) from None
     if done.returncode and SLURM_DOWN.search(done.stderr):
         raise unavailable(done)
     return done

@@ -37,10 +37,11 @@ class NodeSets:
         site = self._site
         if expression is None and not site.groups:
             raise InputError(
-                "no-nodes", "no nodes are named, and the site has no groups",
+                "no-nodes",
+                "no nodes are named, and the site has no groups",
                 context=str(site.source) if site.source else "the embedded site",
                 hint="name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or `groups:` in site.yaml",
-            )  # fmt: skip
+            )
         nodes = _parse("@*" if expression is None else expression, self._resolver)
         if not nodes:
             raise InputError("no-nodes", f"`{expression or 'groups:'}` names no nodes")
@@ -101,9 +102,11 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
         if "recursion" in words:
             raise InputError("bad-node-set", f"`{expression}`: a group contains itself") from None
         raise InputError(
-            "bad-node-set", f"`{expression}` is not a node set", context=words,
+            "bad-node-set",
+            f"`{expression}` is not a node set",
+            context=words,
             hint="ClusterShell's syntax: `c[1-3,7]`, `@GROUP`, `@gpu!c2`, `@slurm:PARTITION`",
-        ) from None  # fmt: skip
+        ) from None
     if count > MOST_NODES:
         raise too_many(expression, count)
     nodes = tuple(str(node) for node in found)
@@ -113,9 +116,10 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
 
 def _unknown_source(name: str) -> InputError:
     return InputError(
-        "unknown-node-group", f"`@{name}:` is not a source of node groups",
+        "unknown-node-group",
+        f"`@{name}:` is not a source of node groups",
         hint="`@GROUP` of site.yaml, `@slurm:PARTITION`, `@ansible:GROUP`, `@clustershell:GROUP`",
-    )  # fmt: skip
+    )
 
 
 def _resolver(site: Site, runner: Runner, seconds: float) -> Any:

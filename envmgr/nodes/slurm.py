@@ -27,8 +27,17 @@ _GONE = re.compile(r"(down|drain|fail|error|unknown|reboot|future|perfctrs).*", 
 _ASLEEP = re.compile(r"power.*|.*[~%!#]", re.IGNORECASE)
 _IN_USE = re.compile(r"(alloc|mix|comp|planned|reserved|maint|resv).*", re.IGNORECASE)
 ENDED = (
-    "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE", "REVOKED",
-)  # fmt: skip
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "BOOT_FAIL",
+    "PREEMPTED",
+    "OUT_OF_MEMORY",
+    "DEADLINE",
+    "REVOKED",
+)
 """How the states of a job begin that has ended. Source: squeue(1), JOB STATE CODES."""
 # Reasons of a job that waits which are about others' jobs, and about how much of Slurm a user may have.
 # Source: squeue(1), JOB REASON CODES. `UnavailableNodes` are nodes that are down, and those that others have for themselves.
@@ -200,9 +209,16 @@ class SlurmWay:
     """One `srun` per node: with one for all of them, a dead node fails it for all. `job` is a job of ours to make steps of."""
 
     def __init__(
-        self, site: Site, runner: Runner, nonce: str, *, user: str | None, timeout: float, deadline: float,
+        self,
+        site: Site,
+        runner: Runner,
+        nonce: str,
+        *,
+        user: str | None,
+        timeout: float,
+        deadline: float,
         job: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.env = tool_env()
         self._site = site
         self._runner = runner
@@ -237,10 +253,22 @@ class SlurmWay:
             else (f"--immediate={self._patience}", *self._site.transport.slurm_options)
         )
         return (
-            *self._prefix, tool("srun"), "--quiet", "-N1", "-n1", "-w", name,
-            f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout, self._most)}",
-            "--export=NONE", "--chdir=/", "--mpi=none", *where, "/bin/sh", "-s",
-        )  # fmt: skip
+            *self._prefix,
+            tool("srun"),
+            "--quiet",
+            "-N1",
+            "-n1",
+            "-w",
+            name,
+            f"--job-name={job_name(self._nonce)}",
+            f"--time={time_limit(self._timeout, self._most)}",
+            "--export=NONE",
+            "--chdir=/",
+            "--mpi=none",
+            *where,
+            "/bin/sh",
+            "-s",
+        )
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
         if begun:

@@ -39,9 +39,16 @@ _NOISE = re.compile(
     r"|kex_exchange_identification: .*)$"
 )
 _CONNECT = (
-    "ssh: ", "Host key verification", "No .* host key is known", "Permission denied", ".*: Permission denied",
-    "Bad owner", "Too many authentication failures", ".*: Bad configuration", "command-line",
-)  # fmt: skip
+    "ssh: ",
+    "Host key verification",
+    "No .* host key is known",
+    "Permission denied",
+    ".*: Permission denied",
+    "Bad owner",
+    "Too many authentication failures",
+    ".*: Bad configuration",
+    "command-line",
+)
 
 
 def command(transport: Transport, node: str, *, user: str | None, socket: Path | None) -> tuple[str, ...]:
@@ -55,9 +62,14 @@ def command(transport: Transport, node: str, *, user: str | None, socket: Path |
     login = user or transport.user
     shell = f"exec {transport.become.strip()} /bin/sh -s" if transport.become else "exec /bin/sh -s"
     return (
-        tool("ssh"), "-T", *(word for option in options for word in ("-o", option)),
-        *(("-l", login) if login else ()), "--", node, shell,
-    )  # fmt: skip
+        tool("ssh"),
+        "-T",
+        *(word for option in options for word in ("-o", option)),
+        *(("-l", login) if login else ()),
+        "--",
+        node,
+        shell,
+    )
 
 
 def control_socket(runtime: str | None) -> Path | None:

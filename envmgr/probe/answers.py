@@ -49,8 +49,9 @@ class Folding:
     def fleet(self) -> Fleet:
         groups = [
             Group(self._facts[text], tuple(sorted(nodes, key=self._order.__getitem__)))
-            for text, nodes in self._nodes.items() if nodes
-        ]  # fmt: skip
+            for text, nodes in self._nodes.items()
+            if nodes
+        ]
         groups.sort(key=lambda group: self._order[group.nodes[0]])
         missing = [r for r in self._replies.values() if r.status != "answered"]
         missing.sort(key=lambda r: self._order[r.node])

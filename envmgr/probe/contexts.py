@@ -43,12 +43,14 @@ def choose_contexts(names: Sequence[str], ways: Sequence[str]) -> tuple[ShellCon
         if name not in known:
             close = nearest(name, known)
             raise InputError(
-                "unknown-context", f"there is no context `{name}`",
+                "unknown-context",
+                f"there is no context `{name}`",
                 hint=f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}",
-            )  # fmt: skip
+            )
         if known[name].way not in ways:
             raise InputError(
-                "unknown-context", f"`{name}` is reached by {known[name].way}, which is not asked",
+                "unknown-context",
+                f"`{name}` is reached by {known[name].way}, which is not asked",
                 hint=f"--via {known[name].way}, or --via both",
-            )  # fmt: skip
+            )
     return tuple(c for c in CONTEXTS if c.way in ways and (not names or c.name in names))

@@ -46,14 +46,21 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
         starting.append(_start(jobs[-1], context, account, plan))
         key = context_key(context, account)
         telling.append(f'tell {key} {jobs[-1]} "$secret"\nnoise {key} {jobs[-1]}\n')
-    return "".join([
-        assign(mark="", limit=plan.seconds, gate_seconds=GATE_SECONDS), _settings(plan),
-        script_text(__file__, "library.sh"), script_text(__file__, "jobs.sh"), script_text(__file__, "begin.sh"),
-        _file("gate", [script_text(__file__, "gate.sh")], plan),
-        *(_file(stage, of_stage, plan) for stage, of_stage in texts.items()),
-        _function("start_rest", starting), _function("tell_all", telling), assign(jobs=" ".join(jobs)),
-        script_text(__file__, "ask.sh"),
-    ])  # fmt: skip
+    return "".join(
+        [
+            assign(mark="", limit=plan.seconds, gate_seconds=GATE_SECONDS),
+            _settings(plan),
+            script_text(__file__, "library.sh"),
+            script_text(__file__, "jobs.sh"),
+            script_text(__file__, "begin.sh"),
+            _file("gate", [script_text(__file__, "gate.sh")], plan),
+            *(_file(stage, of_stage, plan) for stage, of_stage in texts.items()),
+            _function("start_rest", starting),
+            _function("tell_all", telling),
+            assign(jobs=" ".join(jobs)),
+            script_text(__file__, "ask.sh"),
+        ]
+    )
 
 
 def looked_key(part: str, stage: ProbeStage) -> str:

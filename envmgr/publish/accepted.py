@@ -44,11 +44,12 @@ def require_accepted(entry: Entry, judged: Judged) -> None:
         return
     keys = [fault.rule for fault in judged.faults[:MOST_LINES]]
     raise InputError(
-        "module-unaccepted", f"the module of {entry} would change what other programs and the shell go by",
+        "module-unaccepted",
+        f"the module of {entry} would change what other programs and the shell go by",
         context=shortened([f"{fault.rule}: {fault.text}" for fault in judged.faults]),
         hint="take it out, or accept it in recipe.yaml, each with the reason:\n  accept:\n"
         + "\n".join(f"    {key}: why" for key in keys),
-    )  # fmt: skip
+    )
 
 
 def _sorted(found: Mapping[str, str], accept: Mapping[str, str], unused: Collection[str] = ()) -> Judged:

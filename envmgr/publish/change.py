@@ -104,9 +104,11 @@ def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
     missing = [f"{entry} depends on {d}" for entry, needed in depends.items() for d in needed if d not in depends]
     if missing:
         raise EnvmgrError(
-            "dependency-missing", "a published entry would lose what it depends on", context=missing,
+            "dependency-missing",
+            "a published entry would lose what it depends on",
+            context=missing,
             hint="remove the dependents too, or keep the dependency",
-        )  # fmt: skip
+        )
 
 
 def refuse_name_clash(merged: Mapping[str, PublishedSpec]) -> None:

@@ -318,6 +318,8 @@ def _names(prefix: Prefix) -> Iterator[re.Match[str]]:
 
 def _damaged(path: Path, error: Exception) -> EnvmgrError:
     return EnvmgrError(
-        "flip-damaged", f"{path} cannot be read", context=why_unreadable(error),
+        "flip-damaged",
+        f"{path} cannot be read",
+        context=why_unreadable(error),
         hint="`envmgr sign` writes a new one for the generation that is current",
-    )  # fmt: skip
+    )

@@ -74,9 +74,16 @@ def flip(
     with explain_os_error(path):
         digest = record or digest_of(path, GENERATION)
     draft = FlipRecord(
-        sequence=_next_number(prefix), generation=number, record=digest, date=utc_now(), action=action, before=before,
-        reason=reason, user=own_name(), host=socket.gethostname(),
-    )  # fmt: skip
+        sequence=_next_number(prefix),
+        generation=number,
+        record=digest,
+        date=utc_now(),
+        action=action,
+        before=before,
+        reason=reason,
+        user=own_name(),
+        host=socket.gethostname(),
+    )
     made = write_flip(prefix, draft, known, None if signer is None else _Signing(signer, reporter))
     try:
         _rename(prefix, made)

@@ -135,9 +135,16 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     if work.change.base is None:
         try:
             flip(
-                work.prefix, number, parent, work.change.reason, work.reporter, action="publish", signer=work.signer,
-                record=record, known=known,
-            )  # fmt: skip
+                work.prefix,
+                number,
+                parent,
+                work.change.reason,
+                work.reporter,
+                action="publish",
+                signer=work.signer,
+                record=record,
+                known=known,
+            )
         except BaseException:
             staged.done = known_current(work.prefix) == number
             raise
@@ -206,7 +213,7 @@ def sign(
         lost = gaps(prefix, lambda made: signer.judge(made).state) if accept_gap else []
         done = flip(
             prefix, number, number, accepting(lost), reporter, action="sign", signer=signer, record=digest, known=known
-        )  # fmt: skip
+        )
         return number, done
 
     return _until_first(go, prefix, runner, reporter)

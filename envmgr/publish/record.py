@@ -103,15 +103,19 @@ def current_number(prefix: Prefix) -> int | None:
         if error.errno != errno.EINVAL:
             raise EnvmgrError("prefix-unreadable", f"cannot read {prefix.current}", context=str(error)) from None
         raise EnvmgrError(
-            "current-damaged", f"{prefix.current} is not a link", context=f"it is a {_kind(prefix.current)}",
+            "current-damaged",
+            f"{prefix.current} is not a link",
+            context=f"it is a {_kind(prefix.current)}",
             hint=way_back(prefix),
-        ) from None  # fmt: skip
+        ) from None
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
     if not match or not (prefix.generation(int(match[1])) / RECORD).is_file():
         raise EnvmgrError(
-            "current-damaged", f"{prefix.current} names no complete generation", context=f"it points to {target}",
+            "current-damaged",
+            f"{prefix.current} names no complete generation",
+            context=f"it points to {target}",
             hint=way_back(prefix),
-        )  # fmt: skip
+        )
     return int(match[1])
 
 
@@ -201,9 +205,11 @@ def parse_record(path: Path, content: bytes) -> GenerationRecord:
 
 def _damaged(path: Path, error: Exception) -> EnvmgrError:
     return EnvmgrError(
-        "generation-damaged", f"{path} cannot be read", context=why_unreadable(error),
+        "generation-damaged",
+        f"{path} cannot be read",
+        context=why_unreadable(error),
         hint="`envmgr verify --all` tells which generations are as they were published; `envmgr rollback NUMBER` takes one of them",
-    )  # fmt: skip
+    )
 
 
 def read_current(prefix: Prefix) -> GenerationRecord | None:
@@ -243,9 +249,11 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
     except ValidationError as error:
         entry = f"{raw['spec'].get('name')}/{raw['spec'].get('version')}"
         raise EnvmgrError(
-            "generation-damaged", f"what {SPECS} of a generation has of {entry} cannot be read", context=str(error),
+            "generation-damaged",
+            f"what {SPECS} of a generation has of {entry} cannot be read",
+            context=str(error),
             hint="`envmgr verify` tells whether it was changed; if not, a later envmgr wrote it: use that",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:

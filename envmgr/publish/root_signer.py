@@ -50,8 +50,11 @@ class RootSigner:
             except (OSError, EOFError, ValidationError) as error:
                 self.runner.raise_if_cancelled()
                 raise EnvmgrError(
-                    "not-signed", "root's process that signs is gone", context=str(error), hint="run the same command again"
-                ) from None  # fmt: skip
+                    "not-signed",
+                    "root's process that signs is gone",
+                    context=str(error),
+                    hint="run the same command again",
+                ) from None
         self.runner.raise_if_cancelled()
         if answer.error is not None:
             raise answer.error.as_error()

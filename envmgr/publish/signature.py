@@ -59,9 +59,11 @@ class KeySigner:
         key = self.signing.key
         if key is None:
             raise EnvmgrError(
-                "not-signed", "this site signs its flips, and names no key", context="signing.key in site.yaml",
+                "not-signed",
+                "this site signs its flips, and names no key",
+                context="signing.key in site.yaml",
                 hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key that your agent or a hardware key holds",
-            )  # fmt: skip
+            )
         kept = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER", "DISPLAY", "WAYLAND_DISPLAY")
         environ = clean_env(**{name: os.environ[name] for name in kept if name in os.environ})
         argv = ("ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key))
@@ -70,9 +72,11 @@ class KeySigner:
                 done = self.runner.run(argv, stdin=content.decode(), env=environ, timeout=_SIGNED, new_group=False)
         except CommandError as error:
             raise EnvmgrError(
-                "not-signed", f"the flip could not be signed with {key}", context=_last_line(error.stderr) or error.message,
+                "not-signed",
+                f"the flip could not be signed with {key}",
+                context=_last_line(error.stderr) or error.message,
                 hint="is the key there, readable for this user, and loaded by its agent? `ssh-add -l` lists what is; nothing was changed",
-            ) from None  # fmt: skip
+            ) from None
         return done.stdout.encode()
 
     def judge(self, flip: Flip) -> Signed:
@@ -85,10 +89,12 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
     found = signer.judge(flip)
     if found.state != "signed":
         raise EnvmgrError(
-            "not-signed", "the key that signed is not among those that the site allows", context=found.reason,
+            "not-signed",
+            "the key that signed is not among those that the site allows",
+            context=found.reason,
             hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that signing.allowed_signers '
             "names, then `envmgr node-setup --apply` for the nodes",
-        )  # fmt: skip
+        )
 
 
 def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
@@ -122,9 +128,11 @@ def signers_text(signing: Signing) -> str:
     text = read_file_text(signing.allowed_signers, SIGNERS, tree=ANYWHERE)
     if not [*principals(text)]:
         raise InputError(
-            "signers-empty", f"{signing.allowed_signers} names nobody", context="signing.allowed_signers in site.yaml",
+            "signers-empty",
+            f"{signing.allowed_signers} names nobody",
+            context="signing.allowed_signers in site.yaml",
             hint=f'a line is `NAME namespaces="{NAMESPACE}" KEYTYPE KEY`, with the public key',
-        )  # fmt: skip
+        )
     return text
 
 

@@ -13,10 +13,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.publish.change import (
-    Change,
-    with_dependents,
-)
+from envmgr.publish.change import Change, with_dependents
 from envmgr.publish.flips import known_current, utc_now
 from envmgr.publish.record import (
     ABANDONED,
@@ -27,7 +24,7 @@ from envmgr.publish.record import (
     complete_numbers,
     current_number,
     read_record,
-)  # fmt: skip
+)
 from envmgr.publish.signature import Signer
 from envmgr.publish.verify import named_manifests
 from envmgr.report import Reporter
@@ -42,7 +39,7 @@ from envmgr.system.files import (
     sha256_file,
     sync_file_system,
     sync_folder,
-)  # fmt: skip
+)
 from envmgr.system.openat import change
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
@@ -91,9 +88,10 @@ class Staged:
         current = known_current(prefix) if change.base is not None else current_number(prefix)
         if change.whole and current != self.parent:
             raise EnvmgrError(
-                "repair-impossible", f"generation {current} became current while {self.parent} was made again",
+                "repair-impossible",
+                f"generation {current} became current while {self.parent} was made again",
                 hint="`envmgr verify` tells what is left to do",
-            )  # fmt: skip
+            )
         return (
             (current == self.parent or change.base is not None)
             and self.number > max(complete_numbers(prefix), default=0)
@@ -169,9 +167,11 @@ class Staged:
                         found[str(path.relative_to(self.folder))] = sha256_bytes(read_regular(path))
         if wrong := sorted(path for path in {*found, *self.files} if found.get(path) != self.files.get(path)):
             raise EnvmgrError(
-                "staged-changed", f"files of generation {self.number} changed after they were written",
-                context=wrong[:10], hint="a smoke test wrote there, or somebody else: mend the test, then run the same command again",
-            )  # fmt: skip
+                "staged-changed",
+                f"files of generation {self.number} changed after they were written",
+                context=wrong[:10],
+                hint="a smoke test wrote there, or somebody else: mend the test, then run the same command again",
+            )
 
 
 def recorded(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
@@ -186,9 +186,11 @@ def check_installs(prefix: Prefix, change: Change) -> None:
             install = prefix.install_at(path)
             if not install.exists():
                 raise EnvmgrError(
-                    "install-missing", f"an install of {module.spec.entry} is gone", context=str(install.path),
+                    "install-missing",
+                    f"an install of {module.spec.entry} is gone",
+                    context=str(install.path),
                     hint=f"run `envmgr build {module.spec.entry}` again",
-                )  # fmt: skip
+                )
 
 
 def manifests_of(

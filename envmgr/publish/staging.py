@@ -33,18 +33,12 @@ from envmgr.publish.record import (
     read_record,
     read_specs,
     with_own_pythons,
-)  # fmt: skip
+)
 from envmgr.publish.staged import Staged, Work, check_installs, manifests_of
 from envmgr.publish.trust import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.store.holds import holding
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import (
-    atomic_write,
-    explain_os_error,
-    pretty_json,
-    sha256_bytes,
-    sha256_file,
-)  # fmt: skip
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sha256_bytes, sha256_file
 from envmgr.system.openat import change, empty_below
 
 

@@ -79,10 +79,11 @@ def require_unchanged_generation(
     ]
     if faults:
         raise EnvmgrError(
-            "generation-changed", f"generation {number} is not what was published: it is not signed again",
+            "generation-changed",
+            f"generation {number} is not what was published: it is not signed again",
             context=faults[:10],
             hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with the same entries",
-        )  # fmt: skip
+        )
     if number not in told and signed_before(prefix):
         reporter.say(
             f"warning: nothing tells that generation {number} is what was published: there is no signed flip of it, and no history"
@@ -115,9 +116,11 @@ _MADE = "nothing is made from it"
 
 def _untrusted(number: int, fault: FlipFault, what: str, hint: str) -> EnvmgrError:
     return EnvmgrError(
-        "flip-untrusted", f"generation {number} is current by a flip that is {fault.state}: {what}",
-        context=f"{fault.path}: {fault.found}", hint=hint,
-    )  # fmt: skip
+        "flip-untrusted",
+        f"generation {number} is current by a flip that is {fault.state}: {what}",
+        context=f"{fault.path}: {fault.found}",
+        hint=hint,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +204,13 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
 def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
     """All that a look stands on. A flip that was written and withdrawn meanwhile leaves its number taken."""
     return (
-        known_current(prefix), sequences(prefix), numbers_taken(prefix), links(prefix), came(prefix), seen_here(prefix)
-    )  # fmt: skip
+        known_current(prefix),
+        sequences(prefix),
+        numbers_taken(prefix),
+        links(prefix),
+        came(prefix),
+        seen_here(prefix),
+    )
 
 
 def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:

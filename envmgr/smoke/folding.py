@@ -103,10 +103,15 @@ class Folding:
                 times = [seconds for _, seconds in ended]
                 found.append(
                     NodeOutcome(
-                        job.entry, job.test.name, status, detail, max(times),  # type: ignore[arg-type]
-                        fold(node for node, _ in ended), min(times),
+                        job.entry,
+                        job.test.name,
+                        status,  # type: ignore[arg-type]
+                        detail,
+                        max(times),
+                        fold(node for node, _ in ended),
+                        min(times),
                     )
-                )  # fmt: skip
+                )
         return tuple(found)
 
     def missing(self) -> tuple[Missing, ...]:

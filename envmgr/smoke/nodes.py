@@ -134,18 +134,25 @@ def _in_one_job(
     unfit = folding.missing()
     if len(fit) < count:
         raise EnvmgrError(
-            "too-few-nodes", f"{len(fit)} of the nodes can run tests, and {count} are asked for",
+            "too-few-nodes",
+            f"{len(fit)} of the nodes can run tests, and {count} are asked for",
             context=[f"{missing.status}: {missing.nodes}: {missing.reason}" for missing in unfit],
             hint="a smaller -N, more nodes by `--nodes SET`, or `envmgr audit` for those that cannot",
-        )  # fmt: skip
+        )
     for missing in unfit:
         asking.reporter.say(f"without {missing.nodes}: {missing.status}: {missing.reason}")
     seconds = seconds_of([*alone, *together]) + 2 * (GATE_SECONDS + _AROUND)
     left = asking.left()
     with allocated(
-        count, fit, slurm=ask_slurm(asking.runner), site=asking.site, runner=asking.runner, user=asking.account.login,
-        seconds=min(seconds, left), patience=min(asking.site.transport.queue_timeout, left / 2),
-    ) as job:  # fmt: skip
+        count,
+        fit,
+        slurm=ask_slurm(asking.runner),
+        site=asking.site,
+        runner=asking.runner,
+        user=asking.account.login,
+        seconds=min(seconds, left),
+        patience=min(asking.site.transport.queue_timeout, left / 2),
+    ) as job:
         on_each = Folding(alone, deadline)
         if alone:
             asking.ask("tests", job.nodes, alone, on_each, job)
@@ -181,9 +188,16 @@ class _Asking:
                 stage.update(len(looked), detail=reply.node)
 
             ask_nodes(
-                nodes, gate, site=self.site, via="ssh", runner=self.runner, on_reply=look, deadline=self.left(),
-                timeout=min(self.site.transport.node_timeout, GATE_SECONDS + _AROUND), fresh=True,
-            )  # fmt: skip
+                nodes,
+                gate,
+                site=self.site,
+                via="ssh",
+                runner=self.runner,
+                on_reply=look,
+                deadline=self.left(),
+                timeout=min(self.site.transport.node_timeout, GATE_SECONDS + _AROUND),
+                fresh=True,
+            )
         return [node for node in nodes if folding.admit(looked[node])]
 
     def ask(
@@ -207,10 +221,18 @@ class _Asking:
                 stage.update(folding.taken, detail=reply.node)
 
             ask_nodes(
-                nodes, script, site=self.site, via=self.via, runner=self.runner, on_reply=take, deadline=left,
-                timeout=seconds + GATE_SECONDS + _AROUND, user=self.account.login, fresh=True,
+                nodes,
+                script,
+                site=self.site,
+                via=self.via,
+                runner=self.runner,
+                on_reply=take,
+                deadline=left,
+                timeout=seconds + GATE_SECONDS + _AROUND,
+                user=self.account.login,
+                fresh=True,
                 job=None if job is None else job.job,
-            )  # fmt: skip
+            )
 
 
 def _plan(site: Site, user: str, seconds: int) -> ProbePlan:

@@ -53,9 +53,12 @@ def leave_row(install: Install, work: Path) -> None:
 
 def _row_text(install: Install, work: Path) -> str:
     row = BuildRow(
-        **asdict(this_process()), install=install.relative, started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        work=str(work), slurm=os.environ.get("SLURM_JOB_ID", ""),
-    )  # fmt: skip
+        **asdict(this_process()),
+        install=install.relative,
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        work=str(work),
+        slurm=os.environ.get("SLURM_JOB_ID", ""),
+    )
     return pretty_json(asdict(row))
 
 

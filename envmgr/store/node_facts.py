@@ -59,9 +59,11 @@ def read_node_facts(prefix: Prefix) -> FleetFacts | None:
         return None
     except (OSError, InputError, ValueError) as error:
         raise EnvmgrError(
-            "node-facts-damaged", f"{path} cannot be read", context=why_unreadable(error).splitlines()[:3],
+            "node-facts-damaged",
+            f"{path} cannot be read",
+            context=why_unreadable(error).splitlines()[:3],
             hint="`envmgr audit` writes it anew",
-        ) from None  # fmt: skip
+        ) from None
 
 
 _READ = 'if [ -e "$1/nodes.json" ]; then exec cat "$1/nodes.json"; fi'

@@ -41,28 +41,39 @@ def require_place(prefix: Prefix) -> None:
     made = made_for(prefix)
     if made is not None and made != prefix.root:
         raise EnvmgrError(
-            "prefix-moved", f"the prefix {prefix.root} was made for {made}: what it holds works there alone",
+            "prefix-moved",
+            f"the prefix {prefix.root} was made for {made}: what it holds works there alone",
             context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and scripts have that path in them",
             hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "
             "or name a new, empty folder there, and build into it: `envmgr build --all`",
-        )  # fmt: skip
+        )
 
 
 def require_kinds(prefix: Prefix) -> None:
     """Raises EnvmgrError `path-unusable` where something else lies in the place of a folder or file that envmgr makes itself."""
     folders = (
-        prefix.store, prefix.generations, prefix.flips, prefix.cache, prefix.source_cache, prefix.root / "var", prefix.logs, prefix.locks,
-        prefix.jobs, prefix.holds, prefix.slurm_jobs,
-    )  # fmt: skip
+        prefix.store,
+        prefix.generations,
+        prefix.flips,
+        prefix.cache,
+        prefix.source_cache,
+        prefix.root / "var",
+        prefix.logs,
+        prefix.locks,
+        prefix.jobs,
+        prefix.holds,
+        prefix.slurm_jobs,
+    )
     wanted = {**dict.fromkeys(folders, "folder"), prefix.history: "file", prefix.place: "file"}
     for path, kind in wanted.items():
         with suppress(OSError):  # none, or one that leads nowhere now: told by who needs it
             is_folder = stat.S_ISDIR(path.stat().st_mode)
             if is_folder != (kind == "folder"):
                 raise EnvmgrError(
-                    "path-unusable", f"{path} is {'a folder' if is_folder else 'no folder'}, where a {kind} must be",
+                    "path-unusable",
+                    f"{path} is {'a folder' if is_folder else 'no folder'}, where a {kind} must be",
                     hint=f"`mv -T {words(str(path), f'{path}.away')}`; then `envmgr verify` tells what is lost, and what makes it again",
-                )  # fmt: skip
+                )
 
 
 def write_place(prefix: Prefix) -> None:

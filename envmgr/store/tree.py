@@ -59,10 +59,11 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
     for relative, status in found:
         if _kind(status.st_mode) not in _KEPT:
             raise EnvmgrError(
-                "install-special-file", f"{shown(f'{root}/{relative}')} is neither file, folder nor link",
+                "install-special-file",
+                f"{shown(f'{root}/{relative}')} is neither file, folder nor link",
                 context="no manifest can hold a pipe, a socket or a device",
                 hint="remove it at the end of the build, or have the software make it when it runs",
-            )  # fmt: skip
+            )
     return _in_batches(lambda relative, status: _look_at(str(root), relative, status, hashed), found, workers)
 
 
@@ -86,8 +87,12 @@ def look_at_tree(root: Path, owner: int, *, workers: int = 4) -> Look:
 
 _KEPT = ("file", "dir", "link")
 _KINDS = {
-    stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket",
-}  # fmt: skip
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "dir",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
 
 
 def _kind(mode: int) -> str:

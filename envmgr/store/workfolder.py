@@ -53,10 +53,11 @@ def private_folder(folder: Path) -> Iterator[None]:
     """
     if not is_plain_path(folder):
         raise EnvmgrError(
-            "build-folder", f"nothing can be compiled in `{folder.parent}`",
+            "build-folder",
+            f"nothing can be compiled in `{folder.parent}`",
             context="spaces, colons, quotes and shell characters do not survive makefiles",
             hint="name another place in site.yaml (build_dir), or in $TMPDIR",
-        )  # fmt: skip
+        )
     with explain_os_error(folder):
         for last in (False, False, True):
             try:
@@ -77,10 +78,11 @@ def _make_private(folder: Path) -> None:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _is_anothers(folder.parent):
         raise EnvmgrError(
-            "build-folder", f"{folder.parent} is not ours alone",
+            "build-folder",
+            f"{folder.parent} is not ours alone",
             context="software is compiled there: a user who can write it decides what is installed",
             hint="remove it, or name another place in site.yaml: build_dir",
-        )  # fmt: skip
+        )
     remove_tree(folder)
     folder.mkdir()
 

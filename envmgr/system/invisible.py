@@ -39,9 +39,11 @@ def require_visible(text: str, path: object, *, also: str) -> None:
         column = hidden_in(line, also)
         if column is not None:
             raise InputError(
-                "text-invisible", f"{path}:{number}:{column + 1}: {name_of(line[column])} cannot be seen in a review",
-                context=ascii(line[max(0, column - 60) : column + 60])[1:-1], hint=_way_out(line, column, path),
-            )  # fmt: skip
+                "text-invisible",
+                f"{path}:{number}:{column + 1}: {name_of(line[column])} cannot be seen in a review",
+                context=ascii(line[max(0, column - 60) : column + 60])[1:-1],
+                hint=_way_out(line, column, path),
+            )
 
 
 def hidden_values(data: Any, also: str = TABS) -> Iterator[tuple[Place, str]]:

@@ -106,9 +106,11 @@ def require_not_anothers(path: Path) -> None:
 
 def _lost(path: Path) -> EnvmgrError:
     return EnvmgrError(
-        "lock-lost", f"this run stood still for a minute or longer, and another one took {path}",
-        context=_named(_read_mark(mark_of(path))), hint="nothing that is published was changed: run the same command again",
-    )  # fmt: skip
+        "lock-lost",
+        f"this run stood still for a minute or longer, and another one took {path}",
+        context=_named(_read_mark(mark_of(path))),
+        hint="nothing that is published was changed: run the same command again",
+    )
 
 
 def mark_of(path: Path) -> Path:

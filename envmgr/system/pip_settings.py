@@ -26,8 +26,11 @@ def uv_settings(environ: Mapping[str, str], configured: Mapping[str, str] | None
     said |= {
         key[4:].lower().replace("_", "-"): value for key, value in environ.items() if key.startswith("PIP_") and value
     }
-    found = {uv: (",".join(said[pip].split()) if pip in _COMMAS else " ".join(said[pip].split()))
-             for pip, uv in _WORDS.items() if said.get(pip)}  # fmt: skip
+    found = {
+        uv: (",".join(said[pip].split()) if pip in _COMMAS else " ".join(said[pip].split()))
+        for pip, uv in _WORDS.items()
+        if said.get(pip)
+    }
     if "UV_INDEX" in found:
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # as pip: the best version of all places
     return found

@@ -288,22 +288,25 @@ def _require_regular(path: Path, status: os.stat_result, kind: Kind) -> None:
     if not stat.S_ISREG(status.st_mode):
         is_one = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise InputError(
-            "file-irregular", f"{kind.what} {printable(path)} is {is_one}, and no regular file",
+            "file-irregular",
+            f"{kind.what} {printable(path)} is {is_one}, and no regular file",
             hint="put the file itself there",
-        )  # fmt: skip
+        )
 
 
 def _require_below(path: Path, found: Path, tree: Path, kind: Kind) -> None:
     if not found.is_relative_to(tree.resolve()):
         raise InputError(
-            "file-irregular", f"{kind.what} {printable(path)} is a link out of {printable(tree)}",
+            "file-irregular",
+            f"{kind.what} {printable(path)} is a link out of {printable(tree)}",
             hint="put the file itself there",
-        )  # fmt: skip
+        )
 
 
 def _require_small(path: Path, size: int, kind: Kind) -> None:
     if size > kind.most:
         raise InputError(
-            "file-too-large", f"{kind.what} {printable(path)} is larger than {kind.most} bytes",
+            "file-too-large",
+            f"{kind.what} {printable(path)} is larger than {kind.most} bytes",
             hint="such a file is not read: is it the right one?",
-        )  # fmt: skip
+        )

@@ -74,9 +74,11 @@ def temporary_files(account: Account | None = None) -> Path:
         ):
             return place.absolute()
     raise EnvmgrError(
-        "no-temporary-folder", "there is no folder for temporary files that can be written",
-        context=f"looked at {', '.join(map(str, places))}", hint="name one in $TMPDIR",
-    )  # fmt: skip
+        "no-temporary-folder",
+        "there is no folder for temporary files that can be written",
+        context=f"looked at {', '.join(map(str, places))}",
+        hint="name one in $TMPDIR",
+    )
 
 
 def clear_dead_scratch(base: Path | None = None) -> None:

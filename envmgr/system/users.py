@@ -67,9 +67,10 @@ def this_account() -> Account:
         return _account(pwd.getpwuid(os.geteuid()))
     except KeyError:
         raise InputError(
-            "unknown-user", f"the user with the number {os.geteuid()} does not exist here",
+            "unknown-user",
+            f"the user with the number {os.geteuid()} does not exist here",
             hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry in /etc/passwd",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:
@@ -87,9 +88,11 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
     if os.geteuid() != 0:
         me = user_name(os.geteuid())
         raise EnvmgrError(
-            "wrong-user", f"the prefix belongs to {user}, you are {me}", context=f"build_user in site.yaml, prefix {prefix}",
+            "wrong-user",
+            f"the prefix belongs to {user}, you are {me}",
+            context=f"build_user in site.yaml, prefix {prefix}",
             hint=f"run as root or as {user}",
-        )  # fmt: skip
+        )
     with _told(account):
         _prepare(account, prefix, reads)
         os.initgroups(account.name, account.gid)
@@ -260,14 +263,18 @@ def _access_faults(user: str, reads: Sequence[Path]) -> Iterator[EnvmgrError]:
     programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
     if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:
         yield EnvmgrError(
-            "user-cannot-run", f"{user} cannot run {out_of_reach[0]}", context=context,
+            "user-cannot-run",
+            f"{user} cannot run {out_of_reach[0]}",
+            context=context,
             hint="install envmgr where that user can read it, for example under /opt",
-        )  # fmt: skip
+        )
     if out_of_reach := [path for path in reads if not _readable(path)]:
         yield EnvmgrError(
-            "user-cannot-read", f"{user} cannot read {out_of_reach[0]}", context=context,
+            "user-cannot-read",
+            f"{user} cannot read {out_of_reach[0]}",
+            context=context,
             hint="keep the site and its catalogs where that user can read them, for example under /etc/envmgr",
-        )  # fmt: skip
+        )
 
 
 def _readable(path: Path) -> bool:

@@ -93,9 +93,11 @@ def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES, reviewed:
         raise InputError("yaml-syntax", f"{path}: {printable(' '.join(str(error).split()))}") from None
     if reviewed and (hidden := [*islice(hidden_values(data), _MOST_FAULTS)]):
         raise InputError(
-            "text-invisible", f"{path} has characters that cannot be seen in a review",
-            context=faults_with_lines(hidden, text, Path(path)), hint="take them out: an escape such as `\\u2028` is one, too",
-        )  # fmt: skip
+            "text-invisible",
+            f"{path} has characters that cannot be seen in a review",
+            context=faults_with_lines(hidden, text, Path(path)),
+            hint="take them out: an escape such as `\\u2028` is one, too",
+        )
     return data
 
 
@@ -186,8 +188,15 @@ def load_model(
 
 
 def validate(
-    data: Any, model: type[Model], *, text: str, path: Path, reference: str, faults: Sequence[Fault] = (), context: object = None,
-) -> Model:  # fmt: skip
+    data: Any,
+    model: type[Model],
+    *,
+    text: str,
+    path: Path,
+    reference: str,
+    faults: Sequence[Fault] = (),
+    context: object = None,
+) -> Model:
     """`data`, which comes from `text`, as `model`; `faults` are those that were found before. Errors as `load_model`."""
     rows = [*faults]
     try:

@@ -130,9 +130,10 @@ def faults_of(
         yield from _faults(wanted, parts, _closure(wanted, parts, python, present or {}, elsewhere=elsewhere), asker)
     except _TooMuch as error:
         yield Fault(
-            UNANSWERED, f"what {error} needs takes too long to follow: no package has so many rows and extras",
+            UNANSWERED,
+            f"what {error} needs takes too long to follow: no package has so many rows and extras",
             "ask who wrote this lock or this package; another version of the package may do",
-        )  # fmt: skip
+        )
 
 
 def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure, asker: str) -> Iterator[Fault]:

@@ -54,20 +54,25 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         return disk
     if kind == "Overlap":
         return EnvmgrError(
-            "wheels-overlap", f"two wheels have one path with different content: {event['path']}",
+            "wheels-overlap",
+            f"two wheels have one path with different content: {event['path']}",
             context=[str(event["first"]), str(event["second"])],
             hint="which one wins would be chance: leave one of the two out (packages such as opencv-python and "
             "opencv-python-headless are one package under two names), by the recipe's requirements or constraints",
-        )  # fmt: skip
+        )
     if kind == "BadWheel":
         return EnvmgrError("wheel-invalid", message, hint="report it to the package's authors; lock another version")
     if kind == "Ended":
         return EnvmgrError(
-            "install-failed", message, context="by the kernel where memory is short (`dmesg` says so), or by somebody",
+            "install-failed",
+            message,
+            context="by the kernel where memory is short (`dmesg` says so), or by somebody",
             hint="run the same command again, with a smaller --jobs where memory is short",
-        )  # fmt: skip
+        )
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     return EnvmgrError(
-        "install-failed", lines[0] if lines else f"the installation of wheels failed, by a fault of envmgr or its libraries: {kind}",
-        context=lines[1:], hint="nothing was installed; report it with the log if it fails again",
-    )  # fmt: skip
+        "install-failed",
+        lines[0] if lines else f"the installation of wheels failed, by a fault of envmgr or its libraries: {kind}",
+        context=lines[1:],
+        hint="nothing was installed; report it with the log if it fails again",
+    )

@@ -115,9 +115,14 @@ def _locate(
         try:
             with scratch_folder("index") as scratch:
                 text = compile_requirements(
-                    [f"{w.name}=={w.version}" for w in group], [places[name]], runner, scratch, python=lock.python,
-                    platform=lock.platform, options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
-                )  # fmt: skip
+                    [f"{w.name}=={w.version}" for w in group],
+                    [places[name]],
+                    runner,
+                    scratch,
+                    python=lock.python,
+                    platform=lock.platform,
+                    options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
+                )
         except UnreachedError as error:
             error.hint = other_ways(label)
             raise
@@ -126,11 +131,12 @@ def _locate(
     if lacking := [wheel for wheel in wheels if wheel.sha256 not in found]:
         where = ", ".join(dict.fromkeys(places[w.index].url for w in lacking))
         raise EnvmgrError(
-            "not-found", f"{lacking[0].file} is not at {where}",
+            "not-found",
+            f"{lacking[0].file} is not at {where}",
             context=[f"{w.file}  sha256 {w.sha256}" for w in lacking[:10]],
             hint=f"add a mirror that has it (backends.wheels.indexes in site.yaml), give the file (`envmgr fetch {label} --file FILE`), or "
             "lock again",
-        )  # fmt: skip
+        )
     return found
 
 

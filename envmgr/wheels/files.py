@@ -15,9 +15,16 @@ from envmgr.wheels.requirements import Question
 
 
 def require_answer(
-    wanted: Question, parts: Mapping[str, Part], files: Mapping[str, Path], python: str, entry: object, *,
-    present: Mapping[str, str] | None = None, elsewhere: bool = False, asker: str = "the recipe",
-) -> None:  # fmt: skip
+    wanted: Question,
+    parts: Mapping[str, Part],
+    files: Mapping[str, Path],
+    python: str,
+    entry: object,
+    *,
+    present: Mapping[str, str] | None = None,
+    elsewhere: bool = False,
+    asker: str = "the recipe",
+) -> None:
     """`parts` are what the lock says (normalised name -> it), `files` the wheels of those that are there; for others the lock counts. See `faults_of`.
 
     Raises:
@@ -37,9 +44,13 @@ def parts_in(parts: Mapping[str, Part], files: Mapping[str, Path]) -> dict[str, 
 def files_differ(entry: object, lines: Iterable[str], accept: str = "") -> InputError:
     """`accept` is what its recipe may say where that is meant."""
     return InputError(
-        "files-differ", f"the files of {entry} need other packages than its lock has; nothing was installed", context=[*lines][:20],
-        hint="\n  ".join([f"find out who changed the lock; `envmgr lock {entry}` writes it again", *([accept] if accept else [])]),
-    )  # fmt: skip
+        "files-differ",
+        f"the files of {entry} need other packages than its lock has; nothing was installed",
+        context=[*lines][:20],
+        hint="\n  ".join(
+            [f"find out who changed the lock; `envmgr lock {entry}` writes it again", *([accept] if accept else [])]
+        ),
+    )
 
 
 def _part(name: str, said: Part, path: Path) -> Part:

@@ -52,6 +52,8 @@ def read_metadata(text: str) -> Metadata:
     except InvalidVersion:
         raise ValueError(f"`{printable(head['Version'])}` is no version") from None
     return Metadata(
-        name=extra_name(str(head["Name"])), version=version, requires=checked_all(head.get_all("Requires-Dist") or ()),
+        name=extra_name(str(head["Name"])),
+        version=version,
+        requires=checked_all(head.get_all("Requires-Dist") or ()),
         extras=tuple(dict.fromkeys(extra_name(str(each)) for each in head.get_all("Provides-Extra") or ())),
-    )  # fmt: skip
+    )

@@ -48,8 +48,9 @@ def require_hashes(wanted: Question, files: Iterable[LockedFile], python: str, w
 
 def differs(what: str, sums: Iterable[str], found: Iterable[str], where: object) -> InputError:
     return InputError(
-        "hash-differs", f"{what} has none of the hashes that the recipe's requirements say",
+        "hash-differs",
+        f"{what} has none of the hashes that the recipe's requirements say",
         context=[*(f"the recipe: sha256 {each}" for each in sorted(sums)), *(f"{where}: {each}" for each in found)],
         hint="find out which of the two is right: the index may have another file of that version, or the hash is of its source "
         "(`build` in the recipe) or of a wheel for another platform",
-    )  # fmt: skip
+    )

@@ -86,10 +86,13 @@ class LockedSdist(_Model):
     def identity(self) -> list[object]:
         """What of it decides the bytes of its wheel."""
         return [
-            self.name, self.version, self.file, self.sha256,
+            self.name,
+            self.version,
+            self.file,
+            self.sha256,
             [[wheel.name, wheel.version, wheel.file, wheel.sha256] for wheel in self.build],
             [patch.sha256 for patch in self.patches],
-        ]  # fmt: skip
+        ]
 
 
 LockedFile = LockedWheel | LockedSdist

@@ -84,19 +84,14 @@ def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple
     requires = requires_of(urls, asking.runner)
     wheels = tuple(
         wheel.model_copy(
-            update={
-                "index": origin,
-                "requires": requires.get(wheel.name),
-                "url": locked_url(origin, url, wheel.file),
-            }
+            update={"index": origin, "requires": requires.get(wheel.name), "url": locked_url(origin, url, wheel.file)}
         )
         for wheel, url in sorted(found, key=lambda each: each[0].name)
         for origin in (origins(wheel.name),)
     )
     lock = WheelSet(
-        python=python, platform=wanted.platform, uv=version("uv"),
-        exclude_newer=wanted.exclude_newer, wheels=wheels,
-    )  # fmt: skip
+        python=python, platform=wanted.platform, uv=version("uv"), exclude_newer=wanted.exclude_newer, wheels=wheels
+    )
     return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in asking.known)
 
 
@@ -106,9 +101,10 @@ def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
     for name, version in versions.items():
         if name not in asked and is_prerelease(version):
             raise EnvmgrError(
-                "prerelease", f"{name} {version} is a pre-release, and nobody asked for one",
+                "prerelease",
+                f"{name} {version} is a pre-release, and nobody asked for one",
                 hint=f"ask for it by its version in the recipe (`{name}=={version}`), or constrain it to a release",
-            )  # fmt: skip
+            )
 
 
 class Asking:
@@ -118,9 +114,16 @@ class Asking:
     """
 
     def __init__(
-        self, wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str], scratch: Path,
+        self,
+        wanted: Question,
+        python: str,
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        places: Mapping[str, str],
+        scratch: Path,
         account: Account | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.wanted, self.python, self.runner, self.account = wanted, python, runner, account
         self.known: Mapping[str, str] = {}
         self._reporter, self._scratch = reporter, scratch
@@ -138,10 +141,17 @@ class Asking:
             limits = [*self.wanted.constraints, *(f"{name}=={version}" for name, version in self.known.items())]
             try:
                 return compile_requirements(
-                    self.wanted.requirements if requirements is None else requirements, now, self.runner, self._scratch,
-                    python=self.python, platform=self.wanted.platform, constraints=limits,
-                    exclude_newer=self.wanted.exclude_newer, options=[*self._stubs, *options], account=self.account,
-                )  # fmt: skip
+                    self.wanted.requirements if requirements is None else requirements,
+                    now,
+                    self.runner,
+                    self._scratch,
+                    python=self.python,
+                    platform=self.wanted.platform,
+                    constraints=limits,
+                    exclude_newer=self.wanted.exclude_newer,
+                    options=[*self._stubs, *options],
+                    account=self.account,
+                )
             except UnreachedError as error:
                 broken = [name for name, urls in self._places.items() if len(urls) > 1]
                 named = [name for name in broken if _host(self._places[name][0]) in "\n".join(error.context)]
@@ -178,10 +188,11 @@ class Asking:
         told = sha256_told(asked, self.runner)
         if lacking := [each for each in asked if told[each] is False]:
             raise EnvmgrError(
-                "wheel-unhashed", f"the index tells no sha256 of {lacking[0].file}",
+                "wheel-unhashed",
+                f"the index tells no sha256 of {lacking[0].file}",
                 context=[f"{each.file} on {each.page}" for each in lacking[:10]],
                 hint="ask an index that has hashes, or put files that you trust into a folder (`lock --index NAME=FOLDER` asks it once)",
-            )  # fmt: skip
+            )
         for each in (each for each in asked if told[each] is not True):
             self._reporter.say(f"whether the index tells a sha256 of {each.file} was not seen: {told[each]}")
 
@@ -218,8 +229,10 @@ def places_of(names: Sequence[str], site: Site, places: Mapping[str, str]) -> di
             found[name] = [*known[name].mirrors, known[name].url]
         else:
             raise InputError(
-                "unknown-index", f"the site has no index `{name}`", hint=f"known: {', '.join(sorted(known))}; see `backends.wheels.indexes`"
-            )  # fmt: skip
+                "unknown-index",
+                f"the site has no index `{name}`",
+                hint=f"known: {', '.join(sorted(known))}; see `backends.wheels.indexes`",
+            )
     return found
 
 
@@ -250,14 +263,24 @@ def choose(text: str, python: str, platform: str, wanted: Question | None = None
             raise EnvmgrError("unsolvable", f"{package.name} is no wheel in any index", context=type(wheel).__name__)
         if "sha256" not in wheel.hashes:
             raise EnvmgrError(
-                "wheel-unhashed", f"the index tells no sha256 of {wheel.filename}", context=str(wheel.url or wheel.path),
+                "wheel-unhashed",
+                f"the index tells no sha256 of {wheel.filename}",
+                context=str(wheel.url or wheel.path),
                 hint="ask an index that has hashes, or a folder of wheels",
-            )  # fmt: skip
+            )
         uploaded = wheel.upload_time
-        yield LockedWheel(
-            name=canonicalize_name(package.name), version=str(package.version), file=wheel.filename, index="",
-            sha256=wheel.hashes["sha256"], size=wheel.size, uploaded="" if uploaded is None else uploaded.isoformat(),
-        ), str(wheel.url or Path(str(wheel.path)).absolute().as_uri())  # fmt: skip
+        yield (
+            LockedWheel(
+                name=canonicalize_name(package.name),
+                version=str(package.version),
+                file=wheel.filename,
+                index="",
+                sha256=wheel.hashes["sha256"],
+                size=wheel.size,
+                uploaded="" if uploaded is None else uploaded.isoformat(),
+            ),
+            str(wheel.url or Path(str(wheel.path)).absolute().as_uri()),
+        )
 
 
 def _only_hashed(package: Package, rows: Held) -> Package:
@@ -286,8 +309,9 @@ def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) 
         name, here, there = older[0]
         way = f"let {there} be built from its source (`build: [{name}]` in the recipe); " if builds else ""
         raise EnvmgrError(
-            "wheels-older", f"the newest wheel of {name} is {here}; {there} is there as source only",
+            "wheels-older",
+            f"the newest wheel of {name} is {here}; {there} is there as source only",
             context=[f"{n}: {h} as a wheel, {t} as source" for n, h, t in older],
             hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you made into a folder "
             "that is an index of the site",
-        )  # fmt: skip
+        )

@@ -26,21 +26,25 @@ def target_tags(python: str, platform: str) -> list[Tag]:
             names.append(f"{_OLD_NAMES[2, newest]}_{arch}")
     names.append(f"linux_{arch}")
     interpreter = f"cp{major}{minor}"
-    return [
-        *cpython_tags((major, minor), platforms=names),
-        *compatible_tags((major, minor), interpreter, names),
-    ]
+    return [*cpython_tags((major, minor), platforms=names), *compatible_tags((major, minor), interpreter, names)]
 
 
 def target_environment(python: str, platform: str) -> Environment:
     """The values of markers there. `python` is a version, `platform` in uv's words; the kernel is nobody's, as uv has it."""
     environment = default_environment()
     environment |= {
-        "python_version": ".".join(python.split(".")[:2]), "python_full_version": python, "implementation_version": python,
-        "implementation_name": "cpython", "platform_python_implementation": "CPython", "platform_machine": platform.partition("-")[0],
-        "platform_system": "Linux", "sys_platform": "linux", "os_name": "posix",
-        "platform_release": "", "platform_version": "",
-    }  # fmt: skip
+        "python_version": ".".join(python.split(".")[:2]),
+        "python_full_version": python,
+        "implementation_version": python,
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "platform_machine": platform.partition("-")[0],
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "platform_release": "",
+        "platform_version": "",
+    }
     return environment
 
 

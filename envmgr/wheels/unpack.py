@@ -44,12 +44,17 @@ def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
     name = wheel.name.partition("-")[0]
     destination = SchemeDictionaryDestination(
         {
-            "purelib": str(packages), "platlib": str(packages), "scripts": str(final / "bin"), "data": str(final),
+            "purelib": str(packages),
+            "platlib": str(packages),
+            "scripts": str(final / "bin"),
+            "data": str(final),
             "headers": str(final / "include" / "site" / f"python{minor}" / name),
         },
-        interpreter=str(final / "bin" / f"python{minor}"), script_kind="posix", destdir=str(root),
+        interpreter=str(final / "bin" / f"python{minor}"),
+        script_kind="posix",
+        destdir=str(root),
         overwrite_existing=True,  # what two wheels have alike; the rest was refused before
-    )  # fmt: skip
+    )
     with reading(wheel), warnings.catch_warnings(), WheelFile.open(wheel) as source:
         warnings.simplefilter("ignore", RuntimeWarning)  # bytecode in a wheel: it is left out, and compiled
         install_wheel(source, destination, {"INSTALLER": b"envmgr\n"})

@@ -105,9 +105,11 @@ def compile_requirements(
     def look() -> None:
         if (free := shutil.disk_usage(folder).free) < least:
             raise EnvmgrError(
-                "disk-full", f"{size_text(free)} are left under {folder} while uv reads the index", context=_asked(requirements, places),
+                "disk-full",
+                f"{size_text(free)} are left under {folder} while uv reads the index",
+                context=_asked(requirements, places),
                 hint="an index that sends files without end does that; else name a larger folder by TMPDIR",
-            )  # fmt: skip
+            )
 
     try:
         env = _environment(environ)
@@ -152,10 +154,11 @@ def _refuse_foreign(text: str, places: Sequence[Place], scratch: Path) -> None:
             at_home = scheme == "file" and any(os.path.commonpath((path, root)) == root for root in roots)
             if scheme not in ("http", "https") and not at_home:
                 raise EnvmgrError(
-                    "index-foreign", f"the index lists {url} for {package['name']}, which is no file of it",
+                    "index-foreign",
+                    f"the index lists {url} for {package['name']}, which is no file of it",
                     context=[f"index {each.index}: {each.url}" for each in places],
                     hint="ask an index that you trust: this one names files of the machine that asks",
-                )  # fmt: skip
+                )
 
 
 def _nearest(platform: str) -> str:
@@ -187,9 +190,11 @@ def _failure(error: CommandError, requirements: Sequence[str], places: Sequence[
     said, asked = _sentences(error.stderr), _asked(requirements, places)
     if error.returncode == -signal.SIGABRT or "it wrote more than" in error.message:
         return EnvmgrError(
-            "index-too-large", f"uv needs more than {size_text(_BOUNDS.memory)} of memory for what the index sends", context=asked,
+            "index-too-large",
+            f"uv needs more than {size_text(_BOUNDS.memory)} of memory for what the index sends",
+            context=asked,
             hint="the index sends pages without end, or is no package index: open its URL, or ask another place (`lock --index NAME=URL-OR-FOLDER`)",
-        )  # fmt: skip
+        )
     if "No solution found" in error.stderr or "no versions of" in error.stderr:
         hint = "loosen a requirement, or name an index that has what is missing (`indexes`, `backends.wheels.indexes` of site.yaml)"
         if "exclude-newer" in error.stderr:
@@ -199,9 +204,11 @@ def _failure(error: CommandError, requirements: Sequence[str], places: Sequence[
         )
     if _UNREACHED.search(error.stderr):
         return UnreachedError(
-            "no-network", f"an index of {', '.join(p.index for p in places)} does not answer", context=[*asked, *said],
+            "no-network",
+            f"an index of {', '.join(p.index for p in places)} does not answer",
+            context=[*asked, *said],
             hint="on a machine without this network, give the index a mirror in site.yaml: backends.wheels.indexes.<name>.mirrors takes URLs and folders",
-        )  # fmt: skip
+        )
     return EnvmgrError("resolve-failed", "uv could not resolve the requirements", context=[*asked, *said])
 
 

@@ -94,37 +94,67 @@ def test_a_command_that_takes_too_long_is_killed(cluster: Cluster) -> None:
 # A fault of c1, what then is asked where, what is found, and what is found before and after.
 FAULTS: dict[str, tuple[Callable[..., AbstractContextManager[None]], str, str, str, str]] = {
     "unmounted": (faults.unmounted, "c1", "grep -c ' /cluster/sw ' /proc/self/mountinfo", "0", "1"),
-    "read_only": (faults.read_only, "c1", "touch /cluster/sw/x && rm /cluster/sw/x && echo fine", ".*Read-only.*", "fine"),
+    "read_only": (
+        faults.read_only,
+        "c1",
+        "touch /cluster/sw/x && rm /cluster/sw/x && echo fine",
+        ".*Read-only.*",
+        "fine",
+    ),
     "old_copy": (faults.old_copy, "c1", "stat -f -c %T /cluster/sw", "tmpfs", "(?!tmpfs).*"),
     "shadowed_file": (
         lambda c, n: faults.shadowed_file(c, n, "/etc/lmod/modulespath", "other\n"),
-        "c1", "cat /etc/lmod/modulespath; stat -c '%U %a' /etc/lmod/modulespath", "other\nroot 644", "#.*\nroot 644",
+        "c1",
+        "cat /etc/lmod/modulespath; stat -c '%U %a' /etc/lmod/modulespath",
+        "other\nroot 644",
+        "#.*\nroot 644",
     ),
     "slow_link": (faults.slow_link, "c1", "tc qdisc show dev eth0", ".* tbf .* rate 1Mbit .*", ".*noqueue.*"),
     "frozen_node": (faults.frozen_node, "login", f"{SSH} c1 hostname", ".*timed out.*", "c1"),
     "sshd_stopped": (faults.sshd_stopped, "login", f"{SSH} c1 hostname", "ssh: .* Connection refused", "c1"),
     "slurmd_stopped": (
         lambda c, n: faults.slurmd_stopped(c, n, noticed=True),
-        "login", "sinfo -h -n c1 -o %T; srun -w c1 --immediate=1 hostname", "down\nsrun: error: .*", "idle\nc1",
+        "login",
+        "sinfo -h -n c1 -o %T; srun -w c1 --immediate=1 hostname",
+        "down\nsrun: error: .*",
+        "idle\nc1",
     ),
-    "changed_host_key": (faults.changed_host_key, "login", f"{SSH} c1 hostname", ".*Host key verification failed.*", "c1"),
+    "changed_host_key": (
+        faults.changed_host_key,
+        "login",
+        f"{SSH} c1 hostname",
+        ".*Host key verification failed.*",
+        "c1",
+    ),
     "banner": (
-        faults.banner, "login", f"su alice -c \"{SSH} c1 'bash -lc true; csh -c hostname'\"",
-        "(Welcome to the cluster!\n){4,}c1", "c1",
+        faults.banner,
+        "login",
+        f"su alice -c \"{SSH} c1 'bash -lc true; csh -c hostname'\"",
+        "(Welcome to the cluster!\n){4,}c1",
+        "c1",
     ),
     "other_lmod": (
-        faults.other_lmod, "c1", "bash -lc 'module --version; echo $LMOD_VERSION'",
-        r".*Version 8\.7\.19 .*\b8\.7\.19", "(?!.*8.7.19).*Version .*",
+        faults.other_lmod,
+        "c1",
+        "bash -lc 'module --version; echo $LMOD_VERSION'",
+        r".*Version 8\.7\.19 .*\b8\.7\.19",
+        "(?!.*8.7.19).*Version .*",
     ),
     "fake_driver": (
         lambda c, n: faults.fake_driver(c, n, "450.51.06", compute_capability="7.5"),
-        "c1", "cat /sys/module/nvidia/version; nvidia-smi --query-gpu=compute_cap,driver_version --format=csv,noheader",
-        "450.51.06\n7.5, 450.51.06", "cat: .*: No such file or directory\n.*not found",
+        "c1",
+        "cat /sys/module/nvidia/version; nvidia-smi --query-gpu=compute_cap,driver_version --format=csv,noheader",
+        "450.51.06\n7.5, 450.51.06",
+        "cat: .*: No such file or directory\n.*not found",
     ),
     "fake_cpu": (
-        faults.fake_cpu, "c1", "grep -m1 -ow sse4_2 /proc/cpuinfo; grep -m1 -ow sse2 /proc/cpuinfo", "sse2", "sse4_2\nsse2",
+        faults.fake_cpu,
+        "c1",
+        "grep -m1 -ow sse4_2 /proc/cpuinfo; grep -m1 -ow sse2 /proc/cpuinfo",
+        "sse2",
+        "sse4_2\nsse2",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)

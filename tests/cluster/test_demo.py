@@ -41,9 +41,14 @@ def start(scene: Path) -> Iterator[Start]:
         own = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # not as nohup(1) left it
         text = f"{own}\nimport sys, demo.cluster as demo\n{code}\nsys.exit(demo.main())"
         process = subprocess.Popen(
-            [sys.executable, "-c", text], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-c", text],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         started.append(process)
         return process
 
@@ -140,9 +145,20 @@ def test_demo_that_is_stopped_leaves_nothing(scene: Path, start: Start, number: 
 
 def test_other_user_is_told_that_root_is_needed_before_anything_is_installed(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*(NOBODY if os.geteuid() == 0 else []), "make", "-f", ROOT / "Makefile", "demo-cluster", f"VENV={tmp_path}/none"],
-        cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        [
+            *(NOBODY if os.geteuid() == 0 else []),
+            "make",
+            "-f",
+            ROOT / "Makefile",
+            "demo-cluster",
+            f"VENV={tmp_path}/none",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 2  # make's own
     assert done.stdout == ""
     assert done.stderr.startswith(

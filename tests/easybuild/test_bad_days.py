@@ -121,9 +121,13 @@ def test_build_that_died_on_another_host(box: Workshop) -> None:
     box.locked("toy/1.0", "toy-1.0.eb")
     elsewhere = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere; exec "$@"', "sh"]
     process = subprocess.Popen(
-        [*elsewhere, *box.command("build", "toy/1.0")], cwd=box.root, env=box.environ(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*elsewhere, *box.command("build", "toy/1.0")],
+        cwd=box.root,
+        env=box.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     box.started.append(process)
     wait_until_it_compiles(box)
     (row,) = rows(box)
@@ -205,8 +209,10 @@ def test_installs_side_by_side_share_the_cores(box: Workshop) -> None:
     release(box, "left", "right", "top")
     box.ok("build", "top/1.0", "-j", "4")
     assert {name: (signs(box) / name).read_text().split() for name in ("left", "right", "top")} == {
-        "left": ["-j2"], "right": ["-j2"], "top": ["-j4"],
-    }  # fmt: skip
+        "left": ["-j2"],
+        "right": ["-j2"],
+        "top": ["-j4"],
+    }
     assert nothing_left(box) == []
 
 
@@ -274,8 +280,11 @@ def test_job_goes_on_with_the_old_install_while_an_edited_easyconfig_is_built(bo
     init = box.ok("shell-init", "bash").stdout
     script = f"{init}\nmodule load toy/1.0; touch {signs(box)}/loaded; until [ -e {signs(box)}/end ]; do sleep 0.05; done; toy; type -P toy"
     job = subprocess.Popen(
-        ["bash", "--noprofile", "--norc", "-c", script], env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"}, stdout=subprocess.PIPE, text=True
-    )  # fmt: skip
+        ["bash", "--noprofile", "--norc", "-c", script],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/tmp"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     box.started.append(job)  # killed at the test's end, if it still runs
     wait_for((signs(box) / "loaded").exists, what="the job's module")
     box.toy(files={"toy.c": '#include <stdio.h>\nint main(void) { puts("new"); return 0; }\n'})

@@ -23,11 +23,14 @@ def failed(step: str, *said: str, hint: str = KEPT) -> str:
 def test_compile_error_is_shown_with_the_compiler_s_words(workshop: Workshop) -> None:
     workshop.toy(files={"toy.c": "#include <nowhere/zlib.h>\nint main(void) { return 0; }\n"})
     assert building(workshop, "-j", "2") == failed(
-        "build", "`make -j 2` failed with exit status 2:",
+        "build",
+        "`make -j 2` failed with exit status 2:",
         "toy.c:1:10: fatal error: nowhere/zlib.h: No such file or directory",
-        "    1 | #include <nowhere/zlib.h>", "      |          ^~~~~~~~~~~~~~~~",
-        "compilation terminated.", "make: *** [Makefile:3: toy] Error 1",
-    )  # fmt: skip
+        "    1 | #include <nowhere/zlib.h>",
+        "      |          ^~~~~~~~~~~~~~~~",
+        "compilation terminated.",
+        "make: *** [Makefile:3: toy] Error 1",
+    )
     assert "fatal error: nowhere/zlib.h" in logged(workshop)
 
 
@@ -46,9 +49,11 @@ def test_failing_configure(workshop: Workshop) -> None:
     )
     workshop.toy(files={"configure": script}, skipsteps=[])
     assert building(workshop) == failed(
-        "configure", "`./configure --prefix=ROOT/prefix/store/toy/1.0-DIGEST` failed with exit status 1:",
-        "checking for libfoo... no", "configure: error: libfoo 1.2 is required",
-    )  # fmt: skip
+        "configure",
+        "`./configure --prefix=ROOT/prefix/store/toy/1.0-DIGEST` failed with exit status 1:",
+        "checking for libfoo... no",
+        "configure: error: libfoo 1.2 is required",
+    )
 
 
 def test_failing_test_step(workshop: Workshop) -> None:
@@ -70,7 +75,7 @@ def test_failing_install_step_and_a_command_that_is_ended_by_a_signal(workshop: 
     workshop.toy(prebuildopts="kill -KILL $$; ")
     assert building(workshop, "-j", "1") == failed(
         "build", "`kill -KILL $$; make` was ended by SIGKILL, and said nothing"
-    )  # fmt: skip
+    )
 
 
 def test_patch_that_does_not_apply_and_archive_that_is_cut(workshop: Workshop) -> None:
@@ -88,8 +93,10 @@ def test_patch_that_does_not_apply_and_archive_that_is_cut(workshop: Workshop) -
     assert building(workshop) == failed(
         "unpack",
         "`tar xzf ROOT/build/envmgr-build-nobody/toy-1.0-DIGEST/sources/t/toy/toy-1.0.tar.gz` failed with exit status 2:",
-        "gzip: stdin: unexpected end of file", "tar: Unexpected EOF in archive", "tar: Error is not recoverable: exiting now",
-    )  # fmt: skip
+        "gzip: stdin: unexpected end of file",
+        "tar: Unexpected EOF in archive",
+        "tar: Error is not recoverable: exiting now",
+    )
 
 
 def test_failing_sanity_check(workshop: Workshop) -> None:

@@ -24,9 +24,8 @@ from tests.helpers.scenes import error_of, plain
 
 def test_faults_of_a_recipe_s_input_are_all_told(workshop: Workshop) -> None:
     workshop.entry(
-        "toy/1.0", "../x.eb",
-        input={"nope": 1, "easybuild": "4.9.0", "accept_eula": ["a b"], "unhashed": {"file": " "}},
-    )  # fmt: skip
+        "toy/1.0", "../x.eb", input={"nope": 1, "easybuild": "4.9.0", "accept_eula": ["a b"], "unhashed": {"file": " "}}
+    )
     faults = [
         "input.easyconfig: must be the file name of an easyconfig, such as zlib-1.3.1.eb",
         "input.easybuild: must be 5.0.0 or newer: the exit codes and hooks of older ones are not understood",
@@ -69,8 +68,10 @@ def test_unknown_easyconfig(workshop: Workshop) -> None:
     assert text.splitlines()[6].startswith("hint: did you mean toy-1.0.eb")
     machine = workshop.run("lock", "toy/1.0", "--format", "json")
     assert {k: machine.data[k] for k in ("schema", "reference", "exit_code")} == {
-        "schema": "envmgr.error/1", "reference": "unknown-easyconfig", "exit_code": 2,
-    }  # fmt: skip
+        "schema": "envmgr.error/1",
+        "reference": "unknown-easyconfig",
+        "exit_code": 2,
+    }
 
 
 def test_solver_is_not_for_easybuild(workshop: Workshop) -> None:
@@ -125,21 +126,22 @@ EASYCONFIGS: dict[str, tuple[Callable[[Workshop], object], str]] = {
     ),
     "unknown parameter": (
         lambda box: box.toy(nonsense=["x"]),
-        ("Use of 1 unknown easyconfig parameters detected in toy-1.0.eb: nonsense\n"
-        "  If these are just local variables please rename them to start with 'local_', or try using "
-        "--fix-deprecated-easyconfigs to do this automatically.\n"
-        "  For more information, see https://docs.easybuild.io/easyconfig-files-local-variables/ ."),
+        (
+            "Use of 1 unknown easyconfig parameters detected in toy-1.0.eb: nonsense\n"
+            "  If these are just local variables please rename them to start with 'local_', or try using "
+            "--fix-deprecated-easyconfigs to do this automatically.\n"
+            "  For more information, see https://docs.easybuild.io/easyconfig-files-local-variables/ ."
+        ),
     ),
     "unknown easyblock": (
         lambda box: box.toy(easyblock="NoSuchBlock"),
-        ("Failed to obtain class for NoSuchBlock easyblock (not available?): "
-        "No module named 'easybuild.easyblocks.generic.nosuchblock'"),
+        (
+            "Failed to obtain class for NoSuchBlock easyblock (not available?): "
+            "No module named 'easybuild.easyblocks.generic.nosuchblock'"
+        ),
     ),
-    "no easyblock": (
-        lambda box: box.easyconfig("toy", "1.0"),
-        "No software-specific easyblock 'EB_toy' found for toy",
-    ),
-}  # fmt: skip
+    "no easyblock": (lambda box: box.easyconfig("toy", "1.0"), "No software-specific easyblock 'EB_toy' found for toy"),
+}
 
 
 @pytest.mark.parametrize("case", EASYCONFIGS)
@@ -382,8 +384,9 @@ def test_lock_check_and_dry_run_write_nothing(workshop: Workshop) -> None:
     assert checked.code == 1
     (outcome,) = checked.data["outcomes"]
     assert (outcome["status"], plain(outcome["reason"], workshop)) == (
-        "stale", "ROOT/recipes/toy/1.0/easybuild-lock.yml is older than its easyconfigs",
-    )  # fmt: skip
+        "stale",
+        "ROOT/recipes/toy/1.0/easybuild-lock.yml is older than its easyconfigs",
+    )
     workshop.ok("lock", "toy/1.0", "--dry-run")
     assert lock.read_bytes() == before
     workshop.ok("lock", "toy/1.0")

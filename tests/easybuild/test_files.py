@@ -51,8 +51,9 @@ def test_archive_among_the_patches_is_got_as_a_source_is(workshop: Workshop) -> 
     workshop.locked("toy/1.0", "toy-1.0.eb")
     item = locked_item(workshop)
     assert [(s["name"], s["sha256"]) for s in item["sources"]] == [
-        (archive.name, sha256_file(archive)), (more.name, sha256_file(more)),
-    ]  # fmt: skip
+        (archive.name, sha256_file(archive)),
+        (more.name, sha256_file(more)),
+    ]
     assert "patches" not in item
     assert said(workshop) == "toy 1.0\n"
 
@@ -76,10 +77,7 @@ def test_templates_of_a_build_may_stand_in_a_source(workshop: Workshop) -> None:
     workshop.toy()
     archive = workshop.root / "mirror/t/toy/toy-1.0.tar.gz"
     unpack = "mkdir -p %(builddir)s/toy-1.0 && tar xf %s --strip-components=1 -C $_"
-    workshop.toy(
-        sources=[{"filename": archive.name, "extract_cmd": unpack}],
-        checksums=[sha256_file(archive)],
-    )
+    workshop.toy(sources=[{"filename": archive.name, "extract_cmd": unpack}], checksums=[sha256_file(archive)])
     workshop.locked("toy/1.0", "toy-1.0.eb")
     assert said(workshop) == "toy 1.0\n"
 
@@ -139,11 +137,13 @@ def test_upstream_s_places_are_those_that_easybuild_would_try(workshop: Workshop
     workshop.locked("toy/1.0", "toy-1.0.eb")
     first, second = locked_item(workshop)["sources"]
     assert first["urls"] == [
-        f"https://one.example.org/files/{archive.name}/download", f"https://two.example.org/{archive.name}",
-    ]  # fmt: skip
+        f"https://one.example.org/files/{archive.name}/download",
+        f"https://two.example.org/{archive.name}",
+    ]
     assert [url.rpartition("/")[2] for url in second["urls"] if "example.org" not in url] == [
-        "my-ext-2.0.tar.gz", "my_ext-2.0.tar.gz",
-    ]  # fmt: skip
+        "my-ext-2.0.tar.gz",
+        "my_ext-2.0.tar.gz",
+    ]
 
 
 def damaged(box: Workshop) -> Path:

@@ -47,12 +47,17 @@ def gpu_toy(box: Workshop, name: str = "gputoy", **fields: object) -> None:
         box.root / f"mirror/{name[0]}/{name}/{name}-1.0.tar.gz", f"{name}-1.0", {"CMakeLists.txt": CMAKE_LISTS}
     )
     box.easyconfig(
-        name, "1.0",
+        name,
+        "1.0",
         **{
-            "easyblock": "CMakeMake", "sources": [archive.name], "checksums": [sha256_file(archive)], "configopts": MINE,
-            "sanity_check_paths": {"files": ["share/codes"], "dirs": []}, **fields,
+            "easyblock": "CMakeMake",
+            "sources": [archive.name],
+            "checksums": [sha256_file(archive)],
+            "configopts": MINE,
+            "sanity_check_paths": {"files": ["share/codes"], "dirs": []},
+            **fields,
         },
-    )  # fmt: skip
+    )
 
 
 def lock_of(box: Workshop, entry: str) -> dict[str, object]:
@@ -171,11 +176,17 @@ def test_easyblock_that_needs_the_value_is_told_as_such_and_below_cuda_alone(box
         ({"prebuildopts": "CODES='%(cuda_sm_space_sep)s' "}, "prebuildopts has the template %(cuda_sm_space_sep)s"),
         ({"configopts": ["-DA=1", "-DB=%(cuda_cc_comma_sep)s"]}, "configopts has the template %(cuda_cc_comma_sep)s"),
         (
-            {"easyblock": "Bundle", "components": [("a", "1", {"easyblock": "MakeCp", "buildopts": "%(cuda_int_comma_sep)s"})]},
+            {
+                "easyblock": "Bundle",
+                "components": [("a", "1", {"easyblock": "MakeCp", "buildopts": "%(cuda_int_comma_sep)s"})],
+            },
             "components has the template %(cuda_int_comma_sep)s",
         ),
         (
-            {"easyblock": "PythonBundle", "exts_list": [("a", "1", {"preinstallopts": "X=%(cuda_cc_semicolon_sep)s "})]},
+            {
+                "easyblock": "PythonBundle",
+                "exts_list": [("a", "1", {"preinstallopts": "X=%(cuda_cc_semicolon_sep)s "})],
+            },
             "exts_list has the template %(cuda_cc_semicolon_sep)s",
         ),
         (
@@ -183,9 +194,12 @@ def test_easyblock_that_needs_the_value_is_told_as_such_and_below_cuda_alone(box
             "it, or what it stands on, has the template %(cuda_cc_cmake)s",
         ),
         ({"modextravars": {"A": "%(amdgcn_cc_space_sep)s"}}, "modextravars has the template %(amdgcn_cc_space_sep)s"),
-        ({"sources": ["toy-%(cuda_compute_capabilities)s.tar.gz"]}, "sources has the template %(cuda_compute_capabilities)s"),
+        (
+            {"sources": ["toy-%(cuda_compute_capabilities)s.tar.gz"]},
+            "sources has the template %(cuda_compute_capabilities)s",
+        ),
     ],
-)  # fmt: skip
+)
 def test_template_is_seen_wherever_it_stands(workshop: Workshop, fields: dict[str, object], place: str) -> None:
     workshop.toy(**fields)
     workshop.entry("toy/1.0", "toy-1.0.eb")

@@ -60,8 +60,8 @@ print(json.dumps({family: sorted(flags) for family, flags in found.items()}))
 
 def ask(level: CpuLevel) -> dict[str, list[str]]:
     done = subprocess.run(
-        [easybuild_home() / "bin/python", "-c", ASK, optarch(level)], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [easybuild_home() / "bin/python", "-c", ASK, optarch(level)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -84,10 +84,20 @@ def test_every_compiler_of_easybuild_builds_for_the_level_and_not_for_the_host(
     # For ARM and POWER alone: EasyBuild leaves its default as it is.
     elsewhere = {"Fujitsu": [""], "IBMXL": ["qtune=auto"], "xlcxlf": ["qtune=auto"]}
     assert ask(level) == {
-        "Clang": [gcc], "ClangGCC": [gcc], "GCC": [gcc], "LLVM": [gcc], "ROCm": [gcc], "SYSTEM": ["" if level == "x86-64" else gcc],
-        "Intel": [intel], "NVHPC": [nvhpc], "PGI": ["-tp=x64"], **elsewhere,
-        "rustc": [f"-C target-cpu={level}"], "Go with GCC": [go], "Go with SYSTEM": [go],
-    }  # fmt: skip
+        "Clang": [gcc],
+        "ClangGCC": [gcc],
+        "GCC": [gcc],
+        "LLVM": [gcc],
+        "ROCm": [gcc],
+        "SYSTEM": ["" if level == "x86-64" else gcc],
+        "Intel": [intel],
+        "NVHPC": [nvhpc],
+        "PGI": ["-tp=x64"],
+        **elsewhere,
+        "rustc": [f"-C target-cpu={level}"],
+        "Go with GCC": [go],
+        "Go with SYSTEM": [go],
+    }
 
 
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])

@@ -21,9 +21,14 @@ from tests.helpers.eb_wheels import environ_of, write_wheels
 from tests.helpers.scenes import error_of
 
 NO_NETWORK = {
-    "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple", "UV_INDEX": "", "UV_FIND_LINKS": "", "UV_NO_CACHE": "1",
-    "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "",
-}  # fmt: skip
+    "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple",
+    "UV_INDEX": "",
+    "UV_FIND_LINKS": "",
+    "UV_NO_CACHE": "1",
+    "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+    "PIP_EXTRA_INDEX_URL": "",
+    "PIP_FIND_LINKS": "",
+}
 BUNDLE = "easybuild/easyblocks/generic/bundle.py"
 UNFILED = "the lock does not name EasyBuild's files: a private one comes from the package index; `envmgr lock toy/1.0` adds them"
 NOTE = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock toy/1.0` adds it"
@@ -154,9 +159,13 @@ def test_easybuild_sees_nothing_of_envmgr_s_other_packages(tmp_path: Path) -> No
         EASYBUILD,
         ["a", "b"],
         {
-            "rich": False, "archspec": False, "envmgr": False, "yaml": False,
-            "xml.etree": True, "easybuild.easyblocks.generic.bundle": True,
+            "rich": False,
+            "archspec": False,
+            "envmgr": False,
+            "yaml": False,
+            "xml.etree": True,
+            "easybuild.easyblocks.generic.bundle": True,
         },
-    ]  # fmt: skip
+    ]
     own = Runner().run([home / "bin/python", "-c", "import rich, archspec, envmgr, yaml"])
     assert own.returncode == 0

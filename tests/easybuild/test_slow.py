@@ -146,9 +146,14 @@ def test_pip_22_of_the_shipped_python_refuses_and_its_two_lines_work(slow: Built
                 f"{init}\nmodule load {entry} || exit 99\ntype -P python | grep -q '^{PREFIX}/' || exit 99\n{command}\n"
             )
             done = subprocess.run(
-                [*become, "bash", "--noprofile", "--norc"], input=script, cwd=home, capture_output=True, text=True, check=False,
+                [*become, "bash", "--noprofile", "--norc"],
+                input=script,
+                cwd=home,
+                capture_output=True,
+                text=True,
+                check=False,
                 env={"PATH": "/usr/bin:/bin", "HOME": folder, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": f"{home}/files"},
-            )  # fmt: skip
+            )
             return done.returncode, done.stdout, done.stderr
 
         assert said("python -m pip --version")[1].startswith("pip 22.3.1 ")

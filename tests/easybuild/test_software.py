@@ -162,16 +162,22 @@ def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop, ch
     made = workshop.root / "python"
     rattle(channel.url, ["python", "pip"], workshop.root / "cache", stage=made, final=made)
     workshop.easyconfig(
-        "Python", version, easyblock="Bundle", postinstallcmds=[f"cp -R {made}/bin {made}/lib %(installdir)s"],
+        "Python",
+        version,
+        easyblock="Bundle",
+        postinstallcmds=[f"cp -R {made}/bin {made}/lib %(installdir)s"],
         sanity_check_paths={"files": ["bin/python", f"lib/python{PYTHON}/os.py"], "dirs": []},
-    )  # fmt: skip
+    )
     pyproject = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     files = {"pyproject.toml": pyproject, "backend.py": BACKEND, "tiny.py": "answer = 42\n", "PKG-INFO": "Name: tiny\n"}
     archive = write_tar(workshop.root / "mirror/p/pylib/tiny-1.0.tar.gz", "tiny-1.0", files)
     workshop.easyconfig(
-        "pylib", "1.0", easyblock="PythonBundle", dependencies=[("Python", version)],
+        "pylib",
+        "1.0",
+        easyblock="PythonBundle",
+        dependencies=[("Python", version)],
         exts_list=[("tiny", "1.0", {"checksums": [sha256_file(archive)]})],
-    )  # fmt: skip
+    )
     workshop.locked(
         "pylib/1.0",
         "pylib-1.0.eb",
@@ -213,13 +219,20 @@ def test_conda_environment_by_easybuild_is_a_python_whatever_its_name(workshop: 
     program.write_text(CONDA)
     program.chmod(0o755)
     workshop.easyconfig(
-        "Miniforge3", "24.9", easyblock="Bundle", postinstallcmds=[f"mkdir %(installdir)s/bin && cp {program} %(installdir)s/bin"],
+        "Miniforge3",
+        "24.9",
+        easyblock="Bundle",
+        postinstallcmds=[f"mkdir %(installdir)s/bin && cp {program} %(installdir)s/bin"],
         sanity_check_paths={"files": ["bin/conda"], "dirs": []},
-    )  # fmt: skip
+    )
     workshop.easyconfig(
-        "qiime", "1.0", easyblock="Conda", builddependencies=[("Miniforge3", "24.9")], requirements="qiime2",
+        "qiime",
+        "1.0",
+        easyblock="Conda",
+        builddependencies=[("Miniforge3", "24.9")],
+        requirements="qiime2",
         sanity_check_paths={"files": ["bin/python"], "dirs": []},
-    )  # fmt: skip
+    )
     own = ("CONDA_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
     workshop.locked("qiime/1.0", "qiime-1.0.eb", accept={f"variable:{name}": "of the easyblock" for name in own})
     lock = yaml.safe_load((workshop.root / "recipes/qiime/1.0/easybuild-lock.yml").read_text())

@@ -228,9 +228,7 @@ def test_eula_that_the_easyconfig_accepts_itself_is_the_site_s_to_accept(worksho
 
 def test_eula_that_is_asked_for_at_the_installation_is_in_the_lock(workshop: Workshop) -> None:
     """AOCC's easyblock asks when it installs, not when it fetches."""
-    workshop.easyconfig(
-        "AOCC", "4.0.0", sources=["aocc-4.0.0.tar"], checksums=["0" * 64], clangversion="14.0.6"
-    )  # fmt: skip
+    workshop.easyconfig("AOCC", "4.0.0", sources=["aocc-4.0.0.tar"], checksums=["0" * 64], clangversion="14.0.6")
     folder = workshop.locked("compiler/1", "AOCC-4.0.0.eb")
     assert read_lock(folder)[0].items[-1].eulas == ("AOCC",)
     refused(workshop, "compiler/1", "aocc-eula")
@@ -276,7 +274,14 @@ def test_source_beside_its_easyconfig_is_locked_and_built(workshop: Workshop) ->
     (before,) = workshop.items()
     from tests.helpers.eb_tar import write_tar
 
-    write_tar(archive, "toy-1.0", {"Makefile": "all:\ninstall:\n\tmkdir -p $(PREFIX)/bin; cp toy $(PREFIX)/bin\n", "toy": "#!/bin/sh\necho new\n"})  # fmt: skip
+    write_tar(
+        archive,
+        "toy-1.0",
+        {
+            "Makefile": "all:\ninstall:\n\tmkdir -p $(PREFIX)/bin; cp toy $(PREFIX)/bin\n",
+            "toy": "#!/bin/sh\necho new\n",
+        },
+    )
     done = workshop.run("build", "toy/1.0")
     assert done.code == 3
     assert error_of(done, workshop).startswith(
@@ -284,10 +289,15 @@ def test_source_beside_its_easyconfig_is_locked_and_built(workshop: Workshop) ->
         "  ROOT/easyconfigs/t/toy/toy-1.0.tar.gz has changed\n"
     )
     workshop.easyconfig(
-        "toy", "1.0", easyblock="ConfigureMake", skipsteps=["configure"], sources=[archive.name],
-        checksums=[sha256_file(archive)], installopts="PREFIX=%(installdir)s",
+        "toy",
+        "1.0",
+        easyblock="ConfigureMake",
+        skipsteps=["configure"],
+        sources=[archive.name],
+        checksums=[sha256_file(archive)],
+        installopts="PREFIX=%(installdir)s",
         sanity_check_paths={"files": ["bin/toy"], "dirs": []},
-    )  # fmt: skip
+    )
     workshop.ok("lock", "toy/1.0")
     workshop.ok("build", "toy/1.0")
     assert len(workshop.items()) == 2

@@ -82,11 +82,19 @@ def all_drifts() -> list[Drift]:
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return [
         Drift(
-            row["name"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
-            tuple(row["told"]), row["hint"], bool(row.get("mends")), bool(row.get("waits")),
+            row["name"],
+            row["story"],
+            tuple(row["nodes"].split()),
+            row["do"],
+            row["undo"],
+            tuple(row["ask"].split()),
+            tuple(row["told"]),
+            row["hint"],
+            bool(row.get("mends")),
+            bool(row.get("waits")),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def follow_all(told: list[dict[str, Any]], cluster: Cluster) -> None:

@@ -110,10 +110,19 @@ def _build(cluster: Cluster, node: str) -> None:
     work = f"/home/{_BUILDER}/eb-tree"
     names = ["Mesh-3.1.eb", "Solver-1.0.eb", "bzip2-1.0.8.eb", "zlib-1.2.13.eb"]
     argv = [
-        ordinary_python(), "-m", "easybuild.main", *names, f"--robot={work}:{_shipped()}", f"--installpath={TOP}",
-        f"--sourcepath={work}/sources:{sourcepath('zlib', 'bzip2')}", f"--buildpath={work}/build", f"--tmpdir={work}", "--modules-tool=Lmod", "--parallel=2",
+        ordinary_python(),
+        "-m",
+        "easybuild.main",
+        *names,
+        f"--robot={work}:{_shipped()}",
+        f"--installpath={TOP}",
+        f"--sourcepath={work}/sources:{sourcepath('zlib', 'bzip2')}",
+        f"--buildpath={work}/build",
+        f"--tmpdir={work}",
+        "--modules-tool=Lmod",
+        "--parallel=2",
         "--filter-deps=binutils",
-    ]  # fmt: skip
+    ]
     env = {"LMOD_CMD": "/usr/share/lmod/lmod/libexec/lmod", "PATH": f"{ordinary_python().parent}:/usr/bin:/bin"}
     cluster.exec(node, argv, user=_BUILDER, env=env, timeout=_SECONDS, check=True)
 

@@ -86,9 +86,12 @@ class Workshop(Sandbox):
         folder = self.root / "easyconfigs" / name[0].lower() / name
         folder.mkdir(parents=True, exist_ok=True)
         rows = {
-            "name": name, "version": version, "homepage": "https://example.org", "description": f"{name} for tests",
+            "name": name,
+            "version": version,
+            "homepage": "https://example.org",
+            "description": f"{name} for tests",
             **fields,
-        }  # fmt: skip
+        }
         lines = [f"{key} = {value!r}" for key, value in rows.items()]
         path = folder / f"{name}-{version}.eb"
         path.write_text("\n".join([*lines, "toolchain = SYSTEM", "moduleclass = 'tools'", text]) + "\n")
@@ -105,13 +108,18 @@ class Workshop(Sandbox):
             self.root / "mirror" / name[0].lower() / name / f"{name}-{version}.tar.gz", f"{name}-{version}", content
         )
         return self.easyconfig(
-            name, version,
+            name,
+            version,
             **{
-                "easyblock": "ConfigureMake", "skipsteps": ["configure"], "sources": [archive.name],
-                "checksums": [sha256_file(archive)], "installopts": "PREFIX=%(installdir)s",
-                "sanity_check_paths": {"files": ["bin/toy"], "dirs": []}, **fields,
+                "easyblock": "ConfigureMake",
+                "skipsteps": ["configure"],
+                "sources": [archive.name],
+                "checksums": [sha256_file(archive)],
+                "installopts": "PREFIX=%(installdir)s",
+                "sanity_check_paths": {"files": ["bin/toy"], "dirs": []},
+                **fields,
             },
-        )  # fmt: skip
+        )
 
     def entry(self, entry: str, easyconfig: str, *, input: Mapping[str, Any] | None = None, **fields: Any) -> Path:  # noqa: A002
         """Write the recipe of an entry."""

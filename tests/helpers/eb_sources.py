@@ -49,19 +49,13 @@ class Source:
 # compression than upstream's, which is undone here: such a file is the same wherever it is made.
 SOURCES = {
     "bzip2": Source(
-        "bzip2",
-        "1.0.8",
-        "bzip2-1.0.8.tar.gz",
-        "ab5a03176ee106d3f0fa90e381da478ddae405918153cca248e682cd0c4a2269",
+        "bzip2", "1.0.8", "bzip2-1.0.8.tar.gz", "ab5a03176ee106d3f0fa90e381da478ddae405918153cca248e682cd0c4a2269"
     ),
     "zlib": Source(
         "zlib", "1.2.13.dfsg", "zlib-1.2.13.tar.gz", "ae154c1d1f92bf5ee09d1800007ea526bd976d0afc98f39788e772507aeffb0f"
     ),
     "Python": Source(
-        "python3.11",
-        "3.11.2",
-        "Python-3.11.2.tgz",
-        "2411c74bda5bbcfcddaf4531f66d1adc73f247f529aee981b029513aefdbf849",
+        "python3.11", "3.11.2", "Python-3.11.2.tgz", "2411c74bda5bbcfcddaf4531f66d1adc73f247f529aee981b029513aefdbf849"
     ),
     "MPICH": Source(
         "mpich", "4.0.2", "mpich-4.0.2.tar.gz", "936a22d1eec707e20cf6ba2b5008f2191a523ff4e6c80029c815e4beff7b2462"

@@ -11,10 +11,7 @@ from envmgr.backends.easybuild.contents import Places
 
 FRAMEWORK, EASYBLOCKS = b"# the framework's\n", b"# the easyblocks'\n"  # easybuild/__init__.py, as each brings it
 
-PACKAGES = {
-    "easybuild/main.py": b"print('eb')\n",
-    "easybuild/easyblocks/generic/bundle.py": b"class Bundle: ...\n",
-}
+PACKAGES = {"easybuild/main.py": b"print('eb')\n", "easybuild/easyblocks/generic/bundle.py": b"class Bundle: ...\n"}
 DATA = {
     "easybuild/easyconfigs/z/zlib/zlib-1.3.1.eb": b"name = 'zlib'\n",
     "easybuild/easyconfigs/z/zlib/zlib-1.3.1_fix.patch": b"--- a\n",

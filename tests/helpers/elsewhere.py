@@ -29,9 +29,18 @@ def build_here_and_elsewhere(box: Sandbox, entry: str, user: str = "nobody") -> 
     _build_elsewhere(box, entry, user)
     second = _manifests(box)
     done = subprocess.run(
-        ["diff", "--recursive", "--no-dereference", before / "store", box.prefix / "store", "--exclude=*.manifest.json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            "diff",
+            "--recursive",
+            "--no-dereference",
+            before / "store",
+            box.prefix / "store",
+            "--exclude=*.manifest.json",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         pytest.fail(done.stdout + done.stderr)
     assert _without_provenance(second) == _without_provenance(first)
@@ -64,9 +73,12 @@ def _build_elsewhere(box: Sandbox, entry: str, user: str) -> None:
         words += [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
     subprocess.run(
         [*words, *box.command("build", "--no-publish", "-j", "1", entry)],
-        env=box.environ(TMPDIR=str(other), HOME=str(other), LANG="C", LC_ALL="C", TZ="Asia/Tokyo", PYTHONHASHSEED="7", USER=user),
-        stdout=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
+        env=box.environ(
+            TMPDIR=str(other), HOME=str(other), LANG="C", LC_ALL="C", TZ="Asia/Tokyo", PYTHONHASHSEED="7", USER=user
+        ),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
 
 
 def _manifests(box: Sandbox) -> dict[str, dict[str, Any]]:

@@ -26,8 +26,10 @@ def modulecmd() -> Path:
         with tempfile.TemporaryDirectory() as scratch:
             subprocess.run(
                 ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", "environment-modules"],
-                cwd=scratch, check=True, capture_output=True,
-            )  # fmt: skip
+                cwd=scratch,
+                check=True,
+                capture_output=True,
+            )
             (package,) = Path(scratch).glob("*.deb")
             subprocess.run(["dpkg", "-x", package, folder], check=True)
         (found,) = folder.glob("usr/lib/*/modulecmd.tcl")

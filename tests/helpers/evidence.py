@@ -31,11 +31,15 @@ def site(**fields: Any) -> Site:
 def published(entries: Mapping[str, Requires]) -> PublishedGeneration:
     specs = {
         entry: ModuleSpec(
-            name=entry.split("/")[0], version=entry.split("/")[1], root=f"/sw/store/{entry}", digest=SHA, description="",
+            name=entry.split("/")[0],
+            version=entry.split("/")[1],
+            root=f"/sw/store/{entry}",
+            digest=SHA,
+            description="",
             requires=requires,
         )
         for entry, requires in entries.items()
-    }  # fmt: skip
+    }
     record = GenerationRecord(
         number=1,
         parent=None,
@@ -55,9 +59,14 @@ def audit_plan(where: Site, number: int | None = 1, **more: Any) -> AuditPlan:
     """What an audit of `where` plans, as alice."""
     seconds = part_seconds(where.transport.node_timeout)
     return AuditPlan(
-        prefix=str(where.prefix), user="alice", build_user=where.build_user or "", seconds=seconds, site=where,
-        number=number, **more,
-    )  # fmt: skip
+        prefix=str(where.prefix),
+        user="alice",
+        build_user=where.build_user or "",
+        seconds=seconds,
+        site=where,
+        number=number,
+        **more,
+    )
 
 
 def probe_script(checks: Iterable[Check], plan: AuditPlan) -> str:

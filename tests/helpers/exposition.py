@@ -14,10 +14,19 @@ from envmgr.commands.audit import Asked, AuditResult, ExplainResult
 from envmgr.errors import EnvmgrError
 
 WELL = AuditResult(
-    generation=12, entries=("hello/1.0", "hello/2.0"), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
-    contexts=("ssh-bash",), accounts=("root", "alice"), checks=("mount", "nodes"), findings=(), matrix=(),
-    finished=1_700_000_000.1239, seconds=2.5,
-)  # fmt: skip
+    generation=12,
+    entries=("hello/1.0", "hello/2.0"),
+    nodes="c[1-3]",
+    count=3,
+    asked=(Asked("ssh", "c[1-3]", "", ""),),
+    contexts=("ssh-bash",),
+    accounts=("root", "alice"),
+    checks=("mount", "nodes"),
+    findings=(),
+    matrix=(),
+    finished=1_700_000_000.1239,
+    seconds=2.5,
+)
 
 
 def _given(answer: AuditResult | ExplainResult | EnvmgrError) -> Answer | EnvmgrError:

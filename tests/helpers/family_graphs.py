@@ -34,10 +34,14 @@ def random_entries(rng: random.Random, count: int) -> list[ModuleSpec]:
         below = [e.entry for e in rng.sample(entries, k=min(len(entries), rng.choice((0, 1, 1, 2, 3))))]
         entries.append(
             spec(
-                name, op("prepend", "PATH", f"/store/{name}/bin"), depends=tuple(below), families=rng.choice(NAMED),
-                own_python=rng.random() < 0.6, root=f"/store/{name}",
+                name,
+                op("prepend", "PATH", f"/store/{name}/bin"),
+                depends=tuple(below),
+                families=rng.choice(NAMED),
+                own_python=rng.random() < 0.6,
+                root=f"/store/{name}",
             )
-        )  # fmt: skip
+        )
     return entries
 
 

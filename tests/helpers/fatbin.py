@@ -18,8 +18,23 @@ def fatbin(*containers: Sequence[str]) -> bytes:
         for each in codes:
             kind, _, name = each.rpartition(" ")
             code, body = parse_code(name), b"noise" * 16
-            head = struct.pack("<HHIQIIHHIIIQQQ", 1 if kind else 2, 0x101, 64, len(body), 0, 0, 0, 0, code.major * 10 + code.minor, 0, 0,
-                               _FLAGS[code.only], 0, len(body))  # fmt: skip
+            head = struct.pack(
+                "<HHIQIIHHIIIQQQ",
+                1 if kind else 2,
+                0x101,
+                64,
+                len(body),
+                0,
+                0,
+                0,
+                0,
+                code.major * 10 + code.minor,
+                0,
+                0,
+                _FLAGS[code.only],
+                0,
+                len(body),
+            )
             assert len(head) == 64
             entries += head + body
         text += struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries + b"\0" * (-len(entries) % 8)

@@ -75,8 +75,17 @@ def foreign_drifts() -> list[ForeignDrift]:
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return [
         ForeignDrift(
-            row["name"], row["story"], tuple(row["nodes"].split()), row["do"], row["undo"], tuple(row["ask"].split()),
-            tuple(row["told"]), row["hint"], row["mends"], row["tree"], row.get("missed", ""),
+            row["name"],
+            row["story"],
+            tuple(row["nodes"].split()),
+            row["do"],
+            row["undo"],
+            tuple(row["ask"].split()),
+            tuple(row["told"]),
+            row["hint"],
+            row["mends"],
+            row["tree"],
+            row.get("missed", ""),
         )
         for row in rows
-    ]  # fmt: skip
+    ]

@@ -7,8 +7,14 @@ from envmgr.catalog.fitness import level_flags
 V2, V3, V4 = (
     " ".join(sorted((flags - {"sse3"}) | {"pni"})) for level, flags in level_flags().items() if level != "x86-64"
 )
-NODE = {"fitness.driver": "-", "fitness.library": "-", "fitness.glibc": "2.34", "fitness.arch": "x86_64", "fitness.flags": V3,
-        "fitness.os": "rocky 9.4"}  # fmt: skip
+NODE = {
+    "fitness.driver": "-",
+    "fitness.library": "-",
+    "fitness.glibc": "2.34",
+    "fitness.arch": "x86_64",
+    "fitness.flags": V3,
+    "fitness.os": "rocky 9.4",
+}
 GTX = "nvidia 7.5 {} NVIDIA GeForce GTX 1650"
 
 

@@ -175,9 +175,12 @@ def _sidecar(text: str) -> Kind:
 _TESTED = {"tests": [{"name": "t", "run": "true", "files": ["data.txt"]}]}
 _PATCHED = {
     "input": {
-        "python": "system", "requirements": ["a"], "build": ["a"], "patches": [{"file": "a.patch", "sha256": "0" * 64}]
+        "python": "system",
+        "requirements": ["a"],
+        "build": ["a"],
+        "patches": [{"file": "a.patch", "sha256": "0" * 64}],
     }
-}  # fmt: skip
+}
 
 KINDS: dict[str, Kind] = {
     "recipe is a link to a secret": _file("recipe.yaml", _to_secret),

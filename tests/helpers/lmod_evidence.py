@@ -22,7 +22,15 @@ def site(prefix: str) -> Site:
 
 def published(number: int, files: Mapping[str, str], lmod: str = "8.6.19") -> PublishedGeneration:
     record = GenerationRecord(
-        number=number, parent=None, created="", user="rsw", host="login", reason="", tools={"lmod": lmod}, render="",
-        entries={}, files=dict(files),
-    )  # fmt: skip
+        number=number,
+        parent=None,
+        created="",
+        user="rsw",
+        host="login",
+        reason="",
+        tools={"lmod": lmod},
+        render="",
+        entries={},
+        files=dict(files),
+    )
     return PublishedGeneration(record, RECORD, {}, (number,), 0.0)

@@ -80,10 +80,14 @@ class Scene:
         steps = [*mounts, *self.before, f"exec {shlex.join(argv)}"]
         return subprocess.run(
             ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
-            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"} | (env or {}),
-            cwd="/", text=True, check=False, stdin=subprocess.DEVNULL,
+            env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"}
+            | (env or {}),
+            cwd="/",
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
             **({"capture_output": True, "timeout": DEADLINE} | options),
-        )  # fmt: skip
+        )
 
     def do(self, action: Action) -> dict[str, str]:
         """Run the script that goes to nodes; path -> status, and `slurm` -> state."""

@@ -129,10 +129,15 @@ def make(release: str, python: Path, easybuild: Path | None) -> Path:
 def _lay_out(there: Path, easybuild: Path | None) -> None:
     build_channel(there / "channel", wheels=CACHE / "wheels", packages=_PACKAGES)
     site = {
-        "schema": 1, "name": "cluster", "prefix": str(PREFIX), "catalogs": ["recipes"], "easyconfigs": ["easyconfigs"],
+        "schema": 1,
+        "name": "cluster",
+        "prefix": str(PREFIX),
+        "catalogs": ["recipes"],
+        "easyconfigs": ["easyconfigs"],
         "channels": {"standin": {"url": "http://channel.invalid/standin", "mirrors": ["../channel"]}},
-        "sources": {"mirrors": ["../mirror"], "upstream": False}, "policies": {"min_free": 0},
-    }  # fmt: skip
+        "sources": {"mirrors": ["../mirror"], "upstream": False},
+        "policies": {"min_free": 0},
+    }
     (there / "site").mkdir()
     (there / "site" / "site.yaml").write_text(json.dumps(site, indent=1))
     recipes = {
@@ -163,11 +168,28 @@ def _lay_out(there: Path, easybuild: Path | None) -> None:
 def _use(inside: Inside, python: Path, there: Path) -> dict[str, Any]:
     def envmgr(*argv: str) -> Any:
         done = subprocess.run(
-            [*inside.words(), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", python, "-m", "envmgr", *argv],
-            env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "ENVMGR_SITE": str(SITE / "site.yaml"),
-                 "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True, text=True, check=False, cwd="/",
-        )  # fmt: skip
+            [
+                *inside.words(),
+                "setpriv",
+                "--reuid=nobody",
+                "--regid=nogroup",
+                "--clear-groups",
+                python,
+                "-m",
+                "envmgr",
+                *argv,
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": "/nonexistent",
+                "ENVMGR_SITE": str(SITE / "site.yaml"),
+                "PYTHONDONTWRITEBYTECODE": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+        )
         if done.returncode:
             sys.exit(f"envmgr {' '.join(argv)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
         return json.loads(done.stdout) if "json" in argv else None

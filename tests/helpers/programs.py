@@ -23,6 +23,12 @@ def program(*names: str) -> str:
 
 def run(*argv: str | Path, stdin: str = "", cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        list(map(str, argv)), input=stdin, cwd=cwd, env={**os.environ, **env}, capture_output=True, text=True,
-        timeout=DEADLINE, check=False,
-    )  # fmt: skip
+        list(map(str, argv)),
+        input=stdin,
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )

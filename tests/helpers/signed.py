@@ -74,9 +74,17 @@ class SignedPrefix:
         module.write_text(f'setenv("HELLO", "{number}")\n')
         (folder / "lmodrc.lua").write_text("scDescriptT = {}\n")
         record = GenerationRecord(
-            number=number, parent=None, created="2026-01-01T00:00:00Z", user="u", host="h", reason="r", tools={}, render="",
-            entries={}, files={str(p.relative_to(folder)): sha256_file(p) for p in folder.rglob("*") if p.is_file()},
-        )  # fmt: skip
+            number=number,
+            parent=None,
+            created="2026-01-01T00:00:00Z",
+            user="u",
+            host="h",
+            reason="r",
+            tools={},
+            render="",
+            entries={},
+            files={str(p.relative_to(folder)): sha256_file(p) for p in folder.rglob("*") if p.is_file()},
+        )
         (folder / RECORD).write_text(record.model_dump_json(indent=1) + "\n")
         return folder
 
@@ -101,8 +109,10 @@ class SignedPrefix:
         path = self.prefix.flips / f"{sequence:06d}.json"
         done = subprocess.run(
             ["ssh-keygen", "-q", "-Y", "sign", "-n", namespace, "-f", self.folder / key],
-            input=path.read_bytes(), capture_output=True, check=True,
-        )  # fmt: skip
+            input=path.read_bytes(),
+            capture_output=True,
+            check=True,
+        )
         signature = path.with_name(f"{path.name}.sig")
         signature.unlink(missing_ok=True)
         signature.write_bytes(done.stdout)

@@ -122,9 +122,13 @@ class Wheelhouse:
     def _row(self, path: Path) -> dict[str, object]:
         data = path.read_bytes()
         return {
-            "filename": path.name, "url": f"../../files/{path.name}", "size": len(data), "upload-time": self.uploaded[path.name],
-            "hashes": {"sha256": hashlib.sha256(data).hexdigest()} if self.hashes else {}, "yanked": False,
-        }  # fmt: skip
+            "filename": path.name,
+            "url": f"../../files/{path.name}",
+            "size": len(data),
+            "upload-time": self.uploaded[path.name],
+            "hashes": {"sha256": hashlib.sha256(data).hexdigest()} if self.hashes else {},
+            "yanked": False,
+        }
 
 
 def _bytes(text: str | bytes) -> bytes:

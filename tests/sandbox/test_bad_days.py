@@ -505,10 +505,9 @@ def test_damaged_current_is_told_and_a_rollback_mends_it(box: Sandbox, damage: s
         case _:
             current.symlink_to("generations/0009")
     target = "/etc" if damage == "elsewhere" else "generations/0009"
-    expected = {
-        "a file": "is not a link\n  it is a file",
-        "a folder": "is not a link\n  it is a folder",
-    }.get(damage, f"names no complete generation\n  it points to {target}")
+    expected = {"a file": "is not a link\n  it is a file", "a folder": "is not a link\n  it is a folder"}.get(
+        damage, f"names no complete generation\n  it points to {target}"
+    )
     for argv in (["build", "tested/1.0"], ["list"], ["gc"], ["remove", "kept/1.0"], ["rollback"]):
         done = box.run(*argv)
         assert done.code == 3, done.stderr

@@ -192,10 +192,21 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     Of one file, nothing comes after it that would find the disk full.
     """
     request = {
-        "op": "install", "records": [], "staging": str(staging), "final": "/final", "cache": str(cache), "jobs": 2,
-        "platform": "linux-64", "retries": 0, "stall_timeout": 60, "min_free": 0, "unpacked": 4,
-        "accepts": [], "specs": [], "virtual": [],
-    }  # fmt: skip
+        "op": "install",
+        "records": [],
+        "staging": str(staging),
+        "final": "/final",
+        "cache": str(cache),
+        "jobs": 2,
+        "platform": "linux-64",
+        "retries": 0,
+        "stall_timeout": 60,
+        "min_free": 0,
+        "unpacked": 4,
+        "accepts": [],
+        "specs": [],
+        "virtual": [],
+    }
     (staging / ".unpacked").mkdir(exist_ok=True)
     try:
         call_rattler(request, runner, SilentReporter())

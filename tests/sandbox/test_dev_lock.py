@@ -84,8 +84,11 @@ class Project:
     def installed(self) -> str:
         done = subprocess.run(
             [self.folder / ".venv/bin/python", "-c", "import yaml; print(yaml.VERSION)"],
-            capture_output=True, text=True, check=False, cwd="/",
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+        )
         return done.stdout.strip() or done.stderr.strip().splitlines()[-1].partition(":")[0]
 
 
@@ -131,16 +134,37 @@ def project(tmp_path: Path) -> Iterator[Project]:
         url = f"{server.url.rstrip('/')}/simple"
         environment = {key: value for key, value in os.environ.items() if not re.match(r"PIP_|UV_|MAKE|MFLAGS", key)}
         environment |= {
-            "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": url, "PIP_NO_CACHE_DIR": "1", "UV_NO_CONFIG": "1",
-            "UV_CACHE_DIR": str(tmp_path / "cache"), "PYTHON": sys.executable, "TMPDIR": str(tmp_path),
-        }  # fmt: skip
+            "PIP_CONFIG_FILE": "/dev/null",
+            "PIP_INDEX_URL": url,
+            "PIP_NO_CACHE_DIR": "1",
+            "UV_NO_CONFIG": "1",
+            "UV_CACHE_DIR": str(tmp_path / "cache"),
+            "PYTHON": sys.executable,
+            "TMPDIR": str(tmp_path),
+        }
         made = Project(folder, house, environment)
         made.offer(LOCKED)
         subprocess.run(
-            [UV, "pip", "compile", "--generate-hashes", "--extra", "dev", "--group", "build", "--default-index", url,
-             "--output-file", "dev-lock.txt", "pyproject.toml"],
-            cwd=folder, env=environment, check=True, capture_output=True,
-        )  # fmt: skip
+            [
+                UV,
+                "pip",
+                "compile",
+                "--generate-hashes",
+                "--extra",
+                "dev",
+                "--group",
+                "build",
+                "--default-index",
+                url,
+                "--output-file",
+                "dev-lock.txt",
+                "pyproject.toml",
+            ],
+            cwd=folder,
+            env=environment,
+            check=True,
+            capture_output=True,
+        )
         yield made
 
 

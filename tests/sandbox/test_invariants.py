@@ -87,9 +87,13 @@ def test_a_job_that_runs_keeps_what_it_loaded(sandbox: Sandbox) -> None:
         module load hello/1.0; echo "$HELLO_ROOT"
     """
     shell = subprocess.Popen(
-        ["bash", "--noprofile", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ["bash", "--noprofile", "--norc"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         env={"PATH": "/usr/bin:/bin", "HOME": str(sandbox.root)},
-    )  # fmt: skip
+    )
     sandbox.started.append(shell)  # killed at the test's end, if it still runs
     assert shell.stdin is not None
     shell.stdin.write(job)
@@ -306,8 +310,9 @@ def test_verify_finds_an_install_that_others_may_write_to(sandbox: Sandbox) -> N
     path_of(sandbox, "hello/1.0").chmod(0o777)
     done = sandbox.run("verify", "--format", "json")
     assert (done.code, [(f["severity"], f["where"], f["found"]) for f in done.data["findings"]]) == (
-        1, [("error", "hello/1.0", ".: mode changed to 0777")],
-    )  # fmt: skip
+        1,
+        [("error", "hello/1.0", ".: mode changed to 0777")],
+    )
 
 
 def test_a_package_that_does_not_hold_what_it_promises_is_not_installed(

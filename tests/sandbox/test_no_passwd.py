@@ -50,9 +50,19 @@ def test_verbs_work_for_a_user_without_a_name(box: Nameless) -> None:
     locked(box, ENTRY, ["hello-prefix"])
     box.ok("build", ENTRY)
     for verb in (
-        ("verify", "--all"), ("test", ENTRY), ("list",), ("site", "check"), ("rollback", "1"), ("gc",), ("node-setup",), ("job", ENTRY),
-        ("remove", ENTRY), ("publish", ENTRY), ("history",), ("export", "--to", "ood"),
-    ):  # fmt: skip
+        ("verify", "--all"),
+        ("test", ENTRY),
+        ("list",),
+        ("site", "check"),
+        ("rollback", "1"),
+        ("gc",),
+        ("node-setup",),
+        ("job", ENTRY),
+        ("remove", ENTRY),
+        ("publish", ENTRY),
+        ("history",),
+        ("export", "--to", "ood"),
+    ):
         done = box.run(*verb)  # which fails for a traceback
         assert done.code != 4, (verb, done.stderr)
         assert done.code == 0 or verb[0] in ("export", "job"), (verb, done.stderr)

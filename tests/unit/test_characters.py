@@ -29,9 +29,19 @@ def test_what_people_write_is_not(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("character", "number"),
-    [("\x1b", r"\x1b"), ("\x9b", r"\x9b"), ("\u202e", r"\u202e"), ("\u061c", r"\u061c"), ("\u2028", r"\u2028"),
-     ("\xad", r"\xad"), ("\u200b", r"\u200b"), ("\U000e0041", r"\U000e0041"), ("\udcff", r"\udcff"), ("\r", r"\r")],
-)  # fmt: skip
+    [
+        ("\x1b", r"\x1b"),
+        ("\x9b", r"\x9b"),
+        ("\u202e", r"\u202e"),
+        ("\u061c", r"\u061c"),
+        ("\u2028", r"\u2028"),
+        ("\xad", r"\xad"),
+        ("\u200b", r"\u200b"),
+        ("\U000e0041", r"\U000e0041"),
+        ("\udcff", r"\udcff"),
+        ("\r", r"\r"),
+    ],
+)
 def test_every_display_writes_the_same_number(character: str, number: str) -> None:
     text, told = f"a{character}b", f"a{number}b"
     assert (for_terminals(text), one_line(text), read_lines([f"@key={text}"])) == (told, told, {"key": told})

@@ -21,18 +21,25 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert copy_with(
         folder, "envmgr/audit/checks/kernel.", "envmgr/catalog/exchange/words.", "envmgr/cli/formats/tsv."
     ) == [
-        "envmgr/audit/checks/kernel.node.sh", "envmgr/audit/checks/kernel.py", "envmgr/catalog/exchange/words.py",
+        "envmgr/audit/checks/kernel.node.sh",
+        "envmgr/audit/checks/kernel.py",
+        "envmgr/catalog/exchange/words.py",
         "envmgr/cli/formats/tsv.py",
-    ]  # fmt: skip
+    ]
     return folder
 
 
 def envmgr(copy: Path, *argv: str) -> Done:
     environ = {"PATH": os.environ["PATH"], "HOME": str(copy), "PYTHONPATH": str(copy)}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "envmgr", *argv], env=environ, cwd=copy, capture_output=True, text=True,
-        check=False, timeout=DEADLINE,
-    )  # fmt: skip
+        [sys.executable, "-P", "-m", "envmgr", *argv],
+        env=environ,
+        cwd=copy,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -40,8 +40,14 @@ def test_dev_lock_has_what_pyproject_asks_for_in_a_version_that_it_allows(row: s
 
 @pytest.mark.parametrize("minor", [11, 12, 13, 14])
 def test_dev_lock_has_one_version_of_each_package_for_a_python(minor: int) -> None:
-    python = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.1", "implementation_name": "cpython",
-              "platform_python_implementation": "CPython", "sys_platform": "linux", "os_name": "posix"}  # fmt: skip
+    python = {
+        "python_version": f"3.{minor}",
+        "python_full_version": f"3.{minor}.1",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "sys_platform": "linux",
+        "os_name": "posix",
+    }
     names = []
     for row in ROWS:
         locked = Requirement(row.partition(" \\")[0])

@@ -16,8 +16,12 @@ CLUSTER = {"cluster", "sshfs_cluster", "nfs_cluster", "cluster_possible", "audit
 EASYBUILD = {"workshop"}
 # What the tests of a tier never ask for. A source build of the slow ones runs its programs on a cluster of its own.
 FORBIDDEN = {
-    "unit": SANDBOX | CLUSTER | EASYBUILD, "sandbox": CLUSTER | EASYBUILD, "cluster": set[str](), "easybuild": CLUSTER, "torch": CLUSTER,
-}  # fmt: skip
+    "unit": SANDBOX | CLUSTER | EASYBUILD,
+    "sandbox": CLUSTER | EASYBUILD,
+    "cluster": set[str](),
+    "easybuild": CLUSTER,
+    "torch": CLUSTER,
+}
 FILES = sorted(path for tier in TIERS for path in (TESTS / tier).rglob("test_*.py"))
 
 

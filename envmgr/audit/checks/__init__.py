@@ -22,9 +22,10 @@ def get_check(name: str) -> Check:
         close = nearest(name, [n.replace("_", "-") for n in check_names()])
         known = ", ".join(n.replace("_", "-") for n in check_names())
         raise InputError(
-            "unknown-check", f"there is no check `{name}`",
+            "unknown-check",
+            f"there is no check `{name}`",
             hint=f"did you mean {', '.join(close)}?" if close else f"known: {known}",
-        )  # fmt: skip
+        )
     return cast("Check", importlib.import_module(f"{__name__}.{module}"))
 
 

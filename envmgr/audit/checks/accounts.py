@@ -44,9 +44,14 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
     for value, nodes in values.items():
         if value == "hung":
             yield Finding(
-                "accounts", "error", where, "`id` does not answer", "an answer in 5 s",
-                "is the directory service (sssd, LDAP, NIS) reachable from the node?", fold(nodes),
-            )  # fmt: skip
+                "accounts",
+                "error",
+                where,
+                "`id` does not answer",
+                "an answer in 5 s",
+                "is the directory service (sssd, LDAP, NIS) reachable from the node?",
+                fold(nodes),
+            )
         elif value == "" and name == evidence.site.build_user and known:
             yield Finding(
                 "accounts",
@@ -73,35 +78,57 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
     fleet, where = evidence.fleet, f"user {name}"
     for shell, nodes in fleet.by_value("accounts.no_shell").items():
         yield Finding(
-            "accounts", "error", where, f"its login shell {shell} is not there", "a shell that can be started",
-            f"install it on the node, or `usermod -s /bin/bash {name}` where the accounts come from", fold(nodes),
-        )  # fmt: skip
+            "accounts",
+            "error",
+            where,
+            f"its login shell {shell} is not there",
+            "a shell that can be started",
+            f"install it on the node, or `usermod -s /bin/bash {name}` where the accounts come from",
+            fold(nodes),
+        )
     there = fleet.only(lambda facts: "accounts.no_shell" not in facts)
     for key, what, option in (("shell", "login shell", "-s"), ("home", "home", "-d")):
         values = there.by_value(f"accounts.{key}")
         right = next(iter(compare(values, evidence).outliers), None)
         yield from drift(
-            "accounts", where, values, evidence, what=what, severity="error",
-            hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if right else _SAME_NUMBERS,
+            "accounts",
+            where,
+            values,
+            evidence,
+            what=what,
+            severity="error",
+            hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}"
+            if right
+            else _SAME_NUMBERS,
             say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
-        )  # fmt: skip
+        )
     groups = fleet.by_value("accounts.groups")
     lacks = [
         ",".join(sorted(set(of.right.split()) - set(of.value.split()))) for of in compare(groups, evidence).outliers
     ]
     yield from drift(
-        "accounts", where, groups, evidence, what="groups",
-        hint=f"on the node: `usermod -aG {lacks[0]} {name}`, or where its accounts come from: {_SAME_NUMBERS}" if len(lacks) == 1 and lacks[0]
+        "accounts",
+        where,
+        groups,
+        evidence,
+        what="groups",
+        hint=f"on the node: `usermod -aG {lacks[0]} {name}`, or where its accounts come from: {_SAME_NUMBERS}"
+        if len(lacks) == 1 and lacks[0]
         else f"compare `id {name}` of the nodes, and where its accounts come from: {_SAME_NUMBERS}",
         say=lambda groups: f"its groups are {groups.replace(' ', ', ')}",
         told=lambda of: _of_groups(set(of.value.split()), set(of.right.split())),
-    )  # fmt: skip
+    )
     for file, nodes in fleet.by_value("accounts.nologin").items():
         says = next(iter(fleet.by_value("accounts.nologin_says")), "")
         yield Finding(
-            "accounts", "error", file, f"it is there: no user can log in over ssh{f' ({says})' if says else ''}", "no such file",
-            f"on the node: `rm {file}`, once its maintenance is over; jobs run there all the same, unless it is drained", fold(nodes),
-        )  # fmt: skip
+            "accounts",
+            "error",
+            file,
+            f"it is there: no user can log in over ssh{f' ({says})' if says else ''}",
+            "no such file",
+            f"on the node: `rm {file}`, once its maintenance is over; jobs run there all the same, unless it is drained",
+            fold(nodes),
+        )
 
 
 def _of_groups(found: set[str], right: set[str]) -> str:
@@ -124,6 +151,11 @@ def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:
         number, _, name = owner.partition(" ")
         if name != build_user:
             yield Finding(
-                "accounts", "error", prefix, f"belongs to {name} (uid {number})", f"belongs to {build_user}",
-                "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server", fold(nodes),
-            )  # fmt: skip
+                "accounts",
+                "error",
+                prefix,
+                f"belongs to {name} (uid {number})",
+                f"belongs to {build_user}",
+                "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server",
+                fold(nodes),
+            )

@@ -137,9 +137,14 @@ def _variable(
             return  # told of each node that has it
     said = who_sets(shown, values, context, account, evidence)
     yield from drift(
-        "ambient", where, values, evidence, what=shown, hint=said or f"compare start-up files: which one sets {shown}?",
+        "ambient",
+        where,
+        values,
+        evidence,
+        what=shown,
+        hint=said or f"compare start-up files: which one sets {shown}?",
         say=lambda value: f"{shown} is {short(value) or 'not set'}",
-    )  # fmt: skip
+    )
 
 
 _LISTS = ("loaded", "PATH")
@@ -168,9 +173,14 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
             place = next((place for place in traced if place), "")
             hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
             yield Finding(
-                "ambient", "note", evidence.shell(found.context, found.account), f"{shown} {short(other_parts(found.also, found.lacks))}",
-                f"as in {found.usual.name}", f"{hint}; users of both kinds of shell get different programs", fold(found.nodes),
-            )  # fmt: skip
+                "ambient",
+                "note",
+                evidence.shell(found.context, found.account),
+                f"{shown} {short(other_parts(found.also, found.lacks))}",
+                f"as in {found.usual.name}",
+                f"{hint}; users of both kinds of shell get different programs",
+                fold(found.nodes),
+            )
 
 
 def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -184,19 +194,27 @@ def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evide
 
     for said, nodes in fleet.by_value(f"{key}locale").items():
         yield Finding(
-            "ambient", "warning", where, short(said), "a locale that the node has",
-            f"{who(_LOCALE, nodes)}`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8", fold(nodes),
-        )  # fmt: skip
+            "ambient",
+            "warning",
+            where,
+            short(said),
+            "a locale that the node has",
+            f"{who(_LOCALE, nodes)}`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8",
+            fold(nodes),
+        )
     for zone, nodes in fleet.by_value(f"{key}zone").items():
         yield Finding(
-            "ambient", "warning", where, f"TZ is {short(zone)}, which the node does not know: programs take UTC", "a time zone of /usr/share/zoneinfo",
-            f"{who(('TZ',), nodes)}take it away there, or install tzdata where that lacks", fold(nodes),
-        )  # fmt: skip
+            "ambient",
+            "warning",
+            where,
+            f"TZ is {short(zone)}, which the node does not know: programs take UTC",
+            "a time zone of /usr/share/zoneinfo",
+            f"{who(('TZ',), nodes)}take it away there, or install tzdata where that lacks",
+            fold(nodes),
+        )
 
 
-def _own_loads(
-    evidence: Evidence,
-) -> Iterator[tuple[ShellContext, ShellAccount, list[str], tuple[str, ...]]]:
+def _own_loads(evidence: Evidence) -> Iterator[tuple[ShellContext, ShellAccount, list[str], tuple[str, ...]]]:
     """Published entries that the user's own start-up files load: root's shells of the same kind have them not."""
     published = evidence.published.specs if evidence.published else {}
     roots = {context.name: fleet for context, account, fleet in evidence.contexts() if account == "root"}
@@ -214,10 +232,15 @@ def _loaded_by_own_files(evidence: Evidence) -> Iterator[Finding]:
     for context, account, own, nodes in _own_loads(evidence):
         place = evidence.traces.place(nodes, context, account, "LOADEDMODULES")
         yield Finding(
-            "ambient", "warning", evidence.shell(context, account), f"{', '.join(own)} is loaded before anybody loads a module",
-            "shells that begin without", f"{place or 'a start-up file of the user'} does it, in every shell and job: in a job script, "
-            "or a collection (`module save`), it is where it is needed", fold(nodes),
-        )  # fmt: skip
+            "ambient",
+            "warning",
+            evidence.shell(context, account),
+            f"{', '.join(own)} is loaded before anybody loads a module",
+            "shells that begin without",
+            f"{place or 'a start-up file of the user'} does it, in every shell and job: in a job script, "
+            "or a collection (`module save`), it is where it is needed",
+            fold(nodes),
+        )
 
 
 def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

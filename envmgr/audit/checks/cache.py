@@ -61,13 +61,17 @@ def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Finding]:
             hint = "is it a copy of the prefix? else `envmgr publish` makes a new generation, with a cache of its own"
             yield Finding(
                 "cache", "error", where, said if path in wanted else "was not published", expected, hint, fold(nodes)
-            )  # fmt: skip
+            )
     for names, nodes in fleet.by_value("cache.outdated").items():
         yield Finding(
-            "cache", "warning", f"spider of generation {published.record.number}",
-            f"older than its time stamp, so Lmod ignores it: {', '.join(names.splitlines())}", "times as published",
-            "a copy that did not keep times? `rsync -a` and `cp -p` keep them", fold(nodes),
-        )  # fmt: skip
+            "cache",
+            "warning",
+            f"spider of generation {published.record.number}",
+            f"older than its time stamp, so Lmod ignores it: {', '.join(names.splitlines())}",
+            "times as published",
+            "a copy that did not keep times? `rsync -a` and `cp -p` keep them",
+            fold(nodes),
+        )
 
 
 def _found(facts: Facts) -> dict[str, str]:
@@ -82,9 +86,14 @@ def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Finding]:
     unused = fleet.only(lambda facts: folder not in facts.get("cache.folders", "").splitlines())
     if unused.nodes:
         yield Finding(
-            "cache", "warning", who, f"Lmod does not use {folder}", "the published generation's cache",
-            "on the node: `module --config` lists the rc files and the caches", fold(unused.nodes),
-        )  # fmt: skip
+            "cache",
+            "warning",
+            who,
+            f"Lmod does not use {folder}",
+            "the published generation's cache",
+            "on the node: `module --config` lists the rc files and the caches",
+            fold(unused.nodes),
+        )
     which = "which start-up file sets it? compare /etc/profile.d and /etc/environment"
     for value, nodes in fleet.by_value("cache.ignored").items():
         if value not in _NO:
@@ -105,11 +114,15 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for folder in sorted(folders):
         values = fleet.by(lambda facts, folder=folder: "yes" if folder in _folders(facts) else "no")  # type: ignore[misc]
         yield from drift(
-            "cache", f"{evidence.plan.user}'s login shell", values, evidence, what=folder,
+            "cache",
+            f"{evidence.plan.user}'s login shell",
+            values,
+            evidence,
+            what=folder,
             hint="`module --config` lists the rc files: one of them names it in scDescriptT",
             say=partial(_cache_in_use, folder),
             expect=lambda right, _: "that one too" if right == "yes" else "not that one",
-        )  # fmt: skip
+        )
 
 
 def _states(fleet: Fleet) -> Iterator[Finding]:
@@ -124,9 +137,14 @@ def _states(fleet: Fleet) -> Iterator[Finding]:
             else:
                 severity, found = "warning", _STATES[word]
             yield Finding(
-                "cache", severity, folder, found, "a cache made after each change, which Lmod uses",
-                "make it anew, by Lmod's `update_lmod_system_cache_files`; or take it out of the rc file that names it (`module --config`)", fold(nodes),
-            )  # fmt: skip
+                "cache",
+                severity,
+                folder,
+                found,
+                "a cache made after each change, which Lmod uses",
+                "make it anew, by Lmod's `update_lmod_system_cache_files`; or take it out of the rc file that names it (`module --config`)",
+                fold(nodes),
+            )
 
 
 _STATE = "cache.state."

@@ -36,9 +36,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for said, nodes in off.items():
         hint = f"is it this host's clock? else `chronyc -a makestep` on {fold(nodes)}"
         yield Finding(
-            "clock", "error", "clock", said, f"at most {limit:g} s apart, by audit.max_skew",
-            hint if everywhere else "`chronyc -a makestep` on the node; does chronyd or ntpd run there?", fold(nodes),
-        )  # fmt: skip
+            "clock",
+            "error",
+            "clock",
+            said,
+            f"at most {limit:g} s apart, by audit.max_skew",
+            hint if everywhere else "`chronyc -a makestep` on the node; does chronyd or ntpd run there?",
+            fold(nodes),
+        )
 
 
 def skew(times: list[float], reply: Reply) -> tuple[float, float]:

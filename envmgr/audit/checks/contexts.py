@@ -52,14 +52,22 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from terminal_findings(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
         yield _finding(
-            "note", "root", f"not looked at: the audit logs in as {evidence.plan.user}", "root's shells, too",
-            "`transport: {user: root}`, or `become: sudo -n`, in site.yaml", evidence.ways["ssh"].nodes,
-        )  # fmt: skip
+            "note",
+            "root",
+            f"not looked at: the audit logs in as {evidence.plan.user}",
+            "root's shells, too",
+            "`transport: {user: root}`, or `become: sudo -n`, in site.yaml",
+            evidence.ways["ssh"].nodes,
+        )
     if unknown := sorted(_UNKNOWN_SHELLS.intersection(evidence.plan.shells)):
         yield _finding(
-            "note", "login shells", f"not looked at: users with jobs have {', '.join(unknown)}", "bash, zsh, csh or tcsh",
-            "what such a shell makes of modules: `module avail` in one, by hand", (),
-        )  # fmt: skip
+            "note",
+            "login shells",
+            f"not looked at: users with jobs have {', '.join(unknown)}",
+            "bash, zsh, csh or tcsh",
+            "what such a shell makes of modules: `module avail` in one, by hand",
+            (),
+        )
 
 
 def _all(evidence: Evidence) -> Iterator[Finding]:
@@ -204,9 +212,13 @@ def _path(
     for said, nodes in fleet.by_value(f"{key}path_loaded").items():
         entry = evidence.plan.samples[0] if evidence.plan.samples else ""
         yield _finding(
-            "error", where, f"after `module load {entry}` PATH is {short(said)}", "the system's programs in it",
-            "the shell had no PATH of its own, or `module` is not Lmod's: `echo $PATH` and `type module` there", nodes,
-        )  # fmt: skip
+            "error",
+            where,
+            f"after `module load {entry}` PATH is {short(said)}",
+            "the system's programs in it",
+            "the shell had no PATH of its own, or `module` is not Lmod's: `echo $PATH` and `type module` there",
+            nodes,
+        )
 
 
 def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -214,21 +226,28 @@ def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Fi
     usable = fleet.only(lambda facts: bool(generation_numbers(facts, key, evidence)))
     if nodes := usable.by_value(f"{key}bare").get("nothing"):
         yield _finding(
-            "note", where, "a `#!/bin/sh` job that says `module` is told `not found`",
+            "note",
+            where,
+            "a `#!/bin/sh` job that says `module` is told `not found`",
             "what to write instead, by the program `module` of node-setup",
-            f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf", nodes,
-        )  # fmt: skip
+            f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf",
+            nodes,
+        )
     heal = evidence.site.slurm.heal_export
     for export, nodes in usable.by_value(f"{key}export").items():
         if not export or "ALL" in export.upper().split(",") or heal is False:
             continue
         again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf"
         yield _finding(
-            "note", where, f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set",
+            "note",
+            where,
+            f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set",
             "tasks with the job's environment",
-            f"{again}, which unsets it" if heal
-            else f"`slurm: {{heal_export: true}}` in site.yaml, then {again}; false leaves it so, and ends this note", nodes,
-        )  # fmt: skip
+            f"{again}, which unsets it"
+            if heal
+            else f"`slurm: {{heal_export: true}}` in site.yaml, then {again}; false leaves it so, and ends this note",
+            nodes,
+        )
 
 
 def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
@@ -264,14 +283,22 @@ def _generations(
             yield _finding("error", where, f"MODULEPATH has generations {shown}", "one generation", fix, group.nodes)
         elif int(numbers[0]) not in published.kept:
             yield _finding(
-                "error", where, f"generation {shown}, which is not kept", f"generation {wanted}",
-                "start a new login shell; what it inherited is gone", group.nodes,
-            )  # fmt: skip
+                "error",
+                where,
+                f"generation {shown}, which is not kept",
+                f"generation {wanted}",
+                "start a new login shell; what it inherited is gone",
+                group.nodes,
+            )
         elif context.export == "ALL":
             yield _finding(
-                "note", where, f"generation {shown}, inherited from the submitting shell", f"generation {wanted}",
-                "new login shells get the new one", group.nodes,
-            )  # fmt: skip
+                "note",
+                where,
+                f"generation {shown}, inherited from the submitting shell",
+                f"generation {wanted}",
+                "new login shells get the new one",
+                group.nodes,
+            )
         elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
             # else `current` itself is stale there, which is told by the check of it
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
@@ -280,9 +307,10 @@ def _generations(
 def _noise(evidence: Evidence) -> Iterator[Finding]:
     """What start-up files print; the line that one shell shows is that of all that print the same."""
     told = [
-        (context, account, text, nodes) for context, account, fleet in evidence.contexts()
+        (context, account, text, nodes)
+        for context, account, fleet in evidence.contexts()
         for text, nodes in fleet.by_value(f"{context_key(context, account)}noise").items()
-    ]  # fmt: skip
+    ]
     places: dict[str, str] = {}
     for context, account, text, nodes in told:
         found = (evidence.traces.place(nodes, context, account, name) for name in _PRINTS)

@@ -29,18 +29,26 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.shells.only(lambda facts: "environment_modules.version" in facts)
     yield from drift(
-        "environment-modules", "version", fleet.by_value("environment_modules.version"), evidence,
-        hint="install the same version on every node", say=lambda version: f"Environment Modules {version}",
-    )  # fmt: skip
+        "environment-modules",
+        "version",
+        fleet.by_value("environment_modules.version"),
+        evidence,
+        hint="install the same version on every node",
+        say=lambda version: f"Environment Modules {version}",
+    )
     for version in fleet.by_value("environment_modules.version"):
         alike = fleet.only(lambda facts, version=version: facts["environment_modules.version"] == version)  # type: ignore[misc]
         for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
             values = _values(name, alike)
             yield from drift(
-                "environment-modules", "settings", values, evidence, what=name,
+                "environment-modules",
+                "settings",
+                values,
+                evidence,
+                what=name,
                 hint=who_set(_variable(name), values, evidence) or f"compare {_SITE_FILES}",
                 say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
-            )  # fmt: skip
+            )
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:

@@ -105,9 +105,13 @@ def _other_code(entry: str, needs: NodeNeeds) -> Iterator[Finding]:
     said, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
     if said and found and not same_effect(said, found):
         yield Finding(
-            "fitness", "warning", entry, f"its binaries have code for {', '.join(found)}", f"{', '.join(said)}, as its recipe says",
+            "fitness",
+            "warning",
+            entry,
+            f"its binaries have code for {', '.join(found)}",
+            f"{', '.join(said)}, as its recipe says",
             "say in its recipe what was measured (`requires.compute_capability`), and publish it again",
-        )  # fmt: skip
+        )
 
 
 def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]]) -> Iterator[Finding]:
@@ -164,16 +168,26 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
     for said, nodes in fleet.by_value("fitness.smi").items():
         if said == "hung":
             yield Finding(
-                "fitness", "error", "nvidia-smi", "does not answer", f"an answer in {SMI_SECONDS} s",
-                "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot", fold(nodes),
-            )  # fmt: skip
+                "fitness",
+                "error",
+                "nvidia-smi",
+                "does not answer",
+                f"an answer in {SMI_SECONDS} s",
+                "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot",
+                fold(nodes),
+            )
         elif is_hidden({"fitness.smi": said}):
             yield from _hidden(evidence, nodes)
         else:
             yield Finding(
-                "fitness", "error", "nvidia-smi", short(f"fails: {said}"), "the GPUs that the driver sees",
-                "driver and library of different versions? reboot after a driver update", fold(nodes),
-            )  # fmt: skip
+                "fitness",
+                "error",
+                "nvidia-smi",
+                short(f"fails: {said}"),
+                "the GPUs that the driver sees",
+                "driver and library of different versions? reboot after a driver update",
+                fold(nodes),
+            )
     without: dict[tuple[int, str], list[str]] = {}
     for facts, nodes in observed(evidence).items():
         if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
@@ -193,9 +207,14 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
     for facts, nodes in observed(evidence).items():
         if facts.driver and facts.library and facts.library != facts.driver:
             yield Finding(
-                "fitness", "error", "NVIDIA driver", f"{facts.driver} is loaded, libcuda.so.1 is of {facts.library}", "one version",
-                "reboot it: the driver was updated while it ran", fold(nodes),
-            )  # fmt: skip
+                "fitness",
+                "error",
+                "NVIDIA driver",
+                f"{facts.driver} is loaded, libcuda.so.1 is of {facts.library}",
+                "one version",
+                "reboot it: the driver was updated while it ran",
+                fold(nodes),
+            )
 
 
 def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Finding]:
@@ -232,9 +251,14 @@ def _site_level(evidence: Evidence) -> Iterator[Finding]:
             below.setdefault(level, []).extend(nodes)
     for level, low in below.items():
         yield Finding(
-            "fitness", "warning", "CPU level", level, f"{wanted}, by cpu_level in site.yaml",
-            "what is compiled for this site may not run there; lower cpu_level, and build again", fold(low),
-        )  # fmt: skip
+            "fitness",
+            "warning",
+            "CPU level",
+            level,
+            f"{wanted}, by cpu_level in site.yaml",
+            "what is compiled for this site may not run there; lower cpu_level, and build again",
+            fold(low),
+        )
 
 
 def _drift(evidence: Evidence) -> Iterator[Finding]:
@@ -251,9 +275,15 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         fleet = Fleet(groups, {}, {}, ())
         for key, hint in _COMPARED.items():
             yield from drift(
-                "fitness", f"group {name}" if evidence.groups else name, fleet.by_value(key), alike, what=key, hint=hint, say=partial(_said, key),
+                "fitness",
+                f"group {name}" if evidence.groups else name,
+                fleet.by_value(key),
+                alike,
+                what=key,
+                hint=hint,
+                say=partial(_said, key),
                 severity="note" if key == "operating system" else "warning",
-            )  # fmt: skip
+            )
 
 
 _COMPARED = {

@@ -38,18 +38,29 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 f"on the node: `umount {quote(point)}` takes what lies over the network mount away, once nobody uses it"
             )
         yield from drift(
-            "folders", point, values, evidence, severity="error" if _GONE in values else "warning", hint=hint,
+            "folders",
+            point,
+            values,
+            evidence,
+            severity="error" if _GONE in values else "warning",
+            hint=hint,
             say=_in_words,
-        )  # fmt: skip
+        )
     told = evidence.shells.only(lambda facts: "folders.at" in facts)
     noexec = told.by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     yield from drift(
-        "folders", "mount options", noexec, evidence, what="noexec",
-        say=lambda lines: f"mounted noexec: {_folders(lines.splitlines())}" if lines else "no noexec for modules and what they name",
+        "folders",
+        "mount options",
+        noexec,
+        evidence,
+        what="noexec",
+        say=lambda lines: (
+            f"mounted noexec: {_folders(lines.splitlines())}" if lines else "no noexec for modules and what they name"
+        ),
         told=lambda of: _noexec(of.value, of.right),
         hint=f"no program there starts: {', '.join(f'`mount -o remount,exec {quote(point)}`' for point in points[:4])}, and the same in /etc/fstab",
-    )  # fmt: skip
+    )
 
 
 def _in_words(value: str) -> str:

@@ -34,28 +34,38 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     if newer := newer_generations(evidence.fleet, number):
         having = [node for nodes in newer.values() for node in nodes]
         yield Finding(
-            "generation", "error", f"{evidence.site.prefix}/current", f"this host sees generation {number}",
+            "generation",
+            "error",
+            f"{evidence.site.prefix}/current",
+            f"this host sees generation {number}",
             f"generation {max(newer)}, as on {fold(having)}",
             f"the mount of this host is the one that is stale: `mount -o remount {evidence.site.prefix}`, and audit again",
-        )  # fmt: skip
+        )
         return
     for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
         if target == f"generations/{number:04d}":
             continue
         yield Finding(
-            "generation", "error", f"{evidence.site.prefix}/current", f"names {_shown(target)}",
+            "generation",
+            "error",
+            f"{evidence.site.prefix}/current",
+            f"names {_shown(target)}",
             f"generation {number}, published before the attribute cache's time",
-            f"is it an old copy, or another export? on the node: `mount | grep {evidence.site.prefix}`", fold(nodes),
-        )  # fmt: skip
+            f"is it an old copy, or another export? on the node: `mount | grep {evidence.site.prefix}`",
+            fold(nodes),
+        )
     right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
     for found, nodes in right.by_value("generation.record").items():
         if found != published.record_sha256:
             yield Finding(
-                "generation", "error", f"generation {number}",
+                "generation",
+                "error",
+                f"generation {number}",
                 f"its record is another one ({found[:12]})" if found else "its record cannot be read",
                 f"sha256 {published.record_sha256[:12]}, as on this host",
-                "the node has a copy of the prefix, not the prefix: mount it", fold(nodes),
-            )  # fmt: skip
+                "the node has a copy of the prefix, not the prefix: mount it",
+                fold(nodes),
+            )
 
 
 def _places(roots: Iterable[str]) -> set[str]:
@@ -72,9 +82,14 @@ def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Findi
     for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
         if there != "yes":
             yield Finding(
-                "generation", "error", prefix, f"the prefix was made for {made}, and its modules lead there", f"{made} in site.yaml, and on every node",
-                f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml", fold(nodes),
-            )  # fmt: skip
+                "generation",
+                "error",
+                prefix,
+                f"the prefix was made for {made}, and its modules lead there",
+                f"{made} in site.yaml, and on every node",
+                f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml",
+                fold(nodes),
+            )
 
 
 def _shown(target: str) -> str:

@@ -36,26 +36,44 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
     if cut := fleet.by_value("hierarchy.cut").get("yes"):
         yield Finding(
-            "hierarchy", "note", "modules that open folders", "not all of them were asked: more than 24, or no time", "each of them asked",
-            "others are asked each day; `--check hierarchy` alone has more time", fold(cut),
-        )  # fmt: skip
+            "hierarchy",
+            "note",
+            "modules that open folders",
+            "not all of them were asked: more than 24, or no time",
+            "each of them asked",
+            "others are asked each day; `--check hierarchy` alone has more time",
+            fold(cut),
+        )
     for chain in chains:
         asked = fleet.only(lambda facts, chain=chain: _OPENS + chain in facts)  # type: ignore[misc]
         values = asked.by(lambda facts, chain=chain: _opens(chain, facts))  # type: ignore[misc]
         yield from drift(
-            "hierarchy", chain, values, evidence, what="opens", sampled=True, severity="note" if _all_there(values) else "warning",
-            say=_in_words, hint=f"on the node: `{module_show(chain)}`; was that folder not copied, or not mounted?",
-        )  # fmt: skip
+            "hierarchy",
+            chain,
+            values,
+            evidence,
+            what="opens",
+            sampled=True,
+            severity="note" if _all_there(values) else "warning",
+            say=_in_words,
+            hint=f"on the node: `{module_show(chain)}`; was that folder not copied, or not mounted?",
+        )
     for folder, groups in sorted(by_folder("hierarchy", fleet).items()):
         yield from closed("hierarchy", folder, groups, evidence)
         yield from absent("hierarchy", folder, groups, evidence)
         chain = next(group.facts.get(f"hierarchy.by.{number}", "") for group, _, number in groups)
         yield from drift(
-            "hierarchy", folder, contents("hierarchy", groups), evidence, what="content", sampled=True,
-            say=lambda _value: "other files", expect=lambda _right, _value: "the same files with the same content",
+            "hierarchy",
+            folder,
+            contents("hierarchy", groups),
+            evidence,
+            what="content",
+            sampled=True,
+            say=lambda _value: "other files",
+            expect=lambda _right, _value: "the same files with the same content",
             told=lambda of: "; ".join(filter(None, (names(of.value, of.right), _other(of.value, of.right)))),
             hint=f"`module load {chain}` opens that folder: a copy that was edited, or that is not shared? put the right files there",
-        )  # fmt: skip
+        )
 
 
 def _opens(chain: str, facts: Facts) -> str:

@@ -45,9 +45,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     of_all = evidence.site.audit.ldd == "full"  # a sample is what fits into the time
     for nodes in fleet.by_value("libraries.end").values() if of_all else ():
         yield Finding(
-            "libraries", "note", "ldd", f"not done in {_seconds(evidence.plan)} s", "every chosen file looked at",
-            "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`", fold(nodes),
-        )  # fmt: skip
+            "libraries",
+            "note",
+            "ldd",
+            f"not done in {_seconds(evidence.plan)} s",
+            "every chosen file looked at",
+            "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`",
+            fold(nodes),
+        )
     for entry in evidence.plan.samples:
         looked = fleet.only(lambda facts, key=f"libraries.looked.{entry}": key in facts)  # type: ignore[misc]
         lacking: dict[str, list[str]] = {}
@@ -62,10 +67,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         for lacking_nodes, libraries in together.items():
             others = [node for node in looked.nodes if node not in lacking_nodes]
             yield Finding(
-                "libraries", "error" if others else "warning", entry, short(f"no {', '.join(libraries)}"),
+                "libraries",
+                "error" if others else "warning",
+                entry,
+                short(f"no {', '.join(libraries)}"),
                 f"what {needed_by[libraries[0]]} needs{f', as on {fold(others)}' if others else ''}",
-                f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install", fold(lacking_nodes),
-            )  # fmt: skip
+                f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install",
+                fold(lacking_nodes),
+            )
 
 
 __all__ = ["judge", "probe"]

@@ -63,22 +63,40 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
             for value, nodes in values.items():
                 if _is_low(name, value):
                     yield Finding(
-                        "limits", "warning", where, f"{name.replace('_', ' ')} is limited to {_shown(name, value)} (`ulimit {option}`)",
-                        f"{_FEW_FILES} open files or more" if name == "open_files" else "no limit: CUDA, large files and long jobs meet it",
-                        _hint(option, of_slurm, nodes, context, account, evidence), fold(nodes),
-                    )  # fmt: skip
+                        "limits",
+                        "warning",
+                        where,
+                        f"{name.replace('_', ' ')} is limited to {_shown(name, value)} (`ulimit {option}`)",
+                        f"{_FEW_FILES} open files or more"
+                        if name == "open_files"
+                        else "no limit: CUDA, large files and long jobs meet it",
+                        _hint(option, of_slurm, nodes, context, account, evidence),
+                        fold(nodes),
+                    )
             if not any(_is_low(name, value) for value in values):
                 yield from drift(
-                    "limits", where, values, evidence, what=name, hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
-                    say=lambda value, name=name, option=option: f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)",  # type: ignore[misc]
-                )  # fmt: skip
+                    "limits",
+                    where,
+                    values,
+                    evidence,
+                    what=name,
+                    hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
+                    say=lambda value, name=name, option=option: (
+                        f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)"
+                    ),  # type: ignore[misc]
+                )
         umasks = fleet.by_value(f"{key}umask")
         traced = [(evidence.traces.place(nodes, context, account, ":umask"), fold(nodes)) for nodes in umasks.values()]
         said = "; ".join(f"{place} sets it on {nodes}" for place, nodes in traced if place)
         yield from drift(
-            "limits", where, umasks, evidence, what="umask", hint=said or "which start-up file, or pam_umask, sets it?",
+            "limits",
+            where,
+            umasks,
+            evidence,
+            what="umask",
+            hint=said or "which start-up file, or pam_umask, sets it?",
             say=lambda value: f"umask is {value}",
-        )  # fmt: skip
+        )
 
 
 def _is_low(name: str, value: str) -> bool:

@@ -31,25 +31,42 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for missing, nodes in fleet.by_value("linker.missing").items():
         libraries = ", ".join(missing.splitlines())
         yield Finding(
-            "linker", "warning", _PRELOAD, f"names {short(libraries)}, which is not there: every program says so on stderr",
-            "libraries that are there", "on the node: take the line out of the file, or install the library", fold(nodes),
-        )  # fmt: skip
+            "linker",
+            "warning",
+            _PRELOAD,
+            f"names {short(libraries)}, which is not there: every program says so on stderr",
+            "libraries that are there",
+            "on the node: take the line out of the file, or install the library",
+            fold(nodes),
+        )
     values = fleet.by_value("linker.preload", default="")
     yield from drift(
-        "linker", _PRELOAD, values, evidence, hint=f"the same {_PRELOAD} on every node, or none: every program loads what it names",
+        "linker",
+        _PRELOAD,
+        values,
+        evidence,
+        hint=f"the same {_PRELOAD} on every node, or none: every program loads what it names",
         say=lambda lines: f"preloads {short(', '.join(lines.splitlines()))}" if lines else "nothing preloaded",
-    )  # fmt: skip
+    )
     if len(values) == 1 and (preloaded := next(iter(values))):
         yield Finding(
-            "linker", "note", _PRELOAD, f"every program loads {short(', '.join(preloaded.splitlines()))}", "nothing preloaded",
-            "is it meant? programs of modules load it, too", fold(values[preloaded]),
-        )  # fmt: skip
+            "linker",
+            "note",
+            _PRELOAD,
+            f"every program loads {short(', '.join(preloaded.splitlines()))}",
+            "nothing preloaded",
+            "is it meant? programs of modules load it, too",
+            fold(values[preloaded]),
+        )
     yield from drift(
-        "linker", _FOLDERS, fleet.by_value("linker.folders", default=""), evidence,
+        "linker",
+        _FOLDERS,
+        fleet.by_value("linker.folders", default=""),
+        evidence,
         hint=f"the same lines in {_FOLDERS} on every node, then `ldconfig`: programs take libraries from there, Lmod's Lua, too",
         say=lambda lines: short(", ".join(lines.splitlines())) or "nothing",
         told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
-    )  # fmt: skip
+    )
     yield from _cache(fleet, evidence)
 
 
@@ -103,7 +120,15 @@ def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Findi
             fold(nodes),
         )
     if words := other_parts([_said(also - left)] if also - left else [], [_said(lacks)] if lacks else []):
-        yield Finding("linker", "note", _CACHE, words, f"the same libraries, {right}", "install the same in these folders, then `ldconfig`", fold(nodes))  # fmt: skip
+        yield Finding(
+            "linker",
+            "note",
+            _CACHE,
+            words,
+            f"the same libraries, {right}",
+            "install the same in these folders, then `ldconfig`",
+            fold(nodes),
+        )
 
 
 def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:

@@ -119,9 +119,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     alive = evidence.shells.only(lambda facts: not {"lmod.gone", "lmod.fails"} & facts.keys())
     for said, nodes in alive.by_value("lmod.broken").items():
         yield Finding(
-            "lmod", "error", "Lmod", f"does not tell its configuration: {short(said) or 'it says nothing'}", "an Lmod that works",
-            "on the node: `module --config`", fold(nodes),
-        )  # fmt: skip
+            "lmod",
+            "error",
+            "Lmod",
+            f"does not tell its configuration: {short(said) or 'it says nothing'}",
+            "an Lmod that works",
+            "on the node: `module --config`",
+            fold(nodes),
+        )
     fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
     yield from _versions(fleet, evidence)
     for version in fleet.by(_full_version):
@@ -141,8 +146,13 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     versions = fleet.by_value("lmod.version")
     if not maker:
         yield from drift(
-            "lmod", "version", versions, evidence, say=lambda version: f"Lmod {version}", hint="install the same Lmod on every node"
-        )  # fmt: skip
+            "lmod",
+            "version",
+            versions,
+            evidence,
+            say=lambda version: f"Lmod {version}",
+            hint="install the same Lmod on every node",
+        )
     right = maker
     on = {version: fold(nodes) for version, nodes in versions.items()}
     for text, nodes in fleet.by(_full_version).items():
@@ -159,20 +169,29 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for version in versions:
         alike = fleet.only(lambda facts, version=version: facts.get("lmod.version") == version)  # type: ignore[misc]
         yield from drift(
-            "lmod", "Lua", alike.by_value("lmod.lua", default=""), evidence,
-            hint="install the same Lua and Lmod on every node", say=lambda lua: lua or "unknown",
-        )  # fmt: skip
+            "lmod",
+            "Lua",
+            alike.by_value("lmod.lua", default=""),
+            evidence,
+            hint="install the same Lua and Lmod on every node",
+            say=lambda lua: lua or "unknown",
+        )
 
 
 def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     """What differs between nodes of one version, by name."""
     for name, values in _values(fleet).items():
         yield from drift(
-            "lmod", "settings", values, evidence, what=name, say=partial(_setting, name),
+            "lmod",
+            "settings",
+            values,
+            evidence,
+            what=name,
+            say=partial(_setting, name),
             expect=lambda right, _: short(right),
             hint=who_set(name, values, evidence)
             or "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
-        )  # fmt: skip
+        )
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -224,11 +243,17 @@ def _files(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for what in dict.fromkeys(_FILES.values()):
         values = fleet.by(lambda facts, what=what: _files_of(facts).get(what, ("", ""))[0])  # type: ignore[misc]
         yield from drift(
-            "lmod", what, values, evidence, severity="error" if what != "Lmod's list of messages" else "warning",
-            hint="copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder" if what == "SitePackage.lua"
+            "lmod",
+            what,
+            values,
+            evidence,
+            severity="error" if what != "Lmod's list of messages" else "warning",
+            hint="copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder"
+            if what == "SitePackage.lua"
             else "copy it to every node, or remove it",
-            say=partial(_named, what, fleet), expect=partial(_right_file, what),
-        )  # fmt: skip
+            say=partial(_named, what, fleet),
+            expect=partial(_right_file, what),
+        )
 
 
 def _shown(what: str, value: str) -> str:

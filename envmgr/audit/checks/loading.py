@@ -38,9 +38,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for entry in evidence.plan.samples:
         for said, nodes in fleet.by_value(f"loading.failed.{entry}").items():
             yield Finding(
-                "loading", "error", entry, f"cannot be loaded: {short(' '.join(said.split()))}", "`module load` that works",
-                f"on the node: `module load {entry}`", fold(nodes),
-            )  # fmt: skip
+                "loading",
+                "error",
+                entry,
+                f"cannot be loaded: {short(' '.join(said.split()))}",
+                "`module load` that works",
+                f"on the node: `module load {entry}`",
+                fold(nodes),
+            )
         yield from _differences(entry, fleet, evidence)
 
 
@@ -54,14 +59,25 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
             ((value, nodes),) = found.items()
             changed = short(changed_lines(_text(entry, value, fleet), shown(here, "\n")))
             yield Finding(
-                "loading", "error", entry, f"not what it gives on this host: {changed}", "the same environment", hint,
+                "loading",
+                "error",
+                entry,
+                f"not what it gives on this host: {changed}",
+                "the same environment",
+                hint,
                 between=fold(nodes),
-            )  # fmt: skip
+            )
         yield from drift(
-            "loading", entry, found, evidence, severity="error", hint=hint, say=lambda value: f"environment {value[:12]}",
+            "loading",
+            entry,
+            found,
+            evidence,
+            severity="error",
+            hint=hint,
+            say=lambda value: f"environment {value[:12]}",
             told=lambda of: _other(_text(entry, of.value, fleet), _text(entry, of.right, fleet)),
             expect=lambda _right, _value: "the same environment",
-        )  # fmt: skip
+        )
         return
     for value, nodes in found.items():
         if value != _sum(here):

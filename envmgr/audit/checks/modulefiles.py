@@ -37,17 +37,26 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         for of in compared.outliers:
             if found := changed(of.value, of.right):
                 yield Finding(
-                    "modulefiles", "warning", folder, f"other content: {found}", f"the same content, {as_on(of.others)}",
-                    _HINT, fold(of.nodes),
-                )  # fmt: skip
+                    "modulefiles",
+                    "warning",
+                    folder,
+                    f"other content: {found}",
+                    f"the same content, {as_on(of.others)}",
+                    _HINT,
+                    fold(of.nodes),
+                )
         if compared.differ:
             first, second, *_ = compared.differ
             if found := changed(first, second):
                 yield Finding(
-                    "modulefiles", "note" if compared.by_kind else "warning", folder, f"different content: {found}",
-                    alike(compared), _HINT,
+                    "modulefiles",
+                    "note" if compared.by_kind else "warning",
+                    folder,
+                    f"different content: {found}",
+                    alike(compared),
+                    _HINT,
                     between=fold(node for nodes in compared.differ.values() for node in nodes),
-                )  # fmt: skip
+                )
 
 
 __all__ = ["judge", "probe"]

@@ -61,10 +61,19 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
         folder, mode, owner = said.rsplit(" ", 2)
         yield Finding(
-            "mount", "error", prefix, f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
+            "mount",
+            "error",
+            prefix,
+            f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
             "a way that users can go; what their shells lack for want of it is not told besides",
-            open_hint(evidence.site, [folder], whom="users", place="" if f"{folder}/".startswith(f"{prefix}/") else "on the node"), fold(nodes),
-        )  # fmt: skip
+            open_hint(
+                evidence.site,
+                [folder],
+                whom="users",
+                place="" if f"{folder}/".startswith(f"{prefix}/") else "on the node",
+            ),
+            fold(nodes),
+        )
     yield from _hung(fleet)
     if evidence.alone:
         return
@@ -118,8 +127,14 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
             found.setdefault(local, []).extend(node for node in nodes if node)
     for (severity, words), nodes in found.items():
         yield Finding(
-            "mount", severity, str(evidence.site.prefix), words, "locks that all hosts share which write there", LOCKS_HINT, fold(nodes),
-        )  # fmt: skip
+            "mount",
+            severity,
+            str(evidence.site.prefix),
+            words,
+            "locks that all hosts share which write there",
+            LOCKS_HINT,
+            fold(nodes),
+        )
 
 
 def _hung(fleet: Fleet) -> Iterator[Finding]:
@@ -132,10 +147,14 @@ def _hung(fleet: Fleet) -> Iterator[Finding]:
         point, kind, source, file = [*line.split(" "), ""][:4]
         named = f", and {file} names it" if file else ""
         yield Finding(
-            "mount", "error" if shells else "warning", point, f"does not answer ({kind} {source}){named}: what touches it hangs",
+            "mount",
+            "error" if shells else "warning",
+            point,
+            f"does not answer ({kind} {source}){named}: what touches it hangs",
             f"an answer in {GATE_SECONDS} s{'; what shells lack there is not told besides' if shells else ''}",
-            f"is its server well? else on the node: `umount -l {quote(point)}`, and mount it again once it is", fold(nodes),
-        )  # fmt: skip
+            f"is its server well? else on the node: `umount -l {quote(point)}`, and mount it again once it is",
+            fold(nodes),
+        )
 
 
 def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
@@ -143,9 +162,14 @@ def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
     if noexec.nodes:
         yield Finding(
-            "mount", "error", prefix, "mounted noexec: no program of an entry starts", "exec",
-            f"on the node: `mount -o remount,exec {prefix}`, and in fstab", fold(noexec.nodes),
-        )  # fmt: skip
+            "mount",
+            "error",
+            prefix,
+            "mounted noexec: no program of an entry starts",
+            "exec",
+            f"on the node: `mount -o remount,exec {prefix}`, and in fstab",
+            fold(noexec.nodes),
+        )
     over: dict[str, list[str]] = {}
     for group in fleet.groups:
         for line in group.facts.get("mount.below", "").splitlines():
@@ -154,9 +178,14 @@ def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
         point, _, what = line.partition(" ")
         if others := [node for node in fleet.nodes if node not in nodes]:
             yield Finding(
-                "mount", "error", point, f"another file system is mounted there ({what})", f"what {prefix} has there, as on {fold(others)}",
-                f"on the node: `umount {quote(point)}`, and in fstab", fold(nodes),
-            )  # fmt: skip
+                "mount",
+                "error",
+                point,
+                f"another file system is mounted there ({what})",
+                f"what {prefix} has there, as on {fold(others)}",
+                f"on the node: `umount {quote(point)}`, and in fstab",
+                fold(nodes),
+            )
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
@@ -168,9 +197,14 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
         if slow:
             worst = max(times[node] for node in slow)
             yield Finding(
-                "mount", "warning", str(evidence.site.prefix), f"{what} in {worst / 1000:.1f} s", f"in {limit / 1000:.2g} s",
-                "look at the file server's load and the network between", fold(slow),
-            )  # fmt: skip
+                "mount",
+                "warning",
+                str(evidence.site.prefix),
+                f"{what} in {worst / 1000:.1f} s",
+                f"in {limit / 1000:.2g} s",
+                "look at the file server's load and the network between",
+                fold(slow),
+            )
 
 
 def _without_modes(fleet: Fleet) -> Fleet:
@@ -236,16 +270,26 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
             right = {node for node in modes if (node in writable) == (wanted == "rw")}
             if wrong := [node for node in right if modes[node] == other]:
                 yield Finding(
-                    "mount", "error", prefix, f"mounted {other}", f"{wanted}, by mount.writable in site.yaml",
-                    f"on the node: `mount -o remount,{wanted} {prefix}`, and in fstab", fold(wrong),
-                )  # fmt: skip
+                    "mount",
+                    "error",
+                    prefix,
+                    f"mounted {other}",
+                    f"{wanted}, by mount.writable in site.yaml",
+                    f"on the node: `mount -o remount,{wanted} {prefix}`, and in fstab",
+                    fold(wrong),
+                )
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
             hint = f"on the server: {_closed(paths.split()[0], evidence.site)}, and give it to the build user"
             yield Finding(
-                "mount", "error", prefix, f"{evidence.plan.user} can write {', '.join(paths.split())}",
-                "only the build user can", hint, fold(nodes),
-            )  # fmt: skip
+                "mount",
+                "error",
+                prefix,
+                f"{evidence.plan.user} can write {', '.join(paths.split())}",
+                "only the build user can",
+                hint,
+                fold(nodes),
+            )
 
 
 def _closed(path: str, site: Site) -> str:

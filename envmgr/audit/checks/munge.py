@@ -65,25 +65,43 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.mounts  # over ssh where that was used at all: a node with a bad munge gets no job
     for said, nodes in fleet.by_value("munge.failed").items():
         yield Finding(
-            "munge", "error", "munge", short(f"`munge -n` fails: {said or 'without a word'}"), "a credential",
-            "`systemctl restart munge` on the node; its log says why it ended", fold(nodes),
-        )  # fmt: skip
+            "munge",
+            "error",
+            "munge",
+            short(f"`munge -n` fails: {said or 'without a word'}"),
+            "a credential",
+            "`systemctl restart munge` on the node; its log says why it ended",
+            fold(nodes),
+        )
     for said, nodes in fleet.by_value("munge.user_failed").items():
         yield Finding(
-            "munge", "error", "munge", short(f"`munge -n` fails for {evidence.plan.user}, not for root: {said or 'without a word'}"), "a credential: srun and squeue need one",
-            "on the node: `ls -ld /run/munge`: who closed it to users? `systemctl restart munge` makes it with the mode that munge's unit says (RuntimeDirectoryMode=)", fold(nodes),
-        )  # fmt: skip
+            "munge",
+            "error",
+            "munge",
+            short(f"`munge -n` fails for {evidence.plan.user}, not for root: {said or 'without a word'}"),
+            "a credential: srun and squeue need one",
+            "on the node: `ls -ld /run/munge`: who closed it to users? `systemctl restart munge` makes it with the mode that munge's unit says (RuntimeDirectoryMode=)",
+            fold(nodes),
+        )
     if here := evidence.controller.get("munge.failed"):
         yield Finding(
-            "munge", "error", "munge on this host", short(f"`munge -n` fails: {here}"), "a credential",
+            "munge",
+            "error",
+            "munge on this host",
+            short(f"`munge -n` fails: {here}"),
+            "a credential",
             "`systemctl restart munge` here: nothing that nodes send can be decoded",
-        )  # fmt: skip
+        )
         return
     if undecoded := answers.get("undecoded", "").split():
         yield Finding(
-            "munge", "note", "munge on this host", f"not looked at: what {fold(undecoded)} sent was not decoded in {_IN_ALL:g} s",
-            "all of them", "`systemctl restart munge` here, if it hangs; a busy host may need longer, audit again",
-        )  # fmt: skip
+            "munge",
+            "note",
+            "munge on this host",
+            f"not looked at: what {fold(undecoded)} sent was not decoded in {_IN_ALL:g} s",
+            "all of them",
+            "`systemctl restart munge` here, if it hangs; a busy host may need longer, audit again",
+        )
     wrong: dict[str, list[str]] = {}
     for node, reason in answers_by_node(answers, "wrong.").items():
         wrong.setdefault(reason, []).append(node)

@@ -39,21 +39,36 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.looked("names")
     for nodes in fleet.by_value("names.hung").values():
         yield Finding(
-            "names", "error", "its own name", "is not resolved within 5 s", "an answer", "does the node's resolver answer? /etc/resolv.conf", fold(nodes)
-        )  # fmt: skip
+            "names",
+            "error",
+            "its own name",
+            "is not resolved within 5 s",
+            "an answer",
+            "does the node's resolver answer? /etc/resolv.conf",
+            fold(nodes),
+        )
     for nodes in fleet.by_value("names.loopback").values():
         yield Finding(
-            "names", "error", "lo", "the loopback interface is down: 127.0.0.1 does not answer", "an interface that is up",
-            "on the node: `ip link set lo up`, and what sets up its network", fold(nodes),
-        )  # fmt: skip
+            "names",
+            "error",
+            "lo",
+            "the loopback interface is down: 127.0.0.1 does not answer",
+            "an interface that is up",
+            "on the node: `ip link set lo up`, and what sets up its network",
+            fold(nodes),
+        )
     if _spans_nodes(evidence):
         yield from _own_names(evidence)
     yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
         yield from drift(
-            "names", file, fleet.by_value(f"names.{key}", default=""), evidence, hint=f"the same {file} on every node",
+            "names",
+            file,
+            fleet.by_value(f"names.{key}", default=""),
+            evidence,
+            hint=f"the same {file} on every node",
             say=lambda lines: short("; ".join(lines.splitlines())) or "nothing",
-        )  # fmt: skip
+        )
 
 
 def _spans_nodes(evidence: Evidence) -> bool:
@@ -130,9 +145,14 @@ def _of_peers(evidence: Evidence) -> Iterator[Finding]:
         yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence))
     for nodes in fleet.by_value("names.peers_hung").values():
         yield Finding(
-            "names", "note", "names of the nodes", "not looked at: they were not all resolved within 10 s", "an answer for each",
-            "is the node's resolver slow? `getent hosts` of one, on the node", fold(nodes),
-        )  # fmt: skip
+            "names",
+            "note",
+            "names of the nodes",
+            "not looked at: they were not all resolved within 10 s",
+            "an answer for each",
+            "is the node's resolver slow? `getent hosts` of one, on the node",
+            fold(nodes),
+        )
 
 
 def _told(facts: Facts) -> tuple[dict[str, str], bool]:
@@ -171,8 +191,14 @@ def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], plac
     else:
         hint = "on the node: `getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
     return Finding(
-        "names", "error", "names of other nodes", f"{'; '.join(told)}{more}: jobs over both fail", expected, hint, fold(nodes)
-    )  # fmt: skip
+        "names",
+        "error",
+        "names of other nodes",
+        f"{'; '.join(told)}{more}: jobs over both fail",
+        expected,
+        hint,
+        fold(nodes),
+    )
 
 
 def _is(addresses: str) -> str:

@@ -52,7 +52,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _of_the_node(evidence)
 
 
-_DEVICES = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1", "/dev/stderr": "/proc/self/fd/2"}  # fmt: skip
+_DEVICES = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/stderr": "/proc/self/fd/2",
+}
 _TMP, _SHM = "/tmp", "/dev/shm"  # noqa: S108 - are told of
 _IN_HOME = frozenset({".lmod.d", ".config", ".cache", ".local", ".conda"})  # as in context.sh
 _SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are few anywhere; a node has this part of what its like have
@@ -84,9 +89,14 @@ def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
     for node, size in sizes.items():
         if size < _SMALL or size * _PART < usual:
             yield Finding(
-                "places", "warning", _SHM, f"has room for {size_text(size << 10)}", f"{size_text(int(usual) << 10)}, as the others" if usual else "some GB",
-                "on the node: `mount -o remount,size=50% /dev/shm`, and its line in /etc/fstab; is something mounted over it?", node,
-            )  # fmt: skip
+                "places",
+                "warning",
+                _SHM,
+                f"has room for {size_text(size << 10)}",
+                f"{size_text(int(usual) << 10)}, as the others" if usual else "some GB",
+                "on the node: `mount -o remount,size=50% /dev/shm`, and its line in /etc/fstab; is something mounted over it?",
+                node,
+            )
 
 
 def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -108,9 +118,14 @@ def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
                     "mounted read-only: SlurmdSpoolDir lies there, and no job starts" if stops else "mounted read-only"
                 )
                 yield Finding(
-                    "places", "error", point, what, "a place that can be written",
-                    f"on the node: `mount -o remount,rw {quote(point)}`; was it an error of the disk? `dmesg` tells, and `fsck` comes first then", fold(wrong),
-                )  # fmt: skip
+                    "places",
+                    "error",
+                    point,
+                    what,
+                    "a place that can be written",
+                    f"on the node: `mount -o remount,rw {quote(point)}`; was it an error of the disk? `dmesg` tells, and `fsck` comes first then",
+                    fold(wrong),
+                )
 
 
 def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -124,63 +139,107 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             if context.export == "ALL" and not place:
                 hint = f"jobs inherit it from the submitting shell: TaskProlog can say `unset {name}`, or {name} be set where the folder is"
             yield Finding(
-                "places", "error" if name == "TMPDIR" else "warning", where,
-                f"{user} cannot write in {folder}, which is {name}", "a folder that is there", hint, fold(nodes),
-            )  # fmt: skip
+                "places",
+                "error" if name == "TMPDIR" else "warning",
+                where,
+                f"{user} cannot write in {folder}, which is {name}",
+                "a folder that is there",
+                hint,
+                fold(nodes),
+            )
     yield from _named(context, account, fleet, evidence)
     for home, nodes in fleet.by_value(f"{key}other_home").items():
         place = evidence.traces.place(nodes, context, account, "HOME")
         yield Finding(
-            "places", "warning", where, f"HOME is {home or 'empty'}", f"the home of {user}'s account",
-            f"{place} sets it: take that line away" if place else "which start-up file sets HOME?", fold(nodes),
-        )  # fmt: skip
+            "places",
+            "warning",
+            where,
+            f"HOME is {home or 'empty'}",
+            f"the home of {user}'s account",
+            f"{place} sets it: take that line away" if place else "which start-up file sets HOME?",
+            fold(nodes),
+        )
     for name, folder, what in (
         ("tmp", _TMP, "a place for temporary files"),
         ("shm", _SHM, "shared memory that users can have"),
     ):
         for nodes in fleet.by_value(f"{key}{name}").values():
             yield Finding(
-                "places", "error", where, f"{user} cannot write in {folder}", what,
+                "places",
+                "error",
+                where,
+                f"{user} cannot write in {folder}",
+                what,
                 f"on the node: `mount -o remount,mode=1777 {folder}` where it is a tmpfs, else `systemd-tmpfiles --create --prefix={folder}`; where fstab has a mode for it, mend that, too",
                 fold(nodes),
-            )  # fmt: skip
+            )
     for of in compare(fleet.by_value(f"{key}home_is"), evidence).outliers:
         yield Finding(
-            "places", "warning", where, f"the home of {user} is another folder than {as_on(of.others).removeprefix('as ')} ({of.value.rpartition(' ')[2]})",
-            "the home that nodes share", "on the node: `findmnt -T ~`: mount the file system of homes; what lies over it, `umount`", fold(of.nodes),
-        )  # fmt: skip
+            "places",
+            "warning",
+            where,
+            f"the home of {user} is another folder than {as_on(of.others).removeprefix('as ')} ({of.value.rpartition(' ')[2]})",
+            "the home that nodes share",
+            "on the node: `findmnt -T ~`: mount the file system of homes; what lies over it, `umount`",
+            fold(of.nodes),
+        )
     for said, nodes in fleet.by_value(f"{key}full").items():
         yield Finding(
-            "places", "error", where, f"{user} cannot write into the folder for temporary files: {said.rpartition(': ')[2]}", "room for temporary files",
-            "on the node: `df -h /tmp`, `df -i /tmp` and `du -xsh /tmp/*`: what fills it? (or TMPDIR, where that is set)", fold(nodes),
-        )  # fmt: skip
+            "places",
+            "error",
+            where,
+            f"{user} cannot write into the folder for temporary files: {said.rpartition(': ')[2]}",
+            "room for temporary files",
+            "on the node: `df -h /tmp`, `df -i /tmp` and `du -xsh /tmp/*`: what fills it? (or TMPDIR, where that is set)",
+            fold(nodes),
+        )
     for of in compare(fleet.by_value(f"{key}runs"), evidence).outliers:
         if of.value == "no":
             yield Finding(
-                "places", "warning", where, "programs in the folder for temporary files do not start: it is mounted noexec", f"programs that start, {as_on(of.others)}",
-                "on the node: `mount -o remount,exec /tmp`, and its line in /etc/fstab; or set TMPDIR to another folder", fold(of.nodes),
-            )  # fmt: skip
+                "places",
+                "warning",
+                where,
+                "programs in the folder for temporary files do not start: it is mounted noexec",
+                f"programs that start, {as_on(of.others)}",
+                "on the node: `mount -o remount,exec /tmp`, and its line in /etc/fstab; or set TMPDIR to another folder",
+                fold(of.nodes),
+            )
     yield from _noexec(context, account, fleet, evidence)
     for said, nodes in fleet.by_value(f"{key}home").items():
         yield Finding(
-            "places", "warning", where, f"the home of {user} {said}", "a home that can be written",
-            "is the file system of homes mounted on the node, and not read-only?", fold(nodes),
-        )  # fmt: skip
+            "places",
+            "warning",
+            where,
+            f"the home of {user} {said}",
+            "a home that can be written",
+            "is the file system of homes mounted on the node, and not read-only?",
+            fold(nodes),
+        )
     for lines, nodes in fleet.by_value(f"{key}folders").items():
         for line in lines.splitlines():
             if line.startswith("-> "):
                 target, _, link = line.removeprefix("-> ").rpartition(" ")
                 yield Finding(
-                    "places", "warning", f"~{user}", f"{link} is a link to {target}, which is not there", "a folder that is there",
-                    f"on the node: is the file system of {target} mounted? make or mount it there", fold(nodes),
-                )  # fmt: skip
+                    "places",
+                    "warning",
+                    f"~{user}",
+                    f"{link} is a link to {target}, which is not there",
+                    "a folder that is there",
+                    f"on the node: is the file system of {target} mounted? make or mount it there",
+                    fold(nodes),
+                )
                 continue
             owner, _, folder = line.partition(" ")
             owner, _, how = owner.partition(":")
             yield Finding(
-                "places", "warning", f"~{user}", f"{user} cannot write in {folder}, which belongs to {owner}",
-                "folders in which Lmod keeps collections and caches", _writable(folder, owner, how, user), fold(nodes),
-            )  # fmt: skip
+                "places",
+                "warning",
+                f"~{user}",
+                f"{user} cannot write in {folder}, which belongs to {owner}",
+                "folders in which Lmod keeps collections and caches",
+                _writable(folder, owner, how, user),
+                fold(nodes),
+            )
 
 
 def _writable(folder: str, owner: str, how: str, user: str) -> str:
@@ -209,14 +268,24 @@ def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence
         if name == "HOME" and len(values) == 1:
             point, nodes = next(iter(values.items()))
             yield Finding(
-                "places", "note", where, f"programs in HOME do not start: {point} is mounted noexec", "homes in which users' own programs start",
-                f"is it meant? else `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab", fold(nodes),
-            )  # fmt: skip
+                "places",
+                "note",
+                where,
+                f"programs in HOME do not start: {point} is mounted noexec",
+                "homes in which users' own programs start",
+                f"is it meant? else `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab",
+                fold(nodes),
+            )
     for (point, nodes, others), names in told.items():
         yield Finding(
-            "places", "warning", where, f"programs in {', '.join(names)} do not start: {point} is mounted noexec", f"programs that start, {as_on(others)}",
-            f"on the node: `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab", fold(nodes),
-        )  # fmt: skip
+            "places",
+            "warning",
+            where,
+            f"programs in {', '.join(names)} do not start: {point} is mounted noexec",
+            f"programs that start, {as_on(others)}",
+            f"on the node: `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab",
+            fold(nodes),
+        )
 
 
 def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -228,9 +297,16 @@ def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence:
             for value, nodes in fleet.by_value(f"{key}{name}").items():
                 place = evidence.traces.place(nodes, context, account, name)
                 yield Finding(
-                    "places", "warning", where, f"{name} is {value}, which is not there", what,
-                    f"{place} sets it: take that line away, or install what it names" if place else f"which start-up file sets {name}?", fold(nodes),
-                )  # fmt: skip
+                    "places",
+                    "warning",
+                    where,
+                    f"{name} is {value}, which is not there",
+                    what,
+                    f"{place} sets it: take that line away, or install what it names"
+                    if place
+                    else f"which start-up file sets {name}?",
+                    fold(nodes),
+                )
 
 
 __all__ = ["judge", "probe", "trace_questions"]

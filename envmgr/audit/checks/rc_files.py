@@ -47,10 +47,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
     modulerc = _paths(fleet, "rc_files.modulerc", bool)
     yield from _compared(
-        modulerc, "rc_files.modulerc", fleet, evidence,
+        modulerc,
+        "rc_files.modulerc",
+        fleet,
+        evidence,
         f"it sets defaults, or hides modules, for {evidence.plan.user}'s login shell on this node only",
         f"{hint}; {who_set(_VARIABLE, _lists(fleet), evidence) or _VARIABLE + ' may name it'}",
-    )  # fmt: skip
+    )
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -73,15 +76,25 @@ def _ours(path: str, fleet: Fleet, sha256: str) -> Iterator[Finding]:
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
     for value, nodes in unread.by_value("rc_files.variable", default="").items():
         yield Finding(
-            "rc-files", "warning", path, f"Lmod does not read it: LMOD_RC is {value or 'not set'}", "LMOD_RC names it",
-            f"`envmgr node-setup --apply --nodes {fold(nodes)}`", fold(nodes),
-        )  # fmt: skip
+            "rc-files",
+            "warning",
+            path,
+            f"Lmod does not read it: LMOD_RC is {value or 'not set'}",
+            "LMOD_RC names it",
+            f"`envmgr node-setup --apply --nodes {fold(nodes)}`",
+            fold(nodes),
+        )
     for found, nodes in fleet.by(lambda facts: _files(facts, "rc_files.read").get(path)).items():
         if sha256 and found != sha256:
             yield Finding(
-                "rc-files", "error", path, _content(found), f"sha256 {sha256[:12]}, as published",
-                "the node has a copy of the prefix, not the prefix: mount it", fold(nodes),
-            )  # fmt: skip
+                "rc-files",
+                "error",
+                path,
+                _content(found),
+                f"sha256 {sha256[:12]}, as published",
+                "the node has a copy of the prefix, not the prefix: mount it",
+                fold(nodes),
+            )
 
 
 def _paths(fleet: Fleet, key: str, wanted: Callable[[str], bool]) -> list[str]:
@@ -93,11 +106,19 @@ def _compared(paths: list[str], key: str, fleet: Fleet, evidence: Evidence, alon
     for path in paths:
         values = fleet.by(lambda facts, path=path: _files(facts, key).get(path, "-"))  # type: ignore[misc]
         yield from drift(
-            "rc-files", path, values, evidence, hint=hint,
-            say=lambda value: "not read" if value == "-" else _content(value) if value == "" else f"content {value[:12]}",
+            "rc-files",
+            path,
+            values,
+            evidence,
+            hint=hint,
+            say=lambda value: (
+                "not read" if value == "-" else _content(value) if value == "" else f"content {value[:12]}"
+            ),
             told=lambda of: "not read" if of.value == "-" else alone if of.right == "-" else _content(of.value),
-            expect=lambda right, value: "not there" if right == "-" else "read" if value == "-" else f"content {right[:12]}",
-        )  # fmt: skip
+            expect=lambda right, value: (
+                "not there" if right == "-" else "read" if value == "-" else f"content {right[:12]}"
+            ),
+        )
 
 
 def _content(sha256: str) -> str:

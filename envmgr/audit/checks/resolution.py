@@ -39,9 +39,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         return
     for said, nodes in evidence.shells.by_value("resolution.broken").items():
         yield Finding(
-            "resolution", "error", "module avail", f"`module avail` lists nothing: {short(said, 400) or 'no word'}", "the published entries" if published else "modules",
-            "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause", fold(nodes),
-        )  # fmt: skip
+            "resolution",
+            "error",
+            "module avail",
+            f"`module avail` lists nothing: {short(said, 400) or 'no word'}",
+            "the published entries" if published else "modules",
+            "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause",
+            fold(nodes),
+        )
     current = f"generations/{published.record.number:04d}" if published is not None else None
     fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == current)
     if published is not None:
@@ -51,9 +56,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             f"{'only in the cache' if line[0] == '<' else 'not in the cache'}: {line[2:]}" for line in text.splitlines()
         ]
         yield Finding(
-            "resolution", "error", "module avail", short("; ".join(shown)), "the same list with and without Lmod's cache",
-            _of_caches(fleet, nodes), fold(nodes),
-        )  # fmt: skip
+            "resolution",
+            "error",
+            "module avail",
+            short("; ".join(shown)),
+            "the same list with and without Lmod's cache",
+            _of_caches(fleet, nodes),
+            fold(nodes),
+        )
     if published is not None:
         yield from _published(fleet, evidence)
     yield from _hidden_elsewhere(fleet, evidence)
@@ -71,9 +81,15 @@ def _unasked(evidence: Evidence) -> Iterator[Finding]:
     )
     if blind.nodes:
         yield Finding(
-            "resolution", "warning", "module avail", "not looked at: its `module` is neither Lmod's nor that of Environment Modules 4 or newer, "
-            "or MODULEPATH is empty", "modules that can be listed", "`type module` in a login shell there; `echo $MODULEPATH`", fold(blind.nodes),
-        )  # fmt: skip
+            "resolution",
+            "warning",
+            "module avail",
+            "not looked at: its `module` is neither Lmod's nor that of Environment Modules 4 or newer, "
+            "or MODULEPATH is empty",
+            "modules that can be listed",
+            "`type module` in a login shell there; `echo $MODULEPATH`",
+            fold(blind.nodes),
+        )
 
 
 _HAS = "ctx.bash-login.user.module"
@@ -86,9 +102,14 @@ def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
     defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
     yield from drift(
-        "resolution", "default versions", defaults, evidence, severity="error",
-        hint="which .modulerc, or LMOD_MODULERCFILE, sets others?", say=lambda names: short(names or "none"),
-    )  # fmt: skip
+        "resolution",
+        "default versions",
+        defaults,
+        evidence,
+        severity="error",
+        hint="which .modulerc, or LMOD_MODULERCFILE, sets others?",
+        say=lambda names: short(names or "none"),
+    )
     yield from _hidden(fleet, evidence)
     for entry in evidence.plan.samples:
         yield from _sample(entry, fleet, evidence)
@@ -128,9 +149,14 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
                 shadowed.setdefault((entry, place), []).extend(group.nodes)
     for entry, nodes in missing.items():
         yield Finding(
-            "resolution", "error", entry, "`module avail` does not list it", f"{ours}/{entry}.lua",
-            "hidden or masked by a .modulerc.lua or an rc file of the node? an old cache?", fold(nodes),
-        )  # fmt: skip
+            "resolution",
+            "error",
+            entry,
+            "`module avail` does not list it",
+            f"{ours}/{entry}.lua",
+            "hidden or masked by a .modulerc.lua or an rc file of the node? an old cache?",
+            fold(nodes),
+        )
     for (entry, place), nodes in shadowed.items():
         yield Finding("resolution", "error", entry, f"taken from {place}", ours, _BUILD, fold(nodes))
 
@@ -150,9 +176,14 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for (entry, words), nodes in wrong.items():
         found, _, expected = words.partition("|")
         yield Finding(
-            "resolution", "error", entry, f"it is {found}", f"{expected}, as published",
-            "`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua", fold(nodes),
-        )  # fmt: skip
+            "resolution",
+            "error",
+            entry,
+            f"it is {found}",
+            f"{expected}, as published",
+            "`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
+            fold(nodes),
+        )
 
 
 def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -166,11 +197,15 @@ def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         common = set.intersection(*lists) if lists else set()
         hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
     yield from drift(
-        "resolution", "hidden modules", hidden, evidence, kept=with_baseline,
+        "resolution",
+        "hidden modules",
+        hidden,
+        evidence,
+        kept=with_baseline,
         hint="`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
         say=lambda names: short(", ".join(names.split()) or "none"),
         told=lambda of: _also_hidden(set(of.value.split()), set(of.right.split())),
-    )  # fmt: skip
+    )
 
 
 def _hidden_names(facts: Facts) -> set[str]:
@@ -188,23 +223,35 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
         yield from drift(
-            "resolution", folder, values, evidence, what="modules",
+            "resolution",
+            folder,
+            values,
+            evidence,
+            what="modules",
             hint="a folder that is not shared, or not exported? envmgr publishes to all nodes at once",
             say=lambda names: f"`module avail` lists {short(', '.join(names.split()) or 'nothing')}",
             told=lambda of: _other_names(set(of.value.split()), set(of.right.split())),
             expect=lambda _right, _value: "the same modules",
-        )  # fmt: skip
+        )
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
             evidence.notebook.note(Compared("resolution", folder, "defaults"), values)
             continue  # other modules, other defaults
         yield from drift(
-            "resolution", folder, values, evidence, what="defaults",
+            "resolution",
+            folder,
+            values,
+            evidence,
+            what="defaults",
             hint=f"a link `default`, or a .modulerc or .version, of {folder} that a node has not, or has otherwise: copy it",
             say=lambda names: f"defaults are {short(', '.join(names.split()) or 'none')}",
-            told=lambda of: f"defaults are {short(', '.join(sorted(set(of.value.split()) - set(of.right.split()))) or 'fewer')}",
-            expect=lambda right, value: f"{short(', '.join(sorted(set(right.split()) - set(value.split()))) or 'fewer')}",
-        )  # fmt: skip
+            told=lambda of: (
+                f"defaults are {short(', '.join(sorted(set(of.value.split()) - set(of.right.split()))) or 'fewer')}"
+            ),
+            expect=lambda right, value: (
+                f"{short(', '.join(sorted(set(right.split()) - set(value.split()))) or 'fewer')}"
+            ),
+        )
 
 
 def _by_folder(key: str, fleet: Fleet, evidence: Evidence) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -273,10 +320,14 @@ def _sample(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():
         if found != text:
             yield Finding(
-                "resolution", "error", entry, f"other content ({found[:12] or 'cannot be read'})",
+                "resolution",
+                "error",
+                entry,
+                f"other content ({found[:12] or 'cannot be read'})",
                 f"sha256 {text[:12]}, as generation {published.record.number} records",
-                "not the published file: which mount or copy is it? `envmgr verify` looks at the prefix itself", fold(nodes),
-            )  # fmt: skip
+                "not the published file: which mount or copy is it? `envmgr verify` looks at the prefix itself",
+                fold(nodes),
+            )
 
 
 def _below_prefix(real: str, evidence: Evidence) -> bool:

@@ -62,22 +62,36 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
                 yield Finding(
-                    "saved-collections", "warning", where, "a file of envmgr's hook is missing or damaged", f"the files in {HOOK}",
-                    f"`envmgr node-setup --apply --nodes {fold(nodes)}`", fold(nodes),
-                )  # fmt: skip
+                    "saved-collections",
+                    "warning",
+                    where,
+                    "a file of envmgr's hook is missing or damaged",
+                    f"the files in {HOOK}",
+                    f"`envmgr node-setup --apply --nodes {fold(nodes)}`",
+                    fold(nodes),
+                )
                 continue
             if stale := [node for node in nodes if node in others]:
                 yield Finding(
-                    "saved-collections", "warning", where, "envmgr's hook is of another envmgr than this one", f"its files in {HOOK}",
-                    f"`envmgr node-setup --apply --nodes {fold(stale)}`", fold(stale),
-                )  # fmt: skip
+                    "saved-collections",
+                    "warning",
+                    where,
+                    "envmgr's hook is of another envmgr than this one",
+                    f"its files in {HOOK}",
+                    f"`envmgr node-setup --apply --nodes {fold(stale)}`",
+                    fold(stale),
+                )
             ours = [node for node in nodes if node not in others]
             if ours and said not in (_KNOWN, _NOT_LOADED):
                 yield Finding(
-                    "saved-collections", "note", where, f"the hook leaves them to this Lmod: {short(said)}",
-                    "an Lmod that the hook knows", "after a publish, users save them again; a newer envmgr may know this Lmod",
+                    "saved-collections",
+                    "note",
+                    where,
+                    f"the hook leaves them to this Lmod: {short(said)}",
+                    "an Lmod that the hook knows",
+                    "after a publish, users save them again; a newer envmgr may know this Lmod",
                     fold(ours),
-                )  # fmt: skip
+                )
 
 
 def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -90,9 +104,14 @@ def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
             place = evidence.traces.place(nodes, context, account, _OF_SITE)
             hint = f"{place or 'a start-up file'} sets it: name modules that are there, or take that line away"
         yield Finding(
-            "saved-collections", "warning", where, f"{short(found)} cannot be loaded: {short(' '.join(said.split())) or 'and Lmod says nothing'}",
-            "a default collection that restores", hint, fold(nodes),
-        )  # fmt: skip
+            "saved-collections",
+            "warning",
+            where,
+            f"{short(found)} cannot be loaded: {short(' '.join(said.split())) or 'and Lmod says nothing'}",
+            "a default collection that restores",
+            hint,
+            fold(nodes),
+        )
 
 
 def _missing(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:

@@ -75,9 +75,14 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
         for reader, nodes in fleet.by_value(f"{key}reader").items():
             if reader != "bash":
                 yield Finding(
-                    "shell-state", "error", where, f"what is for bash is read by {reader}", "bash",
-                    "which start-up file has `exec`? let it do that at a terminal alone: `case $- in *i*) exec … ;; esac`", fold(nodes),
-                )  # fmt: skip
+                    "shell-state",
+                    "error",
+                    where,
+                    f"what is for bash is read by {reader}",
+                    "bash",
+                    "which start-up file has `exec`? let it do that at a terminal alone: `case $- in *i*) exec … ;; esac`",
+                    fold(nodes),
+                )
     for said, nodes in fleet.by_value(f"{key}said").items():
         if not _WRONG.search(said):
             continue
@@ -104,9 +109,16 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
     for ifs, nodes in fleet.by_value(f"{key}ifs").items():
         place = evidence.traces.place(nodes, context, account, "IFS")
         yield Finding(
-            "shell-state", "error", where, f"IFS is {ifs.strip() or 'empty'}: words are not split at blanks", "space, tab and newline",
-            f"{place} sets IFS: `unset IFS` after it, in that file" if place else "which start-up file sets IFS? `unset IFS` after it", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "error",
+            where,
+            f"IFS is {ifs.strip() or 'empty'}: words are not split at blanks",
+            "space, tab and newline",
+            f"{place} sets IFS: `unset IFS` after it, in that file"
+            if place
+            else "which start-up file sets IFS? `unset IFS` after it",
+            fold(nodes),
+        )
     yield from _harm(context, account, fleet, evidence)
     for options, nodes in fleet.by_value(f"{key}options").items():
         if options:
@@ -115,9 +127,16 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
                 evidence.traces.place(nodes, context, account, ":set") if _FLAGS.intersection(options.split()) else ""
             )
             yield Finding(
-                "shell-state", "error" if {"errexit", "nounset"} & set(options.split()) else "warning", where, f"start-up files leave {options.replace(' ', ', ')} set", "a shell's own options",
-                f"{place} sets it: take it away there, or set it back" if place else "which start-up file sets it? take it away there", fold(nodes),
-            )  # fmt: skip
+                "shell-state",
+                "error" if {"errexit", "nounset"} & set(options.split()) else "warning",
+                where,
+                f"start-up files leave {options.replace(' ', ', ')} set",
+                "a shell's own options",
+                f"{place} sets it: take it away there, or set it back"
+                if place
+                else "which start-up file sets it? take it away there",
+                fold(nodes),
+            )
 
 
 def _without_returns(file: str, user: str) -> str:
@@ -145,41 +164,81 @@ def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
     for names, nodes in fleet.by_value(f"{key}readonly").items():
         place = who("readonly", nodes)
         yield Finding(
-            "shell-state", "error", where, f"{names.replace(' ', ', ')} cannot be changed (readonly): `module load` does not", "variables that modules can set",
-            f"{place} does it: take that line away" if place else "which start-up file says `readonly`, or `declare -r`?", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "error",
+            where,
+            f"{names.replace(' ', ', ')} cannot be changed (readonly): `module load` does not",
+            "variables that modules can set",
+            f"{place} does it: take that line away"
+            if place
+            else "which start-up file says `readonly`, or `declare -r`?",
+            fold(nodes),
+        )
     for value, nodes in fleet.by_value(f"{key}bash_env").items():
         place = who("bash_env", nodes)
         mend = "let that file read Lmod's init/bash first, or take the line away"
         yield Finding(
-            "shell-state", "warning", where, f"a bash script that sh starts has no `module`: BASH_ENV is {value}", "Lmod's init/bash, or a file that reads it",
-            f"{place} sets BASH_ENV: {mend}" if place and not is_ours(place) else f"which start-up file sets BASH_ENV? {mend}", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "warning",
+            where,
+            f"a bash script that sh starts has no `module`: BASH_ENV is {value}",
+            "Lmod's init/bash, or a file that reads it",
+            f"{place} sets BASH_ENV: {mend}"
+            if place and not is_ours(place)
+            else f"which start-up file sets BASH_ENV? {mend}",
+            fold(nodes),
+        )
     for said, nodes in fleet.by_value(f"{key}ignores").items():
         place = who("ignores", nodes)
         yield Finding(
-            "shell-state", "error", where, f"the signal {said} is ignored by all that is started there: no job step or program of it ends by it", "signals as they are",
-            f"{place} may be the line: `trap - INT QUIT TERM` after it, or take it away" if place else "which start-up file says `trap ''`?", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "error",
+            where,
+            f"the signal {said} is ignored by all that is started there: no job step or program of it ends by it",
+            "signals as they are",
+            f"{place} may be the line: `trap - INT QUIT TERM` after it, or take it away"
+            if place
+            else "which start-up file says `trap ''`?",
+            fold(nodes),
+        )
     for said, nodes in fleet.by_value(f"{key}ends").items():
         status, _, place = said.partition(" ")
         yield Finding(
-            "shell-state", "error", where, f"a login shell that ends by `exit 3` tells {status}: jobs that fail count as done", "3",
-            f"{place}: take `exit` away there", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "error",
+            where,
+            f"a login shell that ends by `exit 3` tells {status}: jobs that fail count as done",
+            "3",
+            f"{place}: take `exit` away there",
+            fold(nodes),
+        )
     yield from _slow(context, account, fleet, evidence)
     for folder, nodes in fleet.by_value(f"{key}folder").items():
         place = who("folder", nodes)
         yield Finding(
-            "shell-state", "warning", where, f"a start-up file goes to {folder}: relative paths of commands and jobs are others", "the folder in which a shell is started",
-            f"{place} may be the line: let it go there at a terminal alone, by `case $- in *i*) cd … ;; esac`" if place else "which start-up file says `cd`?", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "warning",
+            where,
+            f"a start-up file goes to {folder}: relative paths of commands and jobs are others",
+            "the folder in which a shell is started",
+            f"{place} may be the line: let it go there at a terminal alone, by `case $- in *i*) cd … ;; esac`"
+            if place
+            else "which start-up file says `cd`?",
+            fold(nodes),
+        )
     for nodes in fleet.by_value(f"{key}input").values():
         place = who("input", nodes)
         yield Finding(
-            "shell-state", "error", where, "a start-up file reads standard input: the first line of a script or of data is gone", "input that is left to programs",
-            f"{place} may be the line: let it read at a terminal alone (`[ -t 0 ]`)" if place else "which start-up file says `read`?", fold(nodes),
-        )  # fmt: skip
+            "shell-state",
+            "error",
+            where,
+            "a start-up file reads standard input: the first line of a script or of data is gone",
+            "input that is left to programs",
+            f"{place} may be the line: let it read at a terminal alone (`[ -t 0 ]`)"
+            if place
+            else "which start-up file says `read`?",
+            fold(nodes),
+        )
 
 
 def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
@@ -192,9 +251,14 @@ def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
     slow = [node for node, time in waited.items() if time > usual + SLOW_MS and time > _TIMES * usual]
     if slow:
         yield Finding(
-            "shell-state", "warning", evidence.shell(context, account), f"start-up files wait for {max(waited[node] for node in slow) / 1000:.0f} s",
-            "start-up files that do not wait, as on the others", "`bash -lx` as that user on the node: which line waits, for a server that is gone?", fold(slow),
-        )  # fmt: skip
+            "shell-state",
+            "warning",
+            evidence.shell(context, account),
+            f"start-up files wait for {max(waited[node] for node in slow) / 1000:.0f} s",
+            "start-up files that do not wait, as on the others",
+            "`bash -lx` as that user on the node: which line waits, for a server that is gone?",
+            fold(slow),
+        )
 
 
 __all__ = ["judge", "probe", "trace_questions"]

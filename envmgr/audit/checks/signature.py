@@ -107,10 +107,14 @@ def _open_keys(evidence: Evidence) -> Iterator[Finding]:
     for line, of in told.items():
         mode, _, path = line.partition(" ")
         yield Finding(
-            "signature", "error", path, f"mode {mode}: others than its owner can read the key that signs what users run",
+            "signature",
+            "error",
+            path,
+            f"mode {mode}: others than its owner can read the key that signs what users run",
             "a private key that is its owner's alone",
-            f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers", fold(of),
-        )  # fmt: skip
+            f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers",
+            fold(of),
+        )
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
@@ -135,9 +139,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for signers, nodes in fleet.by_value("signature.signers", default="").items():
         if "signers" in here and signers != here["signers"]:
             yield Finding(
-                "signature", "error", SIGNERS, "is another list" if signers else "is not there", "the site's",
-                f"`envmgr node-setup --apply --nodes {fold(nodes)}`; find out who changed it", fold(nodes),
-            )  # fmt: skip
+                "signature",
+                "error",
+                SIGNERS,
+                "is another list" if signers else "is not there",
+                "the site's",
+                f"`envmgr node-setup --apply --nodes {fold(nodes)}`; find out who changed it",
+                fold(nodes),
+            )
     yield from _stamps(fleet, evidence, here.get("flip", ""))
 
 
@@ -149,26 +158,45 @@ def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Finding]:
         if not state:
             severity: Severity = "error" if evidence.site.policies.unsigned == "refuse" else "warning"
             yield Finding(
-                "signature", severity, FLIP_STAMP, "nothing there has checked what is published", "a check every five minutes",
-                _SET_UP.format(nodes), nodes,
-            )  # fmt: skip
+                "signature",
+                severity,
+                FLIP_STAMP,
+                "nothing there has checked what is published",
+                "a check every five minutes",
+                _SET_UP.format(nodes),
+                nodes,
+            )
         elif facts.get("signature.late") == "yes":
             yield Finding(
-                "signature", "warning", FLIP_STAMP, f"its check is more than {LATE // 60} minutes old, or of before its last start",
-                "a check every five minutes", _TIMER, nodes,
-            )  # fmt: skip
+                "signature",
+                "warning",
+                FLIP_STAMP,
+                f"its check is more than {LATE // 60} minutes old, or of before its last start",
+                "a check every five minutes",
+                _TIMER,
+                nodes,
+            )
         elif state not in ("signed", "expired"):
             reason = facts.get("signature.reason", "")
             yield Finding(
-                "signature", severity_of(state), FLIP_STAMP, f"{state}{f': {reason}' if reason else ''}",
-                "what is current was signed by someone who may", mend_of(state), nodes,
-            )  # fmt: skip
+                "signature",
+                severity_of(state),
+                FLIP_STAMP,
+                f"{state}{f': {reason}' if reason else ''}",
+                "what is current was signed by someone who may",
+                mend_of(state),
+                nodes,
+            )
         elif flip and number is not None and facts.get("signature.flip") != f"{number} {flip}":
             yield Finding(
-                "signature", "warning" if _long_ago(evidence, group.nodes) else "note", FLIP_STAMP,
-                f"it has checked flip {facts.get('signature.flip', '').partition(' ')[2]}", f"flip {flip}, of generation {number}",
-                f"its timer comes every five minutes; by hand, as root: `{CHECK_FLIP}`", nodes,
-            )  # fmt: skip
+                "signature",
+                "warning" if _long_ago(evidence, group.nodes) else "note",
+                FLIP_STAMP,
+                f"it has checked flip {facts.get('signature.flip', '').partition(' ')[2]}",
+                f"flip {flip}, of generation {number}",
+                f"its timer comes every five minutes; by hand, as root: `{CHECK_FLIP}`",
+                nodes,
+            )
 
 
 def _long_ago(evidence: Evidence, nodes: tuple[str, ...]) -> bool:

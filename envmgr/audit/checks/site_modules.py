@@ -59,19 +59,34 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.shells
     if cut := fleet.by_value(f"{_KEY}cut").get(_YES):
         yield Finding(
-            "site-modules", "note", "the sample", "not all of it was loaded: no time for more, or two did not end", "modules that load",
-            "`--modules NAME` looks at one; `--node-timeout SECONDS` gives more time", fold(cut),
-        )  # fmt: skip
+            "site-modules",
+            "note",
+            "the sample",
+            "not all of it was loaded: no time for more, or two did not end",
+            "modules that load",
+            "`--modules NAME` looks at one; `--node-timeout SECONDS` gives more time",
+            fold(cut),
+        )
     if unlisted := fleet.by_value(f"{_KEY}unlisted").get(_YES):
         yield Finding(
-            "site-modules", "warning", "the sample", "not looked at: no end of `module avail` in 10 s", "a list of modules",
-            "a cache for the modules (Lmod's `update_lmod_system_cache_files`)? a file server that does not answer?", fold(unlisted),
-        )  # fmt: skip
+            "site-modules",
+            "warning",
+            "the sample",
+            "not looked at: no end of `module avail` in 10 s",
+            "a list of modules",
+            "a cache for the modules (Lmod's `update_lmod_system_cache_files`)? a file server that does not answer?",
+            fold(unlisted),
+        )
     for odd, nodes in fleet.by_value(f"{_KEY}odd").items():
         yield Finding(
-            "site-modules", "note", "the sample", f"not loaded: {short(', '.join(odd.splitlines()))}", "names without blanks and signs of shells",
-            "`module load` with that name in quotes, by hand", fold(nodes),
-        )  # fmt: skip
+            "site-modules",
+            "note",
+            "the sample",
+            f"not loaded: {short(', '.join(odd.splitlines()))}",
+            "names without blanks and signs of shells",
+            "`module load` with that name in quotes, by hand",
+            fold(nodes),
+        )
     names = sorted({name for group in fleet.groups for name in _names(group.facts)})
     for name in names:
         told: set[str] = set()
@@ -83,37 +98,63 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
         if name in evidence.plan.modules and all(_is_unknown(name, _loads(name, g.facts)) for g in loads.groups):
             yield Finding(
-                "site-modules", "error", name, "there is no module of this name", "one that `module avail` lists",
-                "it was named by `--modules`", fold(loads.nodes),
-            )  # fmt: skip
+                "site-modules",
+                "error",
+                name,
+                "there is no module of this name",
+                "one that `module avail` lists",
+                "it was named by `--modules`",
+                fold(loads.nodes),
+            )
             continue
         if not told:
             yield from drift(
-                "site-modules", name, loads.by(lambda facts, name=name: _loads(name, facts)), evidence, what="loads", sampled=True,  # type: ignore[misc]
+                "site-modules",
+                name,
+                loads.by(lambda facts, name=name: _loads(name, facts)),  # type: ignore[misc]
+                evidence,
+                what="loads",
+                sampled=True,
                 say=lambda said: "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}",
                 hint=f"on the node: `module load {name}`",
-            )  # fmt: skip
+            )
         for lines, nodes in loads.by_value(f"{_KEY}brings.{name}").items():
             programs = _also(lines.splitlines(), evidence)
             if programs:
                 yield Finding(
-                    "site-modules", "note", name, f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
-                    "programs that no entry has", f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other", fold(nodes),
-                )  # fmt: skip
+                    "site-modules",
+                    "note",
+                    name,
+                    f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
+                    "programs that no entry has",
+                    f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other",
+                    fold(nodes),
+                )
         if hung := loads.by_value(f"{_KEY}hung.{name}").get(_YES):
             yield Finding(
-                "site-modules", "warning", name, "what it brings was not looked at: no end in 20 s", "software that can be read",
-                "does the file server of its software answer? each program of it waits, too", fold(hung),
-            )  # fmt: skip
+                "site-modules",
+                "warning",
+                name,
+                "what it brings was not looked at: no end in 20 s",
+                "software that can be read",
+                "does the file server of its software answer? each program of it waits, too",
+                fold(hung),
+            )
         yield from _effects(name, loads, evidence)
         yield from _brought(name, loads, evidence)
         yield from _starts(name, loads, evidence)
         loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
         yield from drift(
-            "site-modules", name, loaded.by_value(f"{_KEY}lacks.{name}", default=""), evidence, what="libraries", sampled=True, say=_lacks,
+            "site-modules",
+            name,
+            loaded.by_value(f"{_KEY}lacks.{name}", default=""),
+            evidence,
+            what="libraries",
+            sampled=True,
+            say=_lacks,
             expect=lambda _right, _value: "the libraries that its programs need",
             hint="install the package of that library on the node, as on the others",
-        )  # fmt: skip
+        )
 
 
 _YES = "yes"
@@ -126,11 +167,17 @@ def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
     yield from drift(
-        "site-modules", name, _without(values, passing), evidence, what="environment", sampled=True, hint=f"on the node: `{module_show(name)}`; the same modulefile, and the same Lmod?",
+        "site-modules",
+        name,
+        _without(values, passing),
+        evidence,
+        what="environment",
+        sampled=True,
+        hint=f"on the node: `{module_show(name)}`; the same modulefile, and the same Lmod?",
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
         told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
         expect=lambda _right, _value: "the same environment",
-    )  # fmt: skip
+    )
 
 
 _TIMES = re.compile(r"\b1[0-9]{9}\b|\b[0-2]?[0-9]:[0-5][0-9]:[0-5][0-9]\b")
@@ -177,11 +224,17 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     if closed:
         hint = f"{open_hint(evidence.site, closed[:8], whom='users')}; as restricted as on the others"
     yield from drift(
-        "site-modules", name, values, evidence, what="brings", sampled=True,
-        say=lambda text: _missing(text, "") or "what it names is there", told=lambda of: _missing(of.value, of.right),
+        "site-modules",
+        name,
+        values,
+        evidence,
+        what="brings",
+        sampled=True,
+        say=lambda text: _missing(text, "") or "what it names is there",
+        told=lambda of: _missing(of.value, of.right),
         expect=lambda _right, _value: "what it names is there, with the same programs",
         hint=hint,
-    )  # fmt: skip
+    )
 
 
 def _missing(value: str, right: str) -> str:
@@ -213,15 +266,26 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         faults[shown] = (*faults.get(shown, ()), *nodes)
     if "" in faults:
         yield from drift(
-            "site-modules", name, faults, evidence, what="first program", sampled=True, say=lambda fault: fault or "its first program starts",
+            "site-modules",
+            name,
+            faults,
+            evidence,
+            what="first program",
+            sampled=True,
+            say=lambda fault: fault or "its first program starts",
             hint=f"on the node: `module load {name}`, then that program; is its package, or its mount, there as on the others?",
-        )  # fmt: skip
+        )
         return
     for fault, nodes in faults.items():
         yield Finding(
-            "site-modules", "warning", name, fault, "a program that starts",
-            f"on a node: `module load {name}`, then that program; build it for this system, or take the module away", fold(nodes),
-        )  # fmt: skip
+            "site-modules",
+            "warning",
+            name,
+            fault,
+            "a program that starts",
+            f"on a node: `module load {name}`, then that program; build it for this system, or take the module away",
+            fold(nodes),
+        )
 
 
 def _names(facts: Facts) -> set[str]:
@@ -261,10 +325,14 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
     """
     if said == _ENDLESS:
         return Finding(
-            "site-modules", "warning", name, said, "a module that loads",
+            "site-modules",
+            "warning",
+            name,
+            said,
+            "a module that loads",
             f"on the node: `timeout 20 bash -lc 'module load {name}'`; a server that does not answer, or modules that load each other again and again?",
             fold(nodes),
-        )  # fmt: skip
+        )
     if match := _UNKNOWN.search(said):
         wanted = (match[1] or match[2]).replace('"', "").strip()
         if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ
@@ -282,8 +350,14 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
     if in_login:
         found = f"in a clean environment it {found}; in login shells it loads"
     return Finding(
-        "site-modules", "note" if in_login else "warning", name, found, "a module that can be loaded in every shell", hint, fold(nodes)
-    )  # fmt: skip
+        "site-modules",
+        "note" if in_login else "warning",
+        name,
+        found,
+        "a module that can be loaded in every shell",
+        hint,
+        fold(nodes),
+    )
 
 
 __all__ = ["judge", "probe"]

@@ -30,12 +30,27 @@ from envmgr.system.shelltext import script_text
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
 _SEVERITIES: Mapping[str, Severity] = {
-    "down": "error", "error": "error", "fail": "error", "failing": "error", "inval": "error", "unknown": "error",
-    "no_respond": "error", "future": "error",
-    "drain": "warning", "draining": "warning", "drained": "warning",
-    "maint": "note", "power_down": "note", "powering_down": "note", "powered_down": "note", "power_up": "note",
-    "powering_up": "note", "reboot": "note", "reboot_requested": "note", "reboot_issued": "note",
-}  # fmt: skip
+    "down": "error",
+    "error": "error",
+    "fail": "error",
+    "failing": "error",
+    "inval": "error",
+    "unknown": "error",
+    "no_respond": "error",
+    "future": "error",
+    "drain": "warning",
+    "draining": "warning",
+    "drained": "warning",
+    "maint": "note",
+    "power_down": "note",
+    "powering_down": "note",
+    "powered_down": "note",
+    "power_up": "note",
+    "powering_up": "note",
+    "reboot": "note",
+    "reboot_requested": "note",
+    "reboot_issued": "note",
+}
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - most is asked of Slurm on this host
@@ -57,9 +72,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     slurm = slurm_view(evidence.answers.get("slurm", {}))
     if slurm.broken:
         yield Finding(
-            "slurm", "error", "Slurm", f"slurmctld does not answer: {slurm.broken}", "what `sinfo` says",
+            "slurm",
+            "error",
+            "Slurm",
+            f"slurmctld does not answer: {slurm.broken}",
+            "what `sinfo` says",
             "`scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?",
-        )  # fmt: skip
+        )
     names = slurm_names(slurm.states, evidence.nodes)
     states: dict[tuple[Severity, str, str], list[str]] = {}
     for node, name in names.items():
@@ -68,9 +87,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
         yield Finding(
-            "slurm", severity, "Slurm", in_words((_plain(state), reason)), "idle, mixed or allocated",
-            _hint(state, severity, fold(names[node] for node in nodes)), fold(nodes),
-        )  # fmt: skip
+            "slurm",
+            severity,
+            "Slurm",
+            in_words((_plain(state), reason)),
+            "idle, mixed or allocated",
+            _hint(state, severity, fold(names[node] for node in nodes)),
+            fold(nodes),
+        )
     yield from _hosts(evidence, names)
     yield from _settings(evidence)
     yield from _files(evidence)
@@ -88,31 +112,51 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Finding]:
         host, right = fleet.own.get(node, {}).get("host", ""), known.get(name, "")
         if host and right and node not in named and _label(host) != _label(right):
             yield Finding(
-                "slurm", "warning", "Slurm", f"the host calls itself {host}", f"{right}, as in slurm.conf (NodeHostname)",
-                f"on the node: `hostname {right}`, and /etc/hostname: slurmd does not start under another name", node,
-            )  # fmt: skip
+                "slurm",
+                "warning",
+                "Slurm",
+                f"the host calls itself {host}",
+                f"{right}, as in slurm.conf (NodeHostname)",
+                f"on the node: `hostname {right}`, and /etc/hostname: slurmd does not start under another name",
+                node,
+            )
 
 
 def _settings(evidence: Evidence) -> Iterator[Finding]:
     """Each node's own slurm.conf; a node without one (configless) has the controller's. The cores of slurmd."""
     yield from drift(
-        "slurm", "slurmd", evidence.fleet.by_value("slurm.cores"), evidence, say=lambda cores: "runs on all cores" if cores == "all" else f"is bound to the cores {cores}",
+        "slurm",
+        "slurmd",
+        evidence.fleet.by_value("slurm.cores"),
+        evidence,
+        say=lambda cores: "runs on all cores" if cores == "all" else f"is bound to the cores {cores}",
         hint="jobs inherit that: who bound it (taskset, CPUAffinity= of systemd)? on the node: `systemctl restart slurmd`",
-    )  # fmt: skip
+    )
     with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
     yield from drift(
-        "slurm", file, prologs, evidence, what="TaskProlog", severity="error",
-        hint=f"the same line in {file} on every node, then `scontrol reconfigure`" if evidence.alone
+        "slurm",
+        file,
+        prologs,
+        evidence,
+        what="TaskProlog",
+        severity="error",
+        hint=f"the same line in {file} on every node, then `scontrol reconfigure`"
+        if evidence.alone
         else f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
         say=lambda prolog: f"TaskProlog is {prolog}" if prolog else "no TaskProlog",
-    )  # fmt: skip
+    )
     if len(prologs) == 1:  # else that is the difference
         yield from drift(
-            "slurm", file, with_file.by_value("slurm.sum"), evidence, what="content", hint=f"the same {file} on every node, then `scontrol reconfigure`",
+            "slurm",
+            file,
+            with_file.by_value("slurm.sum"),
+            evidence,
+            what="content",
+            hint=f"the same {file} on every node, then `scontrol reconfigure`",
             say=lambda digest: f"content {digest[:12]}",
-        )  # fmt: skip
+        )
 
 
 def _files(evidence: Evidence) -> Iterator[Finding]:
@@ -121,26 +165,39 @@ def _files(evidence: Evidence) -> Iterator[Finding]:
         for line in lines.splitlines():
             place, _, plugin = line.partition(" ")
             yield Finding(
-                "slurm", "error", place.rpartition(":")[0], f"requires {plugin}, which is not there: no job starts", "a plugin that is there",
-                f"on the node: install what brings it, or take the line {place} away", fold(nodes),
-            )  # fmt: skip
+                "slurm",
+                "error",
+                place.rpartition(":")[0],
+                f"requires {plugin}, which is not there: no job starts",
+                "a plugin that is there",
+                f"on the node: install what brings it, or take the line {place} away",
+                fold(nodes),
+            )
     for lines, nodes in evidence.fleet.by_value("slurm.unreadable").items():
         for line in lines.splitlines():
             path, _, mode = line.rpartition(" ")
             yield Finding(
-                "slurm", "error", path, f"mode {mode}: {evidence.plan.user} cannot read it, and Slurm's commands fail for users",
-                "a file that users can read" if path.endswith(".conf") else "a folder that users can enter", open_hint(evidence.site, [path], whom="users"), fold(nodes),
-            )  # fmt: skip
+                "slurm",
+                "error",
+                path,
+                f"mode {mode}: {evidence.plan.user} cannot read it, and Slurm's commands fail for users",
+                "a file that users can read" if path.endswith(".conf") else "a folder that users can enter",
+                open_hint(evidence.site, [path], whom="users"),
+                fold(nodes),
+            )
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
     for alike in like(plugins, evidence):  # login nodes have less of Slurm
         yield from drift(
-            "slurm", f"PluginDir {next(iter(folders), '')}", {names: tuple(nodes) for names, nodes in alike.items()}, evidence,
+            "slurm",
+            f"PluginDir {next(iter(folders), '')}",
+            {names: tuple(nodes) for names, nodes in alike.items()},
+            evidence,
             hint="on the node: install the package of Slurm's that brings them, in the version of the other nodes; `scontrol show config` names PluginDir",
             say=lambda names: f"{len(names.splitlines())} plugins",
             told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),
             expect=lambda _right, _value: "the same plugins",
-        )  # fmt: skip
+        )
 
 
 def _apart(found: str, right: str) -> tuple[list[str], list[str]]:
@@ -180,6 +237,7 @@ def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -
     grouped = frozenset(node for members in groups for node in members)
     mixed = [members for members in groups if slurm_names(slurm.states, members)]
     return [
-        node for node in evidence.nodes
+        node
+        for node in evidence.nodes
         if node not in names and (node not in grouped or any(node in members for members in mixed))
-    ]  # fmt: skip
+    ]

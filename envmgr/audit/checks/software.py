@@ -100,9 +100,14 @@ def _installs(evidence: Evidence) -> Iterator[Finding]:
             if reason in noexec and reason.endswith("cannot be executed"):
                 hint = f"on the node: `mount -o remount,exec {evidence.site.prefix}`: it is mounted noexec"
             yield Finding(
-                "software", "error", install.entry, short(reason), f"{install.file or install.root}, as {evidence.plan.user}",
-                hint, fold(nodes),
-            )  # fmt: skip
+                "software",
+                "error",
+                install.entry,
+                short(reason),
+                f"{install.file or install.root}, as {evidence.plan.user}",
+                hint,
+                fold(nodes),
+            )
 
 
 def _noexec(facts: Facts) -> bool:
@@ -134,15 +139,24 @@ def _unseen(evidence: Evidence) -> Iterator[Finding]:
             short_of.setdefault(seen, []).extend(group.nodes)
     for seen, nodes in short_of.items():
         yield Finding(
-            "software", "warning", "installs", f"{number - seen} of {number} were not looked at within {_seconds(evidence.plan)} s",
-            "all of them", "is the file server slow? a longer --node-timeout gives more time", fold(nodes),
-        )  # fmt: skip
+            "software",
+            "warning",
+            "installs",
+            f"{number - seen} of {number} were not looked at within {_seconds(evidence.plan)} s",
+            "all of them",
+            "is the file server slow? a longer --node-timeout gives more time",
+            fold(nodes),
+        )
     unread = [install.entry for install in evidence.plan.installs if not install.file]
     if unread:
         yield Finding(
-            "software", "warning", short(", ".join(unread)), "not looked at: its manifest cannot be read here",
-            "the manifest beside the install", "`envmgr verify` tells what is wrong with it",
-        )  # fmt: skip
+            "software",
+            "warning",
+            short(", ".join(unread)),
+            "not looked at: its manifest cannot be read here",
+            "the manifest beside the install",
+            "`envmgr verify` tells what is wrong with it",
+        )
 
 
 # -- in shells ----------------------------------------------------------------------------------------------------------
@@ -162,9 +176,14 @@ def _starts(evidence: Evidence) -> Iterator[Finding]:
                     f"on the node: `module load {install.entry}`, then `{install.program.rpartition('/')[2]} --version`"
                 )
                 yield Finding(
-                    "software", "note" if slow else "error", install.entry, f"{install.program}: {short(fault)}",
-                    f"`--version` that ends in {START_SECONDS} s" if slow else "a program that starts", hint, fold(nodes),
-                )  # fmt: skip
+                    "software",
+                    "note" if slow else "error",
+                    install.entry,
+                    f"{install.program}: {short(fault)}",
+                    f"`--version` that ends in {START_SECONDS} s" if slow else "a program that starts",
+                    hint,
+                    fold(nodes),
+                )
 
 
 def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
@@ -185,17 +204,27 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
             if fault := start_fault(status):
                 severity: Severity = "note" if fault.startswith("no end") else "error"
                 yield Finding(
-                    "software", severity, where, f"{first.program} of {first.entry}: {fault}",
-                    "a program that starts", f"in that shell, after `module load {first.entry}`: `{path} --version`", fold(nodes),
-                )  # fmt: skip
+                    "software",
+                    severity,
+                    where,
+                    f"{first.program} of {first.entry}: {fault}",
+                    "a program that starts",
+                    f"in that shell, after `module load {first.entry}`: `{path} --version`",
+                    fold(nodes),
+                )
         untold = healthy.only(lambda facts, key=key: f"{key}modulepath" not in facts)  # type: ignore[misc]
         if unloaded := untold.by_value(f"{key}program_unloaded").get(
             "yes"
         ):  # where contexts are asked, that check tells why
             yield Finding(
-                "software", "note", where, f"not looked at: {first.entry} cannot be loaded there",
-                "a look at its programs", "another finding tells why: `envmgr audit --check contexts`", fold(unloaded),
-            )  # fmt: skip
+                "software",
+                "note",
+                where,
+                f"not looked at: {first.entry} cannot be loaded there",
+                "a look at its programs",
+                "another finding tells why: `envmgr audit --check contexts`",
+                fold(unloaded),
+            )
 
 
 def _prompted(
@@ -209,9 +238,14 @@ def _prompted(
             place = evidence.traces.place(nodes, context, account, "PROMPT_COMMAND")
             hint = f"{place} sets PROMPT_COMMAND" if place else "which start-up file sets PROMPT_COMMAND?"
             yield Finding(
-                "software", "error", where, f"`{name}` is {said or 'not in PATH'} at the prompt after `module load {first.entry}`", path,
-                f"{hint}; what it runs must leave PATH as modules set it", fold(nodes),
-            )  # fmt: skip
+                "software",
+                "error",
+                where,
+                f"`{name}` is {said or 'not in PATH'} at the prompt after `module load {first.entry}`",
+                path,
+                f"{hint}; what it runs must leave PATH as modules set it",
+                fold(nodes),
+            )
 
 
 def _inside(evidence: Evidence) -> Iterator[Finding]:
@@ -228,10 +262,16 @@ def _inside(evidence: Evidence) -> Iterator[Finding]:
                 )
                 place = evidence.traces.place(nodes, context, "user", "PATH") if context else ""
                 yield Finding(
-                    "software", "error", f"{shell} with {first.entry} loaded", f"`{name}` is {said if said != 'none' else 'not in PATH'}", path,
-                    f"{place} sets PATH: what modules gave must stay in front" if place
-                    else f"which start-up file of {shell} sets PATH? what modules gave must stay in front", fold(nodes),
-                )  # fmt: skip
+                    "software",
+                    "error",
+                    f"{shell} with {first.entry} loaded",
+                    f"`{name}` is {said if said != 'none' else 'not in PATH'}",
+                    path,
+                    f"{place} sets PATH: what modules gave must stay in front"
+                    if place
+                    else f"which start-up file of {shell} sets PATH? what modules gave must stay in front",
+                    fold(nodes),
+                )
 
 
 def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
@@ -292,33 +332,53 @@ def _deep(evidence: Evidence) -> Iterator[Finding]:
             paths = [line.partition(": FAILED")[0] for line in said.splitlines() if not line.endswith("open or read")]
             if unread:
                 yield Finding(
-                    "software", "error", install.entry, short(f"cannot be read: {', '.join(unread)}"), "files that can be hashed",
-                    f"`ls -l` of them in {install.root} on the node; `envmgr verify {install.entry}` looks at the prefix itself", fold(nodes),
-                )  # fmt: skip
+                    "software",
+                    "error",
+                    install.entry,
+                    short(f"cannot be read: {', '.join(unread)}"),
+                    "files that can be hashed",
+                    f"`ls -l` of them in {install.root} on the node; `envmgr verify {install.entry}` looks at the prefix itself",
+                    fold(nodes),
+                )
             if not paths:
                 continue
             everywhere = set(nodes) == set(well.nodes)
             yield Finding(
-                "software", "error", install.entry, short(f"other content: {', '.join(paths)}"), "the sha256 of its manifest",
-                f"`envmgr verify {install.entry}` looks at the prefix itself" if everywhere
+                "software",
+                "error",
+                install.entry,
+                short(f"other content: {', '.join(paths)}"),
+                "the sha256 of its manifest",
+                f"`envmgr verify {install.entry}` looks at the prefix itself"
+                if everywhere
                 else "other nodes read the right content: an old copy, or a cache of this node? mount the prefix again there",
                 fold(nodes),
-            )  # fmt: skip
+            )
         unable = well.only(lambda facts: "software.unhashed" in facts)
         for said, nodes in unable.by_value("software.unhashed").items():
             yield Finding(
-                "software", "warning", install.entry, short(f"not hashed: {said or 'sha256sum'} cannot be used there"), f"{len(install.sums)} files hashed",
-                "on the node: `sha256sum </dev/null`: is coreutils whole?", fold(nodes),
-            )  # fmt: skip
+                "software",
+                "warning",
+                install.entry,
+                short(f"not hashed: {said or 'sha256sum'} cannot be used there"),
+                f"{len(install.sums)} files hashed",
+                "on the node: `sha256sum </dev/null`: is coreutils whole?",
+                fold(nodes),
+            )
         if nodes := well.only(
             lambda facts, entry=install.entry: (
                 f"software.hashed.{entry}" not in facts and "software.unhashed" not in facts
             )  # type: ignore[misc]
         ).nodes:
             yield Finding(
-                "software", "warning", install.entry, f"not hashed within {_seconds(evidence.plan)} s", f"{len(install.sums)} files hashed",
-                "a longer --node-timeout, or fewer --modules", fold(nodes),
-            )  # fmt: skip
+                "software",
+                "warning",
+                install.entry,
+                f"not hashed within {_seconds(evidence.plan)} s",
+                f"{len(install.sums)} files hashed",
+                "a longer --node-timeout, or fewer --modules",
+                fold(nodes),
+            )
 
 
 __all__ = ["judge", "probe", "trace_questions"]

@@ -47,11 +47,16 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _known(fleet, evidence)
     for values in _alike(fleet, "ssh.config", evidence):
         yield from drift(
-            "ssh", "/etc/ssh/ssh_config", values, evidence, kept=False, hint="the same ssh_config, and files in ssh_config.d, on every node",
+            "ssh",
+            "/etc/ssh/ssh_config",
+            values,
+            evidence,
+            kept=False,
+            hint="the same ssh_config, and files in ssh_config.d, on every node",
             say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
             told=lambda of: f"other content: {', '.join(_other_files(of))}",
             expect=lambda _right, _value: "the same",
-        )  # fmt: skip
+        )
 
 
 def _alike(fleet: Fleet, key: str, evidence: Evidence) -> Iterator[dict[str, tuple[str, ...]]]:
@@ -99,17 +104,27 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         if outlier.value and not outlier.right:
             told.update(outlier.nodes)
             yield Finding(
-                "ssh", "error", "sshd", f"it does not let {user} in: {short(outlier.value)}", f"{user} can log in, {as_on(outlier.others)}",
-                _mend(outlier, fleet), fold(outlier.nodes),
-            )  # fmt: skip
+                "ssh",
+                "error",
+                "sshd",
+                f"it does not let {user} in: {short(outlier.value)}",
+                f"{user} can log in, {as_on(outlier.others)}",
+                _mend(outlier, fleet),
+                fold(outlier.nodes),
+            )
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in _alike(rest, "ssh.sshd", evidence):
         yield from drift(
-            "ssh", "sshd", values, evidence, kept=False, hint="the same /etc/ssh/sshd_config, and files in sshd_config.d, then `systemctl reload sshd` (`ssh` on Debian)",
+            "ssh",
+            "sshd",
+            values,
+            evidence,
+            kept=False,
+            hint="the same /etc/ssh/sshd_config, and files in sshd_config.d, then `systemctl reload sshd` (`ssh` on Debian)",
             say=lambda text: short(", ".join(text.splitlines())),
             told=lambda of: short(_only(of.value, of.right)),
             expect=lambda right, value: short(_only(right, value)),
-        )  # fmt: skip
+        )
 
 
 def _mend(outlier: Outlier, fleet: Fleet) -> str:
@@ -136,9 +151,14 @@ def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             yield _other_keys(outlier, fleet)
         if compare(values, evidence).differ:
             yield from drift(
-                "ssh", _KNOWN, values, evidence, kept=False, hint=f"the same {_KNOWN} on every node",
+                "ssh",
+                _KNOWN,
+                values,
+                evidence,
+                kept=False,
+                hint=f"the same {_KNOWN} on every node",
                 say=lambda digest: "no such file" if digest == "none" else f"content {digest[:12]}",
-            )  # fmt: skip
+            )
 
 
 def _other_keys(outlier: Outlier, fleet: Fleet) -> Finding:
@@ -153,9 +173,14 @@ def _other_keys(outlier: Outlier, fleet: Fleet) -> Finding:
     first, node = outlier.others[0], outlier.nodes[0]
     copy = f"`scp -3p {first}:{_KNOWN} {node}:{_KNOWN}`"
     return Finding(
-        "ssh", "warning", _KNOWN, found, f"the keys of all nodes, {as_on(outlier.others)}",
-        f"{copy}{', and so for the others' if len(outlier.nodes) > 1 else ''}, once it is clear that {first} has what is right", fold(outlier.nodes),
-    )  # fmt: skip
+        "ssh",
+        "warning",
+        _KNOWN,
+        found,
+        f"the keys of all nodes, {as_on(outlier.others)}",
+        f"{copy}{', and so for the others' if len(outlier.nodes) > 1 else ''}, once it is clear that {first} has what is right",
+        fold(outlier.nodes),
+    )
 
 
 def _lacks(nodes: tuple[str, ...], fleet: Fleet) -> set[str]:

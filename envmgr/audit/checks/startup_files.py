@@ -29,9 +29,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _hidden(evidence)
     yield from _others(evidence)
     yield from drift(
-        "startup-files", "/bin/sh", evidence.looked("startup_files").by_value("startup_files.sh"), evidence,
+        "startup-files",
+        "/bin/sh",
+        evidence.looked("startup_files").by_value("startup_files.sh"),
+        evidence,
         hint="on the node: the same shell for /bin/sh as on the others (Debian: `dpkg-reconfigure dash`): `#!/bin/sh` jobs differ by it",
-    )  # fmt: skip
+    )
 
 
 def _hidden(evidence: Evidence) -> Iterator[Finding]:
@@ -40,9 +43,14 @@ def _hidden(evidence: Evidence) -> Iterator[Finding]:
         if context.name == "bash-login":
             for file, nodes in fleet.by_value(f"{context_key(context, account)}startup_hides").items():
                 yield Finding(
-                    "startup-files", "warning", file, f"bash reads it instead of ~/.profile, which it does not read itself ({evidence.account(account)})",
-                    "`. ~/.profile` in it", f"`echo '. ~/.profile' | {as_user(evidence.account(account), f'tee -a {quote(file)}')}`", fold(nodes),
-                )  # fmt: skip
+                    "startup-files",
+                    "warning",
+                    file,
+                    f"bash reads it instead of ~/.profile, which it does not read itself ({evidence.account(account)})",
+                    "`. ~/.profile` in it",
+                    f"`echo '. ~/.profile' | {as_user(evidence.account(account), f'tee -a {quote(file)}')}`",
+                    fold(nodes),
+                )
 
 
 def _others(evidence: Evidence) -> Iterator[Finding]:
@@ -56,9 +64,14 @@ def _others(evidence: Evidence) -> Iterator[Finding]:
         for sums, nodes in groups:
             values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
         yield from drift(
-            "startup-files", path, values, evidence, severity="note", hint=f"compare {path} of the nodes: is it meant?",
+            "startup-files",
+            path,
+            values,
+            evidence,
+            severity="note",
+            hint=f"compare {path} of the nodes: is it meant?",
             say=lambda digest: f"content {digest}" if digest else "not there",
-        )  # fmt: skip
+        )
 
 
 def _shut(evidence: Evidence) -> Iterator[Finding]:
@@ -73,9 +86,14 @@ def _shut(evidence: Evidence) -> Iterator[Finding]:
             meant = path.startswith("/etc/profile.d/") and len(having) == len(fleet.nodes) and len(having) >= QUORUM
             if not meant:
                 yield Finding(
-                    "startup-files", "error", path, f"{evidence.plan.user} cannot read it, root can", "readable by all users",
-                    open_hint(evidence.site, [path], whom="users"), fold(having),
-                )  # fmt: skip
+                    "startup-files",
+                    "error",
+                    path,
+                    f"{evidence.plan.user} cannot read it, root can",
+                    "readable by all users",
+                    open_hint(evidence.site, [path], whom="users"),
+                    fold(having),
+                )
 
 
 __all__ = ["judge", "probe"]

@@ -80,8 +80,8 @@ class LoadedCondaLock(LoadedLock):
         from envmgr.backends.conda.install import install_lock
 
         facts, expected = install_lock(
-            self.content, self.wanted, named_in(self.accepts.lower()), item.install, site, runner, reporter, jobs=jobs,
-        )  # fmt: skip
+            self.content, self.wanted, named_in(self.accepts.lower()), item.install, site, runner, reporter, jobs=jobs
+        )
         tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
         return Built(facts, expected, {tool: version(tool) for tool in tools})
 
@@ -202,9 +202,10 @@ def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
     """InputError `bad-channel` for a place of what is a channel and an index of the recipe."""
     if wanted.pip and (both := sorted(places.keys() & set(wanted.channels) & set(wanted.indexes))):
         raise InputError(
-            "bad-channel", f"`{both[0]}` is a channel and an index of this recipe: a place for it could be either's",
+            "bad-channel",
+            f"`{both[0]}` is a channel and an index of this recipe: a place for it could be either's",
             hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this lock only",
-        )  # fmt: skip
+        )
 
 
 def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:

@@ -110,15 +110,19 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if event["kind"] == "Endless" or f"os error {errno.EFBIG}" in message:
         places = [place for channel in request["channels"] for place in channel["places"]]
         return EnvmgrError(
-            "channel-too-large", "a channel sends repodata without end", context=[*lines[:4], *places],
+            "channel-too-large",
+            "a channel sends repodata without end",
+            context=[*lines[:4], *places],
             hint="is it a channel? open its URL, or lock against another place of it (`lock --channel NAME=URL-OR-FOLDER`)",
-        )  # fmt: skip
+        )
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
         return EnvmgrError(
-            "unsolvable", "the specs cannot be solved together", context=[*_specs(request), "", *reasons],
+            "unsolvable",
+            "the specs cannot be solved together",
+            context=[*_specs(request), "", *reasons],
             hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
-        )  # fmt: skip
+        )
     if event["kind"] in (
         "InvalidMatchSpecError",
         "InvalidPackageNameError",
@@ -135,9 +139,11 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
         return EnvmgrError(
-            "not-found", f"nothing at {url or 'the named place'}", context=lines,
+            "not-found",
+            f"nothing at {url or 'the named place'}",
+            context=lines,
             hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
-        )  # fmt: skip
+        )
     if re.search(
         r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
         message,
@@ -145,9 +151,10 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     ):
         return EnvmgrError(
             "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed",
-            f"cannot fetch {url or lines[0]}", context=lines,
+            f"cannot fetch {url or lines[0]}",
+            context=lines,
             hint=_MIRROR,
-        )  # fmt: skip
+        )
     if event["kind"] in ("InstallerError", "GatewayError", "ChildProcessError", "NetworkError"):
         return EnvmgrError("install-failed", lines[0] if lines else "rattler failed", context=lines[1:])
     return EnvmgrError("worker-failed", f"{event['kind']} in the rattler worker", context=lines)
@@ -170,15 +177,18 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
         return files_differ(request["entry"], event["lines"])
     if kind == "Taken":
         return EnvmgrError(
-            "wheel-over-conda", f"conda's packages have what a wheel brings, too: {event['what']}",
+            "wheel-over-conda",
+            f"conda's packages have what a wheel brings, too: {event['what']}",
             context=[f"conda: {event['package']}", f"wheel: {event['wheel']}"],
             hint="wheels only add: take it from one side, by the recipe's `specs` or its `pip`, and lock again",
-        )  # fmt: skip
+        )
     if kind == "Lacking":
         return EnvmgrError(
-            "conda-lacks", f"conda's {event['package']} does not bring what its name promises: {event['what']}", context=event["lines"],
+            "conda-lacks",
+            f"conda's {event['package']} does not bring what its name promises: {event['what']}",
+            context=event["lines"],
             hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and lock again",
-        )  # fmt: skip
+        )
     return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)
 
 

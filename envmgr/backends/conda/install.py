@@ -90,14 +90,7 @@ def download_places(package: LockedPackage, channels: Collection[Channel]) -> li
 
 
 def fetch_archives(
-    lock: CondaLock,
-    label: str,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    given: Given,
-    dry_run: bool,
+    lock: CondaLock, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool
 ) -> Fetched:
     """Bring the packages into the prefix's cache, those in mirror folders too; `label` is the entry."""
     channels = channels_of(site).values()

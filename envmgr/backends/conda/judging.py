@@ -21,10 +21,25 @@ _OPENMP = "_openmp_mutex"
 _FEW = 6
 # Packages of conda's channels that bring some of them -> which, among others.
 BRINGERS: Mapping[str, str] = {
-    "bash": "bash", "busybox": "sh, su", "coreutils": "cat, chmod, echo, env, ls, test", "dash": "dash", "findutils": "find, xargs", "fish": "fish",
-    "gawk": "awk", "grep": "egrep, fgrep, grep", "less": "less", "mosh": "mosh", "openssh": "scp, sftp, ssh, ssh-keygen", "procps-ng": "kill, ps", "sshpass": "sshpass", "sudo": "sudo", "tcsh": "tcsh",
-    "util-linux": "mount, su", "which": "which", "zsh": "zsh",
-}  # fmt: skip
+    "bash": "bash",
+    "busybox": "sh, su",
+    "coreutils": "cat, chmod, echo, env, ls, test",
+    "dash": "dash",
+    "findutils": "find, xargs",
+    "fish": "fish",
+    "gawk": "awk",
+    "grep": "egrep, fgrep, grep",
+    "less": "less",
+    "mosh": "mosh",
+    "openssh": "scp, sftp, ssh, ssh-keygen",
+    "procps-ng": "kill, ps",
+    "sshpass": "sshpass",
+    "sudo": "sudo",
+    "tcsh": "tcsh",
+    "util-linux": "mount, su",
+    "which": "which",
+    "zsh": "zsh",
+}
 
 
 def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:

@@ -11,10 +11,21 @@ from envmgr.downloads.child import emit
 _BUILDS = 12
 # What users call a package -> what conda's channels call it.
 _CALLED = {
-    "sklearn": "scikit-learn", "skimage": "scikit-image", "cv2": "py-opencv", "opencv-python": "py-opencv", "opencv": "py-opencv",
-    "pil": "pillow", "yaml": "pyyaml", "bs4": "beautifulsoup4", "torch": "pytorch", "tensorflow-gpu": "tensorflow", "attr": "attrs",
-    "dateutil": "python-dateutil", "tables": "pytables", "graphviz-python": "python-graphviz",
-}  # fmt: skip
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "cv2": "py-opencv",
+    "opencv-python": "py-opencv",
+    "opencv": "py-opencv",
+    "pil": "pillow",
+    "yaml": "pyyaml",
+    "bs4": "beautifulsoup4",
+    "torch": "pytorch",
+    "tensorflow-gpu": "tensorflow",
+    "attr": "attrs",
+    "dateutil": "python-dateutil",
+    "tables": "pytables",
+    "graphviz-python": "python-graphviz",
+}
 
 
 async def offer(request: dict[str, Any]) -> None:
@@ -78,9 +89,19 @@ def like(wanted: str, known: list[str]) -> list[str]:
 
     own = wanted.lower()
     first = [
-        _CALLED.get(own, ""), f"{own}-base", f"{own}-core", f"py{own}", f"py-{own}", f"python-{own}", f"lib{own}",
-        own.removeprefix("python-"), own.removeprefix("lib"), own.removeprefix("py"), own.replace("_", "-"), own.replace("-", "_"),
-    ]  # fmt: skip
+        _CALLED.get(own, ""),
+        f"{own}-base",
+        f"{own}-core",
+        f"py{own}",
+        f"py-{own}",
+        f"python-{own}",
+        f"lib{own}",
+        own.removeprefix("python-"),
+        own.removeprefix("lib"),
+        own.removeprefix("py"),
+        own.replace("_", "-"),
+        own.replace("-", "_"),
+    ]
     there = set(known)
     begins = sorted((name for name in known if len(own) > 3 and name.startswith(f"{own}-")), key=len)
     close = [*begins, *get_close_matches(own, known, n=3, cutoff=0.84)]

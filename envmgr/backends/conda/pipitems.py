@@ -99,14 +99,18 @@ def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> Loc
         same = False
     if not same or not (index or re.match(r"(https?|file)://", url)):
         raise InputError(
-            "lock-invalid", f"{where}: the URL names no wheel of {name} {version}", context=url,
+            "lock-invalid",
+            f"{where}: the URL names no wheel of {name} {version}",
+            context=url,
             hint="sources, and what lies in a version control system, are not installed",
-        )  # fmt: skip
+        )
     sha256 = str(hashes.get("sha256") or "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {url}"), 1)
         raise InputError(
-            "lock-unhashed", f"{path}:{line}: {name} {version} has no sha256", context=url,
+            "lock-unhashed",
+            f"{path}:{line}: {name} {version} has no sha256",
+            context=url,
             hint="lock again from an index that has sha256 sums",
-        )  # fmt: skip
+        )
     return LockedWheel(name=canonicalize_name(name), version=version, file=file, sha256=sha256, index=index, url=url)

@@ -109,9 +109,11 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
     channel = known.get(name) or (Channel(url=name) if re.match(r"(https?|file)://[^\s]+$", name) else None)
     if channel is None:
         raise InputError(
-            "unknown-channel", f"the site has no channel `{name}`", context=f"known: {', '.join(sorted(known))}",
+            "unknown-channel",
+            f"the site has no channel `{name}`",
+            context=f"known: {', '.join(sorted(known))}",
             hint="add it to site.yaml under `backends.conda.channels` with its url",
-        )  # fmt: skip
+        )
     chosen = places.get(name)
     if chosen and "://" not in chosen:
         folder = Path(chosen).expanduser().resolve()

@@ -37,11 +37,12 @@ def require_mounts(install: Install, runner: Runner) -> tuple[str, ...]:
     words, said = with_own_mounts(runner)
     if words is None:
         raise EnvmgrError(
-            "repair-impossible", f"{install.entry} cannot be built again here: that needs mounts that no one else sees",
+            "repair-impossible",
+            f"{install.entry} cannot be built again here: that needs mounts that no one else sees",
             context=said,
             hint="on a host where users may have user namespaces (`unshare --user --mount true`); "
             f"or, when nobody uses it: remove {install.manifest} and build the entry again",
-        )  # fmt: skip
+        )
     return words
 
 

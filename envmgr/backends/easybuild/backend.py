@@ -20,12 +20,7 @@ from envmgr.backends.easybuild.judging import lock_facts, version_of
 from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
-from envmgr.backends.easybuild.settings import (
-    EasyBuildSettings,
-    easyconfig_folders,
-    explain_settings,
-    own_easyconfigs,
-)
+from envmgr.backends.easybuild.settings import EasyBuildSettings, easyconfig_folders, explain_settings, own_easyconfigs
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import LockFacts
 from envmgr.catalog.locks import stale_lock
@@ -104,9 +99,16 @@ class LoadedEasyBuildLock(LoadedLock):
         from envmgr.backends.easybuild.sourcing import fetch_locked
 
         return fetch_locked(
-            self.content, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run,
-            sources=True, easybuild=needs_private(self.content, site),
-        )  # fmt: skip
+            self.content,
+            site,
+            runner,
+            reporter,
+            label=str(self.entry),
+            given=given,
+            dry_run=dry_run,
+            sources=True,
+            easybuild=needs_private(self.content, site),
+        )
 
     def fetch_tools(
         self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
@@ -115,9 +117,16 @@ class LoadedEasyBuildLock(LoadedLock):
         from envmgr.backends.easybuild.sourcing import fetch_locked
 
         return fetch_locked(
-            self.content, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run,
-            sources=False, easybuild=True,
-        )  # fmt: skip
+            self.content,
+            site,
+            runner,
+            reporter,
+            label=str(self.entry),
+            given=given,
+            dry_run=dry_run,
+            sources=False,
+            easybuild=True,
+        )
 
     def prepare(
         self,
@@ -195,9 +204,14 @@ class EasyBuildBackend(Backend):
         return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
     def lock(
-        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter,
+        self,
+        entry: Entry,
+        recipe: Recipe,
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
         options: LockOptions,  # noqa: ARG002 - EasyBuild resolves its easyconfigs itself
-    ) -> LockResult:  # fmt: skip
+    ) -> LockResult:
         from envmgr.backends.easybuild.locking import make_lock
 
         made, notes = make_lock(entry, read_input(entry, recipe, EasyBuildInput), site, runner, reporter, os.environ)
@@ -221,9 +235,13 @@ class EasyBuildBackend(Backend):
             )
         if differing := differing_from_now(found, read_input(entry, recipe, EasyBuildInput), site):
             raise EnvmgrError(
-                "lock-stale", f"{folder / LOCK_NAME} is for other GPUs than now: {differing[0]}", context=differing[1:],
-                hint=f"{hint}; or, where its GPUs are meant, say {keep} under `input` of the recipe" if (keep := to_keep(found)) else hint,
-            )  # fmt: skip
+                "lock-stale",
+                f"{folder / LOCK_NAME} is for other GPUs than now: {differing[0]}",
+                context=differing[1:],
+                hint=f"{hint}; or, where its GPUs are meant, say {keep} under `input` of the recipe"
+                if (keep := to_keep(found))
+                else hint,
+            )
         last = found.items[-1]
         return LoadedEasyBuildLock(
             backend=self,
@@ -268,9 +286,11 @@ class EasyBuildBackend(Backend):
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         modules = modules_folder(prefix)
         return (
-            OwnFolder(modules.parent), OwnFolder(modules, public=True), OwnFolder(tools_folder(prefix)),
+            OwnFolder(modules.parent),
+            OwnFolder(modules, public=True),
+            OwnFolder(tools_folder(prefix)),
             OwnFolder(locks_folder(prefix)),
-        )  # fmt: skip
+        )
 
     def clear_dead_build(self, install: Install) -> None:
         remove_below(install.prefix.root, lock_of(install))

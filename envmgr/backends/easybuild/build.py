@@ -69,10 +69,15 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
     install = order.install
     events = Events(folder / "events" / "steps.jsonl")
     env = order.tool.environment(
-        EASYBUILD_CONFIGFILES=str(folder / "easybuild.cfg"), ENVMGR_EASYBUILD_ITEMS=str(folder / "items.json"),
-        ENVMGR_EASYBUILD_EVENTS=str(events.path), SOURCE_DATE_EPOCH=_EPOCH, PYTHONHASHSEED="0", HOME=str(folder / "home"),
-        TMPDIR=str(folder / "tmp"), XDG_CONFIG_HOME=str(folder / "home"),
-    )  # fmt: skip
+        EASYBUILD_CONFIGFILES=str(folder / "easybuild.cfg"),
+        ENVMGR_EASYBUILD_ITEMS=str(folder / "items.json"),
+        ENVMGR_EASYBUILD_EVENTS=str(events.path),
+        SOURCE_DATE_EPOCH=_EPOCH,
+        PYTHONHASHSEED="0",
+        HOME=str(folder / "home"),
+        TMPDIR=str(folder / "tmp"),
+        XDG_CONFIG_HOME=str(folder / "home"),
+    )
     with reporter.stage(f"{install.entry} build", total=events.total, unit="steps") as stage:
 
         def tick() -> None:

@@ -50,9 +50,16 @@ def easybuild_for_build(
             return collect_easybuild(lock, site, runner, reporter, label=label)
 
         tool = ensure_private(
-            lock.framework, home, site, environ, runner, reporter, contents=lock.easybuild_sha256,
-            files=Files(lock.easybuild_files, bring) if lock.easybuild_files else None, label=label,
-        )  # fmt: skip
+            lock.framework,
+            home,
+            site,
+            environ,
+            runner,
+            reporter,
+            contents=lock.easybuild_sha256,
+            files=Files(lock.easybuild_files, bring) if lock.easybuild_files else None,
+            label=label,
+        )
     else:
         tool = _own(lock.framework, site, environ, runner)
     tool.require(lock.framework, lock.easyblocks)

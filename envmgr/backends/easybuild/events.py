@@ -9,9 +9,20 @@ from pathlib import Path
 
 # EasyBuild's steps, in its order, as our hooks name them.
 STEPS = (
-    "fetch", "unpack", "patch", "prepare", "configure", "build", "test", "install", "extensions", "finish", "sanity",
-    "cleanup", "module",
-)  # fmt: skip
+    "fetch",
+    "unpack",
+    "patch",
+    "prepare",
+    "configure",
+    "build",
+    "test",
+    "install",
+    "extensions",
+    "finish",
+    "sanity",
+    "cleanup",
+    "module",
+)
 
 
 class Events:

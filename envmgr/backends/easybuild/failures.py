@@ -20,8 +20,9 @@ _FULL = re.compile(
 _KILLED = re.compile(r"Killed signal terminated program|signal 9\b|^Killed$|std::bad_alloc|MemoryError", re.MULTILINE)
 _LINES = 12  # of EasyBuild's own words
 _COMMAND = re.compile(
-    r"ERROR: Shell command failed!\n\s+full command\s+->\s+(?P<command>.*?)\n\s+exit code\s+->\s+(?P<code>-?\d+)\n", re.DOTALL
-)  # fmt: skip
+    r"ERROR: Shell command failed!\n\s+full command\s+->\s+(?P<command>.*?)\n\s+exit code\s+->\s+(?P<code>-?\d+)\n",
+    re.DOTALL,
+)
 _OUTPUT = re.compile(r"->\s+(\S+/run-shell-cmd-output/\S+/(?:out|err)\.txt)$", re.MULTILINE)
 _NOISE = re.compile(r"^(==|\s*$|\s*\*)")
 
@@ -40,60 +41,80 @@ def explain(
     code = done.returncode
     if full := _FULL.search(output) or _FULL.search(text):
         return EnvmgrError(
-            "disk-full", f"no space left while {install.entry} was built", context=[where, _line_at(full)], log=log,
+            "disk-full",
+            f"no space left while {install.entry} was built",
+            context=[where, _line_at(full)],
+            log=log,
             hint="free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "
             "then run the same command again",
-        )  # fmt: skip
+        )
     if ended := _signal_that_ended(code, failed):
         return EnvmgrError(
-            "worker-died", f"{install.entry} did not build: EasyBuild was ended by {ended}",
-            context=[where, *([f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else [])], log=log,
+            "worker-died",
+            f"{install.entry} did not build: EasyBuild was ended by {ended}",
+            context=[where, *([f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else [])],
+            log=log,
             hint="run the same command again: what was built before is kept",
-        )  # fmt: skip
+        )
     if code == 32 or "OS dependencies were not found" in text:
         return missing_packages([install.entry.name], locked.os_packages, log=log)
     if code in (22, 45) or "Sanity check failed" in text:
         return EnvmgrError(
-            "sanity-check-failed", f"{install.entry} was built, but is not what its easyconfig promises",
-            context=[where, *_sanity(failed or _words(text)[-1])], log=log,
+            "sanity-check-failed",
+            f"{install.entry} was built, but is not what its easyconfig promises",
+            context=[where, *_sanity(failed or _words(text)[-1])],
+            log=log,
             hint="mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again",
-        )  # fmt: skip
+        )
     if code == 42 or "Checksum verification" in text:
         return EnvmgrError(
-            "source-differs", f"EasyBuild refuses a source of {install.entry}",
-            context=[where, *_words(failed or text)], log=log,
+            "source-differs",
+            f"EasyBuild refuses a source of {install.entry}",
+            context=[where, *_words(failed or text)],
+            log=log,
             hint="the easyconfig has another checksum than the lock: lock the entry again",
-        )  # fmt: skip
+        )
     if code in (30, 41):
         return EnvmgrError(
-            "source-missing", f"EasyBuild asked for a file of {install.entry} that is not in its lock",
-            context=[where, *_words(failed or text)], log=log, hint="lock the entry again",
-        )  # fmt: skip
+            "source-missing",
+            f"EasyBuild asked for a file of {install.entry} that is not in its lock",
+            context=[where, *_words(failed or text)],
+            log=log,
+            hint="lock the entry again",
+        )
     if found := re.search(r"\(EULA\) for (\S+) is", text):
         return eula_not_accepted(install.entry.name, found[1], context=[where], log=log)
     if "already exists, aborting!" in text and "Lock " in text:
         return EnvmgrError(
-            "easybuild-locked", f"EasyBuild is building {install.entry} elsewhere",
-            context=_words(failed or text), log=log, hint="wait for it, then run the same command again",
-        )  # fmt: skip
+            "easybuild-locked",
+            f"EasyBuild is building {install.entry} elsewhere",
+            context=_words(failed or text),
+            log=log,
+            hint="wait for it, then run the same command again",
+        )
     if code in (4, 5, 6, 7):
         return InputError(
             "easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=_words(failed or text), log=log
         )
     if code == 0:
         return EnvmgrError(
-            "build-failed", f"EasyBuild said that {install.entry} is built, and it is not there",
-            context=[where, *_words(done.stdout)], log=log,
+            "build-failed",
+            f"EasyBuild said that {install.entry} is built, and it is not there",
+            context=[where, *_words(done.stdout)],
+            log=log,
             hint="its easyblock or its hooks put it elsewhere: the log has all that was said",
-        )  # fmt: skip
+        )
     hint = "the log has all that was said; what was built before is kept for the next run"
     if _KILLED.search(output):
         hint = f"out of memory? Build with fewer cores (-j), or on a machine with more; {hint}"
     at = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"
     return EnvmgrError(
-        "build-failed", f"{install.entry} did not build{at}",
-        context=[where, *(_told(command, output) or _words(failed or text))], log=log, hint=hint,
-    )  # fmt: skip
+        "build-failed",
+        f"{install.entry} did not build{at}",
+        context=[where, *(_told(command, output) or _words(failed or text))],
+        log=log,
+        hint=hint,
+    )
 
 
 def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, log: str = "") -> EnvmgrError:
@@ -102,11 +123,13 @@ def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, l
     apt = sorted({_named(group, dnf=False) for group in groups})
     verb = "needs" if len(names) == 1 else "need"
     return EnvmgrError(
-        "os-package-missing", f"{', '.join(names)} {verb} packages of the operating system that are not here",
-        context=[" or ".join(group) for group in groups], log=log,
+        "os-package-missing",
+        f"{', '.join(names)} {verb} packages of the operating system that are not here",
+        context=[" or ".join(group) for group in groups],
+        log=log,
         hint=f"dnf install {' '.join(dnf)} (Rocky, Alma, RHEL) or apt-get install {' '.join(apt)} (Debian, Ubuntu); "
         "nodes need the libraries of the same packages to run it",
-    )  # fmt: skip
+    )
 
 
 def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], log: str = "") -> InputError:
@@ -114,18 +137,21 @@ def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], lo
     from envmgr.backends.easybuild.input import eula_word
 
     return InputError(
-        "eula-not-accepted", f"{needing} needs {software}, whose licence agreement is not accepted",
-        context=context, log=log,
+        "eula-not-accepted",
+        f"{needing} needs {software}, whose licence agreement is not accepted",
+        context=context,
+        log=log,
         hint=f"read it; then add `accept_eula: [{software}]` to the recipe's input, and `{eula_word(software)}` to "
         "policies.licences in site.yaml",
-    )  # fmt: skip
+    )
 
 
 def root_refused() -> EnvmgrError:
     return EnvmgrError(
-        "root-refused", "EasyBuild does not build as root, and the site names no build user",
+        "root-refused",
+        "EasyBuild does not build as root, and the site names no build user",
         hint="useradd --system --create-home envmgr, then in site.yaml: build_user: envmgr",
-    )  # fmt: skip
+    )
 
 
 def _named(group: Sequence[str], *, dnf: bool) -> str:
@@ -187,6 +213,8 @@ def _sanity(text: str) -> list[str]:
     text = text.rpartition("Sanity check failed: ")[2]
     text = re.sub(
         r"failed with exit code (\d+) \(output: (.*?)\s*\)(?=\n|\Z)",
-        lambda m: f"failed with exit status {m[1]}" + (f":\n{m[2].strip()}" if m[2].strip() else ""), text, flags=re.DOTALL,
-    )  # fmt: skip
+        lambda m: f"failed with exit status {m[1]}" + (f":\n{m[2].strip()}" if m[2].strip() else ""),
+        text,
+        flags=re.DOTALL,
+    )
     return _words(text)

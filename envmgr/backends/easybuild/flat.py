@@ -55,9 +55,7 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
     loaded = [install, *(each for each in closure if module_name(each) in order)]
     pythons = (version for each in loaded if (version := _own_python(each)) is not None)
     return InstallFacts(
-        environment=ops,
-        python=next(pythons, None),
-        needs=tuple(paths[name] for name in order if name in paths),
+        environment=ops, python=next(pythons, None), needs=tuple(paths[name] for name in order if name in paths)
     )
 
 
@@ -74,10 +72,11 @@ def refuse_forbidden(module: Shown, store: Path) -> None:
             continue
         if fault := fault_in_variable(op.name, as_list=as_list):
             raise EnvmgrError(
-                "module-forbidden", f"EasyBuild's module {module.name} changes {op.name}",
+                "module-forbidden",
+                f"EasyBuild's module {module.name} changes {op.name}",
                 context=f"{op.kind} {printable(op.value)}" if op.value else op.kind,
                 hint=f"no module may do so: {fault}; leave it out of the easyconfig",
-            )  # fmt: skip
+            )
 
 
 def _lies_in(store: Path, elements: Sequence[str]) -> bool:
@@ -224,6 +223,8 @@ def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[s
 
 def _unreadable(name: str, statement: str) -> EnvmgrError:
     return EnvmgrError(
-        "module-unreadable", f"EasyBuild's module {name} does what a flat module cannot repeat", context=statement[:300],
+        "module-unreadable",
+        f"EasyBuild's module {name} does what a flat module cannot repeat",
+        context=statement[:300],
         hint="leave it out of the easyconfig (modaliases, modluafooter), or say it in the recipe's environment",
-    )  # fmt: skip
+    )

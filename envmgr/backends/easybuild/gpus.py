@@ -69,36 +69,40 @@ def refused(easyconfig: str, looks: Sequence[Mapping[str, Any]], said: Mapping[S
     """
     if wrong := [f"{look['easyconfig']}: {p} has {t}" for look in looks for t, p in look["unresolved"].items()]:
         return InputError(
-            "template-unresolved", f"{easyconfig} needs templates that EasyBuild does not know, and would fail in the build",
+            "template-unresolved",
+            f"{easyconfig} needs templates that EasyBuild does not know, and would fail in the build",
             context=_first(wrong),
             hint="correct the easyconfig: a name that EasyBuild has, %% for a % that is no template, or the dependency that "
             "the template tells the version of",
-        )  # fmt: skip
+        )
     for setting in SETTINGS:
         if few := [f"{look['easyconfig']}: {why}" for look in looks if (why := look["lacks"].get(setting))]:
             return InputError(
-                "capabilities-missing", f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
+                "capabilities-missing",
+                f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
                 context=_first(few),
                 hint=f"say in site.yaml for which {_OF[setting]} GPUs software is compiled, such as "
                 f"{site_line(FIELDS[setting], EXAMPLES[setting])} (`envmgr site check` proposes it for those that an audit saw), "
                 f"or under `input` of the recipe `{setting}: {EXAMPLES[setting]}`",
-            )  # fmt: skip
+            )
     setting = next(setting for setting in SETTINGS for look in looks if setting in look["only_one"])
     many = [f"{look['easyconfig']}: {why}" for look in looks if (why := look["only_one"].get(setting))]
     return InputError(
-        "capabilities-too-many", f"{easyconfig} is built for one value of {setting}, not for {', '.join(said[setting])}",
+        "capabilities-too-many",
+        f"{easyconfig} is built for one value of {setting}, not for {', '.join(said[setting])}",
         context=_first(many),
         hint=f"choose one under `input` of the recipe, such as `{setting}: {quoted(said[setting][-1:])}`: for all that is below it, too",
-    )  # fmt: skip
+    )
 
 
 def unread(version: str, settings: Sequence[str], said: str) -> InputError:
     """An earlier EasyBuild does not know all values: `9.0a`, `10.0f`."""
     return InputError(
-        "capabilities-unread", f"EasyBuild {version} does not take the values of {', '.join(settings)}, which this closure asks for",
+        "capabilities-unread",
+        f"EasyBuild {version} does not take the values of {', '.join(settings)}, which this closure asks for",
         context=said.splitlines()[:6],
         hint="say others in the recipe's `input`, or lock with a later EasyBuild (`input.easybuild`)",
-    )  # fmt: skip
+    )
 
 
 def _first(lines: Sequence[str]) -> list[str]:

@@ -69,19 +69,26 @@ def _sdists(text: str) -> list[EasyBuildFile]:
                 "wheel-unhashed", f"the index tells no source of {name} {package.version} with its sha256"
             )
         found[name] = EasyBuildFile(
-            package=name, version=str(package.version), name=sdist.filename, sha256=sdist.hashes["sha256"],
+            package=name,
+            version=str(package.version),
+            name=sdist.filename,
+            sha256=sdist.hashes["sha256"],
             url=locked_url(PUBLIC, str(sdist.url or sdist.path), sdist.filename),
-        )  # fmt: skip
+        )
     return [found[canonicalize_name(name)] for name in PACKAGES]
 
 
 def _wheels(text: str) -> list[EasyBuildFile]:
     return [
         EasyBuildFile(
-            package=wheel.name, version=wheel.version, name=wheel.file, sha256=wheel.sha256, url=locked_url(PUBLIC, url, wheel.file)
+            package=wheel.name,
+            version=wheel.version,
+            name=wheel.file,
+            sha256=wheel.sha256,
+            url=locked_url(PUBLIC, url, wheel.file),
         )
         for wheel, url in choose(text, _PYTHON, _PLATFORM)
-    ]  # fmt: skip
+    ]
 
 
 def mirrors_of(site: Site) -> list[str]:
@@ -118,9 +125,14 @@ def _look(files: Sequence[EasyBuildFile], place: Place, runner: Runner) -> dict[
         return {file.sha256: (place.folder / file.name).as_uri() for file in files}
     with scratch_folder("index") as scratch:
         text = compile_requirements(
-            [f"{file.package}=={file.version}" for file in files], [place], runner, scratch, python=_PYTHON, platform=_PLATFORM,
+            [f"{file.package}=={file.version}" for file in files],
+            [place],
+            runner,
+            scratch,
+            python=_PYTHON,
+            platform=_PLATFORM,
             options=[*_sources([file.package for file in files if not file.builds]), "--format", "pylock.toml"],
-        )  # fmt: skip
+        )
     return dict(urls_of(tomllib.loads(text)))
 
 

@@ -105,9 +105,10 @@ def _copy(name: str, sha256: str, path: Path | None, folder: Path, site: Site) -
     if path is None or not path.is_file() or sum_of(path, site) != sha256:
         place = "/".join((*folder.parts[-2:], name))
         raise EnvmgrError(
-            "easyconfig-differs", f"{name} is not what the lock says",
+            "easyconfig-differs",
+            f"{name} is not what the lock says",
             context=[str(path or f"no folder of easyconfigs has {place}"), f"sha256 {sha256} was locked"],
             hint="lock the entry again, or take the file back from git",
-        )  # fmt: skip
+        )
     folder.mkdir(parents=True, exist_ok=True)
     copy_file(path, folder / name, EASYCONFIG, tree=root_of(path, site))

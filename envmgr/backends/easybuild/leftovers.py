@@ -27,10 +27,11 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
     clear_dead_build(install, runner, reporter, own=lambda each: remove_below(each.prefix.root, lock_of(each)))
     if (lock := lock_of(install)).exists():
         raise EnvmgrError(
-            "easybuild-locked", f"EasyBuild is building {install.entry}, or died of it",
+            "easybuild-locked",
+            f"EasyBuild is building {install.entry}, or died of it",
             context=[str(lock), "no build of envmgr left it: it is not in the job table"],
             hint=f"make sure that no `eb` runs for it, then: rmdir {lock}",
-        )  # fmt: skip
+        )
     clear_kept_rows(install.prefix, reporter)
     remove_half(install)
 

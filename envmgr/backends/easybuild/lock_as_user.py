@@ -53,15 +53,18 @@ def make_lock_as(
     """
     request = LockRequest(entry=str(entry), wanted=wanted, site=site)
     env = clean_env(
-        PYTHONDONTWRITEBYTECODE="1", **account.variables(),
-        **{k: v for k, v in os.environ.items() if _passes(k)},
-    )  # fmt: skip
+        PYTHONDONTWRITEBYTECODE="1", **account.variables(), **{k: v for k, v in os.environ.items() if _passes(k)}
+    )
     env.pop("TMPDIR", None)  # root's
     with reporter.stage(f"{entry} resolve"):
         done = runner.run(
-            [sys.executable, "-s", "-P", "-m", "envmgr.backends.easybuild.lock_child"], env=env, cwd=Path("/"), check=False,
-            stdin=request.model_dump_json(by_alias=True), run_as=account,
-        )  # fmt: skip
+            [sys.executable, "-s", "-P", "-m", "envmgr.backends.easybuild.lock_child"],
+            env=env,
+            cwd=Path("/"),
+            check=False,
+            stdin=request.model_dump_json(by_alias=True),
+            run_as=account,
+        )
     try:
         answer = LockAnswer.model_validate_json(done.stdout.splitlines()[-1])
     except (ValidationError, IndexError):
@@ -70,9 +73,10 @@ def make_lock_as(
         raise answer.error.as_error()
     if answer.lock is None or answer.lock.recipe != wanted.digest():
         raise EnvmgrError(
-            "easybuild-failed", f"EasyBuild {wanted.easybuild} did not resolve {wanted.easyconfig}",
+            "easybuild-failed",
+            f"EasyBuild {wanted.easybuild} did not resolve {wanted.easyconfig}",
             context=[f"it ran as {account.name}", *done.stderr.strip().splitlines()[-12:]],
-        )  # fmt: skip
+        )
     return answer.lock, answer.notes
 
 

@@ -95,9 +95,10 @@ def _choose(folder: str, name: str, accepted: Sequence[str], site: Site) -> str:
     if found:
         return found[0]
     raise InputError(
-        "source-unhashed", f"{name} has no sha256, and no file of that name is here to take it from",
+        "source-unhashed",
+        f"{name} has no sha256, and no file of that name is here to take it from",
         hint=f"put it into a folder of sources.mirrors (site.yaml), as {folder}/{name}, after you looked at it",
-    )  # fmt: skip
+    )
 
 
 def _in_folders(folder: str, name: str, site: Site) -> Iterator[Path]:

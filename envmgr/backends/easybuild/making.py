@@ -28,8 +28,13 @@ class Files:
 
 
 def make_from_files(
-    version: str, home: Path, locked: Sequence[EasyBuildFile], paths: Mapping[str, Path], runner: Runner, reporter: Reporter
-) -> None:  # fmt: skip
+    version: str,
+    home: Path,
+    locked: Sequence[EasyBuildFile],
+    paths: Mapping[str, Path],
+    runner: Runner,
+    reporter: Reporter,
+) -> None:
     """Of these files and nothing else. uv holds each against its sha256 once more.
 
     Raises EnvmgrError `easybuild-unavailable`.
@@ -51,9 +56,23 @@ def make_from_files(
         offline = ("--quiet", "--no-config", "--offline", "--no-python-downloads", "--cache-dir", folder / "cache")
         venv = [*uv, "venv", *offline, "--python", sys.executable, home]
         install = [
-            *uv, "pip", "install", *offline, "--no-index", "--find-links", folder, "--no-deps", "--require-hashes",
-            "--build-constraints", builds, "--compile-bytecode", "--python", home / "bin" / "python", "--requirements", wanted,
-        ]  # fmt: skip
+            *uv,
+            "pip",
+            "install",
+            *offline,
+            "--no-index",
+            "--find-links",
+            folder,
+            "--no-deps",
+            "--require-hashes",
+            "--build-constraints",
+            builds,
+            "--compile-bytecode",
+            "--python",
+            home / "bin" / "python",
+            "--requirements",
+            wanted,
+        ]
         hint = "the lock names its files, and they are here: what uv said is about this host, or its Python"
         _run(version, [venv, install], env, runner, hint=hint)
 

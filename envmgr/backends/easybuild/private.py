@@ -65,9 +65,10 @@ def ensure_private(
     def waiting(holder: str) -> None:
         reporter.say(f"EasyBuild {version}: waiting for {holder}, which installs it")
 
-    with explain_os_error(home), file_lock(
-        home.with_name(f".{home.name}.lock"), on_wait=waiting, check=runner.raise_if_cancelled
-    ):  # fmt: skip
+    with (
+        explain_os_error(home),
+        file_lock(home.with_name(f".{home.name}.lock"), on_wait=waiting, check=runner.raise_if_cancelled),
+    ):
         if not is_complete(home):
             remove_tree(home)
             paths = files.bring() if files else {}
@@ -109,10 +110,11 @@ def _require_contents(tool: EasyBuild, wanted: str, *, locked: bool = False) -> 
         if locked:
             hint = "it was made of the files that the lock names: the lock was edited, or made from another EasyBuild; lock again"
         raise EnvmgrError(
-            "easybuild-differs", f"EasyBuild {tool.version} is not what the lock says",
+            "easybuild-differs",
+            f"EasyBuild {tool.version} is not what the lock says",
             context=[str(home), f"sha256 {wanted} was locked", f"sha256 {found} was installed"],
             hint=hint,
-        )  # fmt: skip
+        )
     return tool
 
 

@@ -44,11 +44,16 @@ def resolve(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner,
     items = [_item(raw, wanted, tool, choose) for raw in answer["items"]]
     asked = {setting for item in items for setting in item.asks}
     return EasyBuildLock(
-        recipe=wanted.digest(), framework=answer["framework"], easyblocks=answer["easyblocks"], rpath=wanted.rpath,
-        filter_deps=wanted.filter_deps, accept_eula=wanted.accept_eula, items=tuple(items),
+        recipe=wanted.digest(),
+        framework=answer["framework"],
+        easyblocks=answer["easyblocks"],
+        rpath=wanted.rpath,
+        filter_deps=wanted.filter_deps,
+        accept_eula=wanted.accept_eula,
+        items=tuple(items),
         gpus_seen=for_gpus(item.name for item in items),
         **{setting: values for setting, values in said.items() if setting in asked},
-    )  # fmt: skip
+    )
 
 
 def _ask(
@@ -58,24 +63,35 @@ def _ask(
     with scratch_folder("easybuild") as folder:
         scratch = str(folder)
         options = [
-            f"--robot={':'.join(str(r) for r in roots)}", f"--prefix={scratch}", f"--tmpdir={scratch}", "--ignore-osdeps",
-            "--module-naming-scheme=EasyBuildMNS", "--disable-pre-create-installdir", "--local-var-naming-check=error",
-            "--allow-use-as-root-and-accept-consequences", "--ignore-index",
+            f"--robot={':'.join(str(r) for r in roots)}",
+            f"--prefix={scratch}",
+            f"--tmpdir={scratch}",
+            "--ignore-osdeps",
+            "--module-naming-scheme=EasyBuildMNS",
+            "--disable-pre-create-installdir",
+            "--local-var-naming-check=error",
+            "--allow-use-as-root-and-accept-consequences",
+            "--ignore-index",
             *([f"--accept-eula-for={accept_eula_for(wanted.accept_eula)}"] if wanted.accept_eula else []),
             *([f"--filter-deps={','.join(wanted.filter_deps)}"] if wanted.filter_deps else []),
-        ]  # fmt: skip
+        ]
         request = json.dumps({"options": options, "easyconfig": wanted.easyconfig, "capabilities": said}) + "\n"
         done = runner.run(
-            tool.argv(tool.inside / "resolve.py"), env=tool.environment(HOME=scratch), stdin=request,
-            cwd=folder, timeout=_TIMEOUT, check=False,
-        )  # fmt: skip
+            tool.argv(tool.inside / "resolve.py"),
+            env=tool.environment(HOME=scratch),
+            stdin=request,
+            cwd=folder,
+            timeout=_TIMEOUT,
+            check=False,
+        )
     try:
         answer = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
         raise EnvmgrError(
-            "easybuild-failed", f"EasyBuild {tool.version} did not resolve {wanted.easyconfig}",
+            "easybuild-failed",
+            f"EasyBuild {tool.version} did not resolve {wanted.easyconfig}",
             context=done.stderr.strip().splitlines()[-12:],
-        ) from None  # fmt: skip
+        ) from None
     if "error" in answer:
         raise _explain(wanted, answer, done.stderr, roots)
     if "unread" in answer:
@@ -92,34 +108,43 @@ def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots
         names = {p.name for root in roots for p in root.glob("[a-z0-9]/*/*.eb")}
         close = nearest(wanted.easyconfig, names) or sorted(n for n in names if n.startswith(wanted.easyconfig[:4]))[:3]
         return InputError(
-            "unknown-easyconfig", f"there is no easyconfig {wanted.easyconfig}",
+            "unknown-easyconfig",
+            f"there is no easyconfig {wanted.easyconfig}",
             context=[f"looked in {root}" for root in roots],
-            hint=f"did you mean {', '.join(close)}?" if close else "easyconfigs lie in <letter>/<Name>/ of those folders",
-        )  # fmt: skip
+            hint=f"did you mean {', '.join(close)}?"
+            if close
+            else "easyconfigs lie in <letter>/<Name>/ of those folders",
+        )
     if found := re.search(r"\(EULA\) for (\S+) is", text):
         seen = re.findall(r"https?://[^\s)]+", text)[:1]
         return eula_not_accepted(wanted.easyconfig, found[1], context=[*context, *seen])
     if found := re.search(r"No file found for (?:extension )?patch (\S+)", text):
         return InputError(
-            "patch-missing", f"the patch {found[1]} is not there", context=context,
+            "patch-missing",
+            f"the patch {found[1]} is not there",
+            context=context,
             hint="a patch lies in the folder of the easyconfig that names it",
-        )  # fmt: skip
+        )
     if "Maximum loop cnt" in text:
         circle = list(dict.fromkeys(Path(path).name for path in re.findall(r"'spec': '([^']+)'", text)))
         return EnvmgrError(
-            "unresolved-dependency", f"what {wanted.easyconfig} depends on goes round in a circle",
-            context=[*context, f"among {', '.join(circle)}"[:300]], hint="take one of these dependencies out",
-        )  # fmt: skip
+            "unresolved-dependency",
+            f"what {wanted.easyconfig} depends on goes round in a circle",
+            context=[*context, f"among {', '.join(circle)}"[:300]],
+            hint="take one of these dependencies out",
+        )
     if code == 31 or "Irresolvable dependencies" in text or "Missing modules for dependencies" in text:
         return EnvmgrError(
-            "unresolved-dependency", f"EasyBuild cannot resolve what {wanted.easyconfig} depends on",
+            "unresolved-dependency",
+            f"EasyBuild cannot resolve what {wanted.easyconfig} depends on",
             context=[*context, *_lines(text), *_there_is(text, roots)],
             hint="an easyconfig of exactly that version, toolchain and suffix must lie in one of the folders, or be among filter_deps",
-        )  # fmt: skip
+        )
     return InputError(
-        "easyconfig-invalid", f"EasyBuild {wanted.easybuild} refuses {wanted.easyconfig}",
+        "easyconfig-invalid",
+        f"EasyBuild {wanted.easybuild} refuses {wanted.easyconfig}",
         context=[*context, *_lines(text or said.strip())],
-    )  # fmt: skip
+    )
 
 
 def _there_is(text: str, roots: Sequence[Path]) -> list[str]:
@@ -141,15 +166,17 @@ def _item(raw: Mapping[str, Any], wanted: EasyBuildInput, tool: EasyBuild, choos
     path = Path(raw["path"])
     if raw["external"]:
         raise InputError(
-            "external-module", f"{path.name} depends on a module that EasyBuild does not build: {', '.join(raw['external'])}",
+            "external-module",
+            f"{path.name} depends on a module that EasyBuild does not build: {', '.join(raw['external'])}",
             hint="what an entry stands on must be in its lock: use an easyconfig for it",
-        )  # fmt: skip
+        )
     folder = letter_folder(raw["name"])
     if not str(path.parent).endswith(f"/{folder}"):
         raise InputError(
-            "easyconfig-misplaced", f"{path} is not where EasyBuild looks for it as a dependency",
+            "easyconfig-misplaced",
+            f"{path} is not where EasyBuild looks for it as a dependency",
             hint=f"move it to {folder}/{path.name} in its folder of easyconfigs",
-        )  # fmt: skip
+        )
     sources = tuple(_source(path, s, wanted, choose, folder) for s in raw["sources"])
     return LockedItem(
         name=raw["name"],
@@ -187,10 +214,11 @@ def _file(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInput) -> L
     found = sha256_file(path)
     if raw["checksums"] and found not in raw["checksums"]:
         raise EnvmgrError(
-            "source-differs", f"{path} is not what {easyconfig.name} says",
+            "source-differs",
+            f"{path} is not what {easyconfig.name} says",
             context=[f"expected {raw['checksums'][0]}", f"found    {found}"],
             hint="take it back from git, or correct the checksum",
-        )  # fmt: skip
+        )
     return LockedSource(name=raw["name"], sha256=found, folder=_folder_of(path, easyconfig), unhashed=reason)
 
 
@@ -201,9 +229,10 @@ def _folder_of(path: Path, easyconfig: Path) -> str:
     folder = "/".join(path.parent.parts[-2:])
     if folder != letter_folder(path.parent.name):
         raise InputError(
-            "easyconfig-misplaced", f"{path} is not where EasyBuild looks for the files of {easyconfig.name}",
+            "easyconfig-misplaced",
+            f"{path} is not where EasyBuild looks for the files of {easyconfig.name}",
             hint=f"move it beside {easyconfig}",
-        )  # fmt: skip
+        )
     return folder
 
 
@@ -214,9 +243,10 @@ def _why_unhashed(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInp
     if reason := wanted.unhashed.get(raw["name"], ""):
         return reason
     raise InputError(
-        "source-unhashed", f"{easyconfig.name} has no sha256 for its source {raw['name']}",
+        "source-unhashed",
+        f"{easyconfig.name} has no sha256 for its source {raw['name']}",
         hint=f"add the checksum to the easyconfig; or accept it with a reason: input.unhashed: {{{raw['name']}: why}}",
-    )  # fmt: skip
+    )
 
 
 def _patch(easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:
@@ -224,7 +254,8 @@ def _patch(easyconfig: Path, raw: Mapping[str, Any]) -> LockedFile:
     found = sha256_file(path)
     if raw["checksums"] and found not in raw["checksums"]:
         raise InputError(
-            "patch-differs", f"{path} is not what {easyconfig.name} says",
+            "patch-differs",
+            f"{path} is not what {easyconfig.name} says",
             context=[f"expected {raw['checksums'][0]}", f"found    {found}"],
-        )  # fmt: skip
+        )
     return LockedFile(name=raw["name"], sha256=found, folder=_folder_of(path, easyconfig))

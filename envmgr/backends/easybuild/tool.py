@@ -43,14 +43,20 @@ class EasyBuild:
         for part, wanted in (("framework", framework), ("easyblocks", easyblocks)):
             if (found := self.places.version(part)) != wanted:
                 raise EnvmgrError(
-                    "easybuild-differs", f"the lock wants {part} {wanted} of EasyBuild, its environment has another",
+                    "easybuild-differs",
+                    f"the lock wants {part} {wanted} of EasyBuild, its environment has another",
                     context=[str(self.places.home), f"{part} {found}" if found else f"no {part} is installed in it"],
                     hint="lock the entry again; if that environment was changed, install it anew",
-                )  # fmt: skip
+                )
 
     def environment(self, **extra: str) -> dict[str, str]:
         """A scrubbed one: no loaded modules, no compiler flags, no user's configuration."""
         return clean_env(
-            EB_SCRIPT_PATH=str(self.places.home / "bin" / "eb"), LMOD_CMD=str(self.lmod_command), PYTHONNOUSERSITE="1",
-            PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", XDG_CONFIG_DIRS="/nonexistent", **extra,
-        )  # fmt: skip
+            EB_SCRIPT_PATH=str(self.places.home / "bin" / "eb"),
+            LMOD_CMD=str(self.lmod_command),
+            PYTHONNOUSERSITE="1",
+            PYTHONUNBUFFERED="1",
+            PYTHONDONTWRITEBYTECODE="1",
+            XDG_CONFIG_DIRS="/nonexistent",
+            **extra,
+        )

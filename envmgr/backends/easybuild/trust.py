@@ -28,10 +28,11 @@ def require_own_easyconfigs(site: Site) -> None:
         for path in (*_way_to(root), *_way_to(root.resolve()), *_inside(root)):
             if why := fault_of(path):
                 raise InputError(
-                    "easyconfig-untrusted", f"{path} {why}",
+                    "easyconfig-untrusted",
+                    f"{path} {why}",
                     context="an easyconfig is a program, which root would run: the site names no build user to run it as",
                     hint=f"name a build_user in site.yaml; or {_mend(path)}",
-                )  # fmt: skip
+                )
 
 
 def _mend(path: Path) -> str:

@@ -46,9 +46,7 @@ class LoadedWheelsLock(LoadedLock):
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
         stands_on = [install.digest for install in needs] or [self.base.name, self.base.minor]
-        identity: dict[str, object] = {
-            "wheels": self.content.identity(), "base": stands_on, "python": self.base.minor,
-        }  # fmt: skip
+        identity: dict[str, object] = {"wheels": self.content.identity(), "base": stands_on, "python": self.base.minor}
         if self.content.sdists:
             identity["sdists"] = {"made_as": MADE_AS, "of": [sdist.identity() for sdist in self.content.sdists]}
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
@@ -141,10 +139,11 @@ class WheelsBackend(Backend):
         base = load_base(wanted.python, entry, site)
         if base.minor != ".".join(found.python.split(".")[:2]):
             raise EnvmgrError(
-                "lock-stale", f"{folder / LOCK_NAME} is for Python {found.python}",
+                "lock-stale",
+                f"{folder / LOCK_NAME} is for Python {found.python}",
                 context=f"{base.name}, on which it stands, is Python {base.version} now",
                 hint=f"run `envmgr lock {entry}` and commit the result",
-            )  # fmt: skip
+            )
         sizes = [file.size for file in found.files if file.size]
         download = sum(sizes) if len(sizes) == len(found.files) else None
         return LoadedWheelsLock(

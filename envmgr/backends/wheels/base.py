@@ -50,9 +50,11 @@ def load_base(text: str, of: Entry, site: Site) -> Base:
         raise
     if lock.python_version is None or not re.match(r"3\.\d+", lock.python_version):
         raise EnvmgrError(
-            "base-without-python", f"{of} cannot stand on {entry}", context="its lock names no Python of its own",
+            "base-without-python",
+            f"{of} cannot stand on {entry}",
+            context="its lock names no Python of its own",
             hint="`python:` names an entry that is a Python (python/3.11), or a conda environment with one",
-        )  # fmt: skip
+        )
     return Base(lock.python_version, LoadedEntry(recipe, found.folder, lock))
 
 
@@ -61,7 +63,8 @@ def _system_version() -> str:
     name = (SYSTEM_PYTHONS / "python3").resolve().name.removeprefix("python")
     if not re.fullmatch(r"3\.[0-9]+", name):
         raise EnvmgrError(
-            "base-without-python", f"{SYSTEM_PYTHONS}/python3 is no link to a Python of a minor version",
+            "base-without-python",
+            f"{SYSTEM_PYTHONS}/python3 is no link to a Python of a minor version",
             hint="name one, as `python: system/3.11`, or an entry, as `python: python/3.11`",
-        )  # fmt: skip
+        )
     return name

@@ -155,8 +155,9 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
     require_visible_patch(data, path)
     if (found := sha256_bytes(data)) != patch.sha256:
         raise InputError(
-            "patch-differs", f"{path} has another sha256 than recipe.yaml says",
+            "patch-differs",
+            f"{path} has another sha256 than recipe.yaml says",
             context=[f"recipe.yaml {patch.sha256}", f"file        {found}"],
             hint="take it back from git; or, if the change is meant, say the new sha256 in recipe.yaml and lock again",
-        )  # fmt: skip
+        )
     return patch.model_copy(update={"package": canonicalize_name(patch.package or build[0])})

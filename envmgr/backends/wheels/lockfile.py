@@ -11,12 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
 
@@ -62,8 +57,10 @@ def _rows(each: LockedFile) -> list[str]:
     patches = [f"{_BUILT_WITH}{patch.file} sha256:{patch.sha256}" for patch in each.patches]
     return [
         f"# {each.name} is built from {each.file}, with",
-        *(_BUILT_WITH + row for wheel in each.build for row in _rows(wheel)), *patches, own,
-    ]  # fmt: skip
+        *(_BUILT_WITH + row for wheel in each.build for row in _rows(wheel)),
+        *patches,
+        own,
+    ]
 
 
 def read_lock(folder: Path) -> tuple[WheelsLock, str]:
@@ -115,10 +112,11 @@ def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
         here, there = {*rows}, {*own}
         lines = [printable(row) for row in (*(r for r in rows if r not in there), *(r for r in own if r not in here))]
         raise InputError(
-            "lock-invalid", f"{path} and {SIDECAR_NAME} name different wheels",
+            "lock-invalid",
+            f"{path} and {SIDECAR_NAME} name different wheels",
             context=(lines or ["the same rows, in another order or more than once"])[:10],
             hint=f"one of the two was changed: {_AGAIN}",
-        )  # fmt: skip
+        )
     _require_once([each.name for each in lock.packages], path)
     for sdist in lock.sdists:
         _require_once([each.name for each in sdist.build], path)

@@ -46,6 +46,7 @@ def resolve(
 def _refuse_unasked(wanted: Wanted, used: Collection[str]) -> None:
     if unasked := [name for name in wanted.build if name not in used]:
         raise InputError(
-            "build-unasked", f"input.build names {', '.join(unasked)}, which nothing asks for",
+            "build-unasked",
+            f"input.build names {', '.join(unasked)}, which nothing asks for",
             hint="add it to `requirements`, or take it out of `build`",
-        )  # fmt: skip
+        )

@@ -115,9 +115,15 @@ class JobFolder:
             packed = work.lock.pack(site, self.path)
         target = read_target(site.cpu_level)
         request = BuildRequest(
-            entry=str(work.lock.entry), item=work.label, recipe=work.recipe, site=packed, target=target, envmgr=envmgr,
-            uses=tuple(i.install.relative for i in work.lock.items(site, target)), made=tuple(sorted(made)),
-        )  # fmt: skip
+            entry=str(work.lock.entry),
+            item=work.label,
+            recipe=work.recipe,
+            site=packed,
+            target=target,
+            envmgr=envmgr,
+            uses=tuple(i.install.relative for i in work.lock.items(site, target)),
+            made=tuple(sorted(made)),
+        )
         atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))
 
     def write_row(self, row: JobRow) -> None:
@@ -163,9 +169,10 @@ def read_request(path: Path) -> BuildRequest:
     request = _read(path, BuildRequest)
     if request is None:
         raise EnvmgrError(
-            "job-request", f"{path} is not the request of a build job",
+            "job-request",
+            f"{path} is not the request of a build job",
             hint="is the prefix mounted on this node, and is it the same envmgr?",
-        )  # fmt: skip
+        )
     return request
 
 

@@ -176,14 +176,19 @@ class _Watch:
         why = facts.get("Reason", build.seen.why if build.seen else "")
         node = facts.get("NodeList", build.seen.nodes if build.seen else "")
         log = build.folder.output(build.job)
-        words = [f"Slurm: {state or 'it is gone'}", f"reason {why}" if why not in ("", "None") else "",
-                 f"exit code {facts['ExitCode']}" if "ExitCode" in facts else "",
-                 f"on {node}" if node not in ("", "(null)") else ""]  # fmt: skip
+        words = [
+            f"Slurm: {state or 'it is gone'}",
+            f"reason {why}" if why not in ("", "None") else "",
+            f"exit code {facts['ExitCode']}" if "ExitCode" in facts else "",
+            f"on {node}" if node not in ("", "(null)") else "",
+        ]
         return EnvmgrError(
-            "job-failed", f"the Slurm job of {build.work.item.install.entry} ended before it was built",
+            "job-failed",
+            f"the Slurm job of {build.work.item.install.entry} ended before it was built",
             context=[f"job {build.job}, {', '.join(word for word in words if word)}", *_tail(log, _TAIL)],
-            log=str(log) if log.exists() else "", hint=_hint(state, why, facts),
-        )  # fmt: skip
+            log=str(log) if log.exists() else "",
+            hint=_hint(state, why, facts),
+        )
 
     def _detail(self) -> str:
         """The jobs that the build waits for: those that run, with their last lines, and why the others do not."""

@@ -84,14 +84,19 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
 def _differs(request: BuildRequest) -> EnvmgrError:
     here = read_target(request.site.cpu_level)
     told = request.target.model_dump()
-    lines = [f"{name}: {told[name]} where it was submitted, {value} here" for name, value in here.model_dump().items()
-             if told[name] != value]  # fmt: skip
+    lines = [
+        f"{name}: {told[name]} where it was submitted, {value} here"
+        for name, value in here.model_dump().items()
+        if told[name] != value
+    ]
     if request.envmgr != envmgr.__version__:
         lines.append(f"envmgr: {request.envmgr} where it was submitted, {envmgr.__version__} here")
     return EnvmgrError(
-        "target-differs", f"{socket.gethostname()} would not build {request.item}, but another install",
-        context=lines, hint="build on nodes with the same system as the submitting host: --partition, or another host",
-    )  # fmt: skip
+        "target-differs",
+        f"{socket.gethostname()} would not build {request.item}, but another install",
+        context=lines,
+        hint="build on nodes with the same system as the submitting host: --partition, or another host",
+    )
 
 
 def _wait_for_needs(item: Item, runner: Runner, reporter: Reporter) -> None:
@@ -101,9 +106,11 @@ def _wait_for_needs(item: Item, runner: Runner, reporter: Reporter) -> None:
     while missing := [i for i in (*item.needs, *item.build_needs) if not i.exists()]:
         if time.monotonic() > end:
             raise EnvmgrError(
-                "need-missing", f"{item.install.entry} needs {missing[0].entry}, which is not there",
-                context=[str(i.path) for i in missing], hint="is the prefix mounted on this node? The same command builds both",
-            )  # fmt: skip
+                "need-missing",
+                f"{item.install.entry} needs {missing[0].entry}, which is not there",
+                context=[str(i.path) for i in missing],
+                hint="is the prefix mounted on this node? The same command builds both",
+            )
         if not told:
             reporter.say(f"{item.install.entry}: waiting until {missing[0].entry} is seen on this node")
             told = True

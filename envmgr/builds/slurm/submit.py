@@ -126,11 +126,9 @@ class Submitter:
             return frozenset(i.relative for i in more if i.relative in labels and i.relative != install.relative)
 
         return [
-            QueuedBuild(
-                w, JobFolder(w.item.install), needs(w.item.install, (*w.item.needs, *w.item.build_needs))
-            )
+            QueuedBuild(w, JobFolder(w.item.install), needs(w.item.install, (*w.item.needs, *w.item.build_needs)))
             for w in work
-        ]  # fmt: skip
+        ]
 
     def _attach(self, build: QueuedBuild) -> None:
         row = build.folder.row()
@@ -147,9 +145,14 @@ class Submitter:
         )
         try:
             build.job = send_job(
-                folder.job_name, script, output=folder.output("%j"), after=after, options=self.options, site=self.site,
+                folder.job_name,
+                script,
+                output=folder.output("%j"),
+                after=after,
+                options=self.options,
+                site=self.site,
                 runner=self.runner,
-            )  # fmt: skip
+            )
             build.attached = build.before = False
             folder.write_row(self._row(build))
         except EnvmgrError as error:
@@ -162,9 +165,13 @@ class Submitter:
 
     def _row(self, build: QueuedBuild) -> JobRow:
         return JobRow(
-            job=build.job, item=build.work.label, user=own_name(), host=socket.gethostname(),
-            submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), options=tuple(self.options.words()),
-        )  # fmt: skip
+            job=build.job,
+            item=build.work.label,
+            user=own_name(),
+            host=socket.gethostname(),
+            submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            options=tuple(self.options.words()),
+        )
 
 
 def sweep(site: Site, runner: Runner) -> None:

@@ -81,7 +81,8 @@ def get_exchange(name: str) -> Exchange:
     if name not in exchange_names():
         close = nearest(name, exchange_names())
         raise InputError(
-            "unknown-exchange", f"nothing is written for `{name}`",
+            "unknown-exchange",
+            f"nothing is written for `{name}`",
             hint=f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(exchange_names())}",
-        )  # fmt: skip
+        )
     return cast("Exchange", importlib.import_module(f"{__name__}.{name}"))

@@ -78,9 +78,11 @@ def refusal(entry: object, judged: Judged) -> InputError:
     if rules:
         ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
     return InputError(
-        "lock-contradicts", f"the lock of {entry} contradicts itself, or its recipe",
-        context=shortened([f"{fault.rule}: {fault.text}" for fault in judged.faults]), hint="\n  ".join(shortened(ways)),
-    )  # fmt: skip
+        "lock-contradicts",
+        f"the lock of {entry} contradicts itself, or its recipe",
+        context=shortened([f"{fault.rule}: {fault.text}" for fault in judged.faults]),
+        hint="\n  ".join(shortened(ways)),
+    )
 
 
 def _majors(facts: LockFacts) -> list[Fault]:

@@ -54,9 +54,15 @@ def error_text(error: EnvmgrError, *, now: float) -> str:  # noqa: ARG001 - the 
 def _document(failures: list[str], **fields: Any) -> str:
     """In the order of its names, as theirs is. ASCII: right in every encoding that stdout may have."""
     nothing = {
-        "nodes_total": 0, "nodes_available": 0, "nodes_unavailable": 0, "nodes": [], "checks": [], "notes": 0,
-        "published_generation": None, "published_entries": 0,
-    }  # fmt: skip
+        "nodes_total": 0,
+        "nodes_available": 0,
+        "nodes_unavailable": 0,
+        "nodes": [],
+        "checks": [],
+        "notes": 0,
+        "published_generation": None,
+        "published_entries": 0,
+    }
     lines = [shown(" ".join(failure.split())) for failure in failures]  # one line each: they are told verbatim
     found = {**nothing, **fields, "ok": not lines, "failures": lines}
     return json.dumps(found, indent=2, sort_keys=True) + "\n"

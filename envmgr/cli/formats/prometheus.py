@@ -71,11 +71,13 @@ def error_text(error: EnvmgrError, *, now: float) -> str | None:
     """
     if isinstance(error, Interrupted):
         return None
-    return exposition([
-        Metric("envmgr_audit_timestamp_seconds", [({}, round(now, 3))]),
-        Metric("envmgr_audit_success", [({}, 0)]),
-        Metric("envmgr_audit_error_info", [({"reference": error.reference}, 1)]),
-    ])  # fmt: skip
+    return exposition(
+        [
+            Metric("envmgr_audit_timestamp_seconds", [({}, round(now, 3))]),
+            Metric("envmgr_audit_success", [({}, 0)]),
+            Metric("envmgr_audit_error_info", [({"reference": error.reference}, 1)]),
+        ]
+    )
 
 
 def _why_not(result: AuditResult) -> str:
@@ -85,8 +87,10 @@ def _why_not(result: AuditResult) -> str:
 def _nodes(result: AuditResult) -> Samples:
     for asked in result.asked:
         for status, nodes in (
-            ("answered", asked.answered), ("silent", asked.silent), ("unreachable", asked.unreachable)
-        ):  # fmt: skip
+            ("answered", asked.answered),
+            ("silent", asked.silent),
+            ("unreachable", asked.unreachable),
+        ):
             yield {"way": asked.way, "status": status}, len(expand(nodes))
 
 

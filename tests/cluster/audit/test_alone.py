@@ -71,46 +71,85 @@ def test_wheel_on_the_head_is_enough(foreign: Foreign, tmp_path: Path, user: str
 
 DRIFTS = {
     "unmounted": (
-        "c2", f"umount -l {SHARED}; mkdir -p {SHARED}", "cluster-share mount",
+        "c2",
+        f"umount -l {SHARED}; mkdir -p {SHARED}",
+        "cluster-share mount",
         [("error", "folders", "c2", SHARED, "not mounted")],
     ),
     "lacks-a-folder": (
-        "c3", f"sed -i '\\|^{LOCAL}|d' /etc/lmod/modulespath", f"echo {LOCAL}/modulefiles >>/etc/lmod/modulespath",
+        "c3",
+        f"sed -i '\\|^{LOCAL}|d' /etc/lmod/modulespath",
+        f"echo {LOCAL}/modulefiles >>/etc/lmod/modulespath",
         [("warning", "contexts", "c3", None, f"MODULEPATH lacks {LOCAL}/modulefiles")],
     ),
     "edited-modulefile": (
-        "c1", f"sed -i 's|intel/2023.1|intel/2024.0|' {LOCAL}/modulefiles/intel/2023.1", f"sed -i 's|intel/2024.0|intel/2023.1|' {LOCAL}/modulefiles/intel/2023.1",
-        [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: intel/2023.1"), ("warning", "site-modules", "c1", None, None)],
+        "c1",
+        f"sed -i 's|intel/2023.1|intel/2024.0|' {LOCAL}/modulefiles/intel/2023.1",
+        f"sed -i 's|intel/2024.0|intel/2023.1|' {LOCAL}/modulefiles/intel/2023.1",
+        [
+            ("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: intel/2023.1"),
+            ("warning", "site-modules", "c1", None, None),
+        ],
     ),
     "lost-modulefile": (
-        "c2", f"mv {LOCAL}/modulefiles/blast /root/", f"mv /root/blast {LOCAL}/modulefiles/",
+        "c2",
+        f"mv {LOCAL}/modulefiles/blast /root/",
+        f"mv /root/blast {LOCAL}/modulefiles/",
         [("warning", "resolution", "c2", f"{LOCAL}/modulefiles", "`module avail` does not list blast/2.14")],
     ),
     "another-default": (
-        "c1", f"sed -i s/2023.1/2024.0/ {LOCAL}/modulefiles/intel/.version", f"sed -i s/2024.0/2023.1/ {LOCAL}/modulefiles/intel/.version",
+        "c1",
+        f"sed -i s/2023.1/2024.0/ {LOCAL}/modulefiles/intel/.version",
+        f"sed -i s/2024.0/2023.1/ {LOCAL}/modulefiles/intel/.version",
         [("warning", "modulefiles", "c1", f"{LOCAL}/modulefiles", "other content: intel/.version")],
     ),
     "lost-program": (
-        "c3", f"mv {LOCAL}/pkgs/blast /root/", f"mv /root/blast {LOCAL}/pkgs/",
-        [("warning", "modulefiles", "c3", f"{LOCAL}/modulefiles", f"blast/2.14 names {LOCAL}/pkgs/blast/2.14, which is not there")],
+        "c3",
+        f"mv {LOCAL}/pkgs/blast /root/",
+        f"mv /root/blast {LOCAL}/pkgs/",
+        [
+            (
+                "warning",
+                "modulefiles",
+                "c3",
+                f"{LOCAL}/modulefiles",
+                f"blast/2.14 names {LOCAL}/pkgs/blast/2.14, which is not there",
+            )
+        ],
     ),
     "closed-folder": (
-        "c2", f"chmod 700 {LOCAL}/pkgs/intel/2024.0", f"chmod 755 {LOCAL}/pkgs/intel/2024.0",
-        [("warning", "modulefiles", "c2", f"{LOCAL}/modulefiles", f"intel/2024.0 names {LOCAL}/pkgs/intel/2024.0, which alice cannot enter")],
+        "c2",
+        f"chmod 700 {LOCAL}/pkgs/intel/2024.0",
+        f"chmod 755 {LOCAL}/pkgs/intel/2024.0",
+        [
+            (
+                "warning",
+                "modulefiles",
+                "c2",
+                f"{LOCAL}/modulefiles",
+                f"intel/2024.0 names {LOCAL}/pkgs/intel/2024.0, which alice cannot enter",
+            )
+        ],
     ),
     "program-does-not-start": (
-        "c1", f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run", f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
+        "c1",
+        f"sed -i '1s|.*|#!/gone/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
+        f"sed -i '1s|.*|#!/bin/sh|' {LOCAL}/pkgs/blast/2.14/bin/blast-run",
         [("warning", "site-modules", "c1", "blast/2.14", None)],
     ),
     "another-setting": (
-        "c2", "echo 'export LMOD_CASE_INDEPENDENT_SORTING=yes' >/etc/profile.d/00-lmod-site.sh", "rm /etc/profile.d/00-lmod-site.sh",
+        "c2",
+        "echo 'export LMOD_CASE_INDEPENDENT_SORTING=yes' >/etc/profile.d/00-lmod-site.sh",
+        "rm /etc/profile.d/00-lmod-site.sh",
         [("warning", "lmod", "c2", "settings", None)],
     ),
     "without-lmod": (
-        "c3", "mv /usr/share/lmod /usr/share/lmod.away", "mv /usr/share/lmod.away /usr/share/lmod",
+        "c3",
+        "mv /usr/share/lmod /usr/share/lmod.away",
+        "mv /usr/share/lmod.away /usr/share/lmod",
         [("error", "lmod", "c3", "Lmod", None)],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", in_ci(DRIFTS, ("unmounted", "edited-modulefile", "without-lmod")))

@@ -33,17 +33,87 @@ def told(audited: Audited, check: str, *argv: str) -> list[dict[str, Any]]:
 
 
 BAGGAGE = {
-    "everywhere": ("c1 c2 c3", "/etc/profile.d/zzz-sci.sh", "# ours\nexport PYTHONPATH=/opt/sci", "warning", "PYTHONPATH is /opt/sci", "/etc/profile.d/zzz-sci.sh:2 sets it: take it away there"),
-    "home": ("c2", "/etc/profile.d/aaa-sci.sh", "PYTHONHOME=/opt/py; export PYTHONHOME", "error", "PYTHONHOME is /opt/py", "/etc/profile.d/aaa-sci.sh:1 sets it: take it away there"),
-    "preload": ("c1", "/home/alice/.profile", "export LD_PRELOAD=/lib/x86_64-linux-gnu/libdl.so.2", "note", "LD_PRELOAD is /lib/x86_64-linux-gnu/libdl.so.2", "/home/alice/.profile:"),
-    "function": ("c3", "/etc/profile.d/zzz.sh", "\n\npython() { echo mine; }", "error", "`python` is a function", "/etc/profile.d/zzz.sh:3 defines it: take it away there"),
-    "alias": ("c3", "/etc/profile.d/zzz.sh", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/etc/profile.d/zzz.sh:1 defines it: take it away there"),
-    "environment": ("c1", "/etc/environment", "PYTHONPATH=/opt/pam", "warning", "PYTHONPATH is /opt/pam", "/etc/environment:"),
-    "csh": ("c2", "/etc/csh.cshrc", "setenv PYTHONPATH /opt/csh", "warning", "PYTHONPATH is /opt/csh", "/etc/csh.cshrc:"),
-    "csh-alias": ("c1", "/etc/csh.cshrc", "alias python echo", "error", "`python` is an alias: python", "/etc/csh.cshrc:"),
-    "interactive": ("c1", "/home/alice/.bashrc", "alias python='python3 -s'", "error", "`python` is an alias: python='python3 -s'", "/home/alice/.bashrc:"),
-    "zsh": ("c3", "/etc/zsh/zshenv", "export PYTHONPATH=/opt/zsh", "warning", "PYTHONPATH is /opt/zsh", "/etc/zsh/zshenv:"),
-}  # fmt: skip
+    "everywhere": (
+        "c1 c2 c3",
+        "/etc/profile.d/zzz-sci.sh",
+        "# ours\nexport PYTHONPATH=/opt/sci",
+        "warning",
+        "PYTHONPATH is /opt/sci",
+        "/etc/profile.d/zzz-sci.sh:2 sets it: take it away there",
+    ),
+    "home": (
+        "c2",
+        "/etc/profile.d/aaa-sci.sh",
+        "PYTHONHOME=/opt/py; export PYTHONHOME",
+        "error",
+        "PYTHONHOME is /opt/py",
+        "/etc/profile.d/aaa-sci.sh:1 sets it: take it away there",
+    ),
+    "preload": (
+        "c1",
+        "/home/alice/.profile",
+        "export LD_PRELOAD=/lib/x86_64-linux-gnu/libdl.so.2",
+        "note",
+        "LD_PRELOAD is /lib/x86_64-linux-gnu/libdl.so.2",
+        "/home/alice/.profile:",
+    ),
+    "function": (
+        "c3",
+        "/etc/profile.d/zzz.sh",
+        "\n\npython() { echo mine; }",
+        "error",
+        "`python` is a function",
+        "/etc/profile.d/zzz.sh:3 defines it: take it away there",
+    ),
+    "alias": (
+        "c3",
+        "/etc/profile.d/zzz.sh",
+        "alias python='python3 -s'",
+        "error",
+        "`python` is an alias: python='python3 -s'",
+        "/etc/profile.d/zzz.sh:1 defines it: take it away there",
+    ),
+    "environment": (
+        "c1",
+        "/etc/environment",
+        "PYTHONPATH=/opt/pam",
+        "warning",
+        "PYTHONPATH is /opt/pam",
+        "/etc/environment:",
+    ),
+    "csh": (
+        "c2",
+        "/etc/csh.cshrc",
+        "setenv PYTHONPATH /opt/csh",
+        "warning",
+        "PYTHONPATH is /opt/csh",
+        "/etc/csh.cshrc:",
+    ),
+    "csh-alias": (
+        "c1",
+        "/etc/csh.cshrc",
+        "alias python echo",
+        "error",
+        "`python` is an alias: python",
+        "/etc/csh.cshrc:",
+    ),
+    "interactive": (
+        "c1",
+        "/home/alice/.bashrc",
+        "alias python='python3 -s'",
+        "error",
+        "`python` is an alias: python='python3 -s'",
+        "/home/alice/.bashrc:",
+    ),
+    "zsh": (
+        "c3",
+        "/etc/zsh/zshenv",
+        "export PYTHONPATH=/opt/zsh",
+        "warning",
+        "PYTHONPATH is /opt/zsh",
+        "/etc/zsh/zshenv:",
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -95,8 +165,12 @@ def test_users_lmod_rc_is_named(audited: Audited) -> None:
     with start_up(audited, "c1", "/home/alice/.bash_profile", ". ~/.bashrc\nexport LMOD_RC=/nowhere/rc.lua"):
         rows = told(audited, "contexts", "--context", "bash-login")
     assert {(f["where"], f["found"], f["hint"]) for f in rows if f["found"].startswith("LMOD_RC")} == {
-        ("bash-login (alice)", "LMOD_RC is /nowhere/rc.lua", "/home/alice/.bash_profile:2 sets LMOD_RC after envmgr does: take that line away")
-    }  # fmt: skip
+        (
+            "bash-login (alice)",
+            "LMOD_RC is /nowhere/rc.lua",
+            "/home/alice/.bash_profile:2 sets LMOD_RC after envmgr does: take that line away",
+        )
+    }
 
 
 def test_node_without_node_setup_is_told_to_get_it(audited: Audited) -> None:
@@ -113,11 +187,15 @@ def test_node_without_node_setup_is_told_to_get_it(audited: Audited) -> None:
     ("do", "undo", "found"),
     [
         ("mount -t tmpfs -o mode=755 none /tmp", "umount /tmp", "alice cannot write in /tmp"),
-        ("mount --bind /home/alice /home/alice && mount -o remount,bind,ro /home/alice", "umount /home/alice", "the home of alice cannot be written"),
+        (
+            "mount --bind /home/alice /home/alice && mount -o remount,bind,ro /home/alice",
+            "umount /home/alice",
+            "the home of alice cannot be written",
+        ),
         ("mv /home/alice /home/away", "mv /home/away /home/alice", "the home of alice is not there"),
     ],
     ids=["tmp", "read-only-home", "no-home"],
-)  # fmt: skip
+)
 def test_places_that_a_user_needs(audited: Audited, do: str, undo: str, found: str) -> None:
     audited.cluster.sh("c1", do, check=True)
     try:

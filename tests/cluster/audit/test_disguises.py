@@ -95,8 +95,12 @@ def test_hung_prefix_is_found_while_its_names_are_cached(audited: Audited) -> No
         with faults.hung(audited.cluster, "login"):
             found = audited.findings(*SHORT, code=3)
         assert found[0] == (
-            "error", "generation", "", PREFIX, "this host cannot read the published generation: does not answer"
-        )  # fmt: skip
+            "error",
+            "generation",
+            "",
+            PREFIX,
+            "this host cannot read the published generation: does not answer",
+        )
     finally:
         for node in ("login", "c2"):
             do(audited.cluster, node, remount.format(""))
@@ -165,9 +169,5 @@ def test_nothing_published_is_said_once(audited: Audited) -> None:
         cluster.write_site()
         for node in ("login", *cluster.compute):
             do(cluster, node, "rm -r /srv/np")
-    assert found == [
-        ("note", "generation", "", "/srv/np", "nothing is published there yet"),
-    ]
-    assert asked_for == [
-        ("error", "generation", "", "/srv/np", "nothing is published there: no link /srv/np/current"),
-    ]
+    assert found == [("note", "generation", "", "/srv/np", "nothing is published there yet")]
+    assert asked_for == [("error", "generation", "", "/srv/np", "nothing is published there: no link /srv/np/current")]

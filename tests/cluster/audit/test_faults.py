@@ -261,11 +261,16 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
     ):
         assert audited.findings("--context", "bash-login", code=1) == [
             (
-                "warning", "contexts", "", "bash-login (root, alice)",
-                (f"MODULEPATH has {usual} besides the generation on c[1-3]; "
-                f"MODULEPATH has {usual}:/opt/site/modules besides the generation on login"),
+                "warning",
+                "contexts",
+                "",
+                "bash-login (root, alice)",
+                (
+                    f"MODULEPATH has {usual} besides the generation on c[1-3]; "
+                    f"MODULEPATH has {usual}:/opt/site/modules besides the generation on login"
+                ),
             )
-        ]  # fmt: skip
+        ]
 
 
 def test_folder_of_modules_that_lists_others_on_one_node(audited: Audited) -> None:
@@ -313,13 +318,7 @@ def test_node_without_node_setup(audited: Audited) -> None:
             "bash-interactive (alice); bash-ssh, csh (root, alice)",
             f"MODULEPATH has no modules of {PREFIX}: it is empty",
         ),
-        (
-            "error",
-            "contexts",
-            "c2",
-            "bash-interactive (alice); bash-ssh, csh (root, alice)",
-            "no `module` command",
-        ),
+        ("error", "contexts", "c2", "bash-interactive (alice); bash-ssh, csh (root, alice)", "no `module` command"),
     ]
 
 
@@ -352,11 +351,17 @@ def test_user_that_a_node_does_not_know(audited: Audited) -> None:
         (alone,) = audited.audit("--check", "resolution", code=1)["findings"]
     (finding,) = result["findings"]
     assert (finding["check"], finding["nodes"], finding["where"], finding["found"]) == (
-        "contexts", "c2", "bash-login, bash-interactive, bash-ssh, csh (alice)", "cannot be probed: there is no user alice"
-    )  # fmt: skip
+        "contexts",
+        "c2",
+        "bash-login, bash-interactive, bash-ssh, csh (alice)",
+        "cannot be probed: there is no user alice",
+    )
     assert (alone["check"], alone["nodes"], alone["where"], alone["found"]) == (
-        "nodes", "c2", "ssh", "asking Lmod in a login shell: there is no user alice"
-    )  # fmt: skip
+        "nodes",
+        "c2",
+        "ssh",
+        "asking Lmod in a login shell: there is no user alice",
+    )
     assert alone["hint"] == finding["hint"] == NO_USER_HINT
 
 

@@ -170,8 +170,10 @@ def test_ldd_finds_what_a_node_lacks(cluster: Cluster, published: None, tmp_path
     finally:
         shutil.rmtree(store)
     assert facts["libraries.missing.t/1"].splitlines() == [
-        "libcuda.so.1 bin/gpu", "libgone.so.1 bin/gone", "libgone.so.1 lib/libdeep.so",
-    ]  # fmt: skip
+        "libcuda.so.1 bin/gpu",
+        "libgone.so.1 bin/gone",
+        "libgone.so.1 lib/libdeep.so",
+    ]
     assert facts["libraries.looked.t/1"] == "yes"
     assert "libraries.looked.gone/1" not in facts
     assert missing_libraries("t/1", facts) == {"libgone.so.1": "bin/gone lib/libdeep.so"}

@@ -59,7 +59,12 @@ def test_no_verb_leaves_a_trace_in_a_home(audited: Audited, homes: tuple[str, ..
 def test_no_trace_of_a_shell_leaves_one_in_a_home(audited: Audited, homes: tuple[str, ...]) -> None:
     """Where a finding has its line looked for, traced shells read the same start-up files."""
     cluster = audited.cluster
-    lines = {"/etc/csh.cshrc": "setenv PYTHONPATH /opt/sci", "/etc/zsh/zshenv": "export PYTHONPATH=/opt/sci", "/etc/profile.d/zzz-sci.sh": "export PYTHONPATH=/opt/sci", "/etc/bash.bashrc": "export PYTHONPATH=/opt/sci"}  # fmt: skip
+    lines = {
+        "/etc/csh.cshrc": "setenv PYTHONPATH /opt/sci",
+        "/etc/zsh/zshenv": "export PYTHONPATH=/opt/sci",
+        "/etc/profile.d/zzz-sci.sh": "export PYTHONPATH=/opt/sci",
+        "/etc/bash.bashrc": "export PYTHONPATH=/opt/sci",
+    }
     add = "".join(
         f"[ ! -e {path} ] || cp -a {path} {path}.kept; echo '{line}' >>{path}\n" for path, line in lines.items()
     )

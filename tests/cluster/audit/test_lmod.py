@@ -173,10 +173,7 @@ def test_rc_file_that_names_an_old_cache_and_modulerc_files(scene: Scene) -> Non
 
 
 def test_rc_file_that_is_not_lua_stops_lmod_and_one_that_is_not_named(scene: Scene) -> None:
-    with (
-        file_on(scene, "c2", "/etc/lmod/lmodrc.lua", "scDescriptT = {\n"),
-        profile_on(scene, "c1", "unset LMOD_RC\n"),
-    ):
+    with file_on(scene, "c2", "/etc/lmod/lmodrc.lua", "scDescriptT = {\n"), profile_on(scene, "c1", "unset LMOD_RC\n"):
         broken, unread = scene.told()
     assert broken.startswith("lmod error c2: Lmod: does not tell its configuration: ")
     assert "/etc/lmod/lmodrc.lua:" in broken

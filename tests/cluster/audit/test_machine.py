@@ -53,9 +53,13 @@ def test_healthy_nodes_tell_the_same_and_have_no_findings(cluster: Cluster) -> N
     assert {unmunge(cluster, o["munge.credential"]) for o in own.values()} == {""}
     now = float(own["c1"]["began"])
     given = evidence(
-        answers, own=own, slurm=IDLE, settings={"build_user": "rsw", "policies": {"min_free": 0}, "audit": {"min_inodes": 0}},
-        times=dict.fromkeys(answers, (now - 5, now + 5)), controller=ask(cluster, "login")[0],
-    )  # fmt: skip
+        answers,
+        own=own,
+        slurm=IDLE,
+        settings={"build_user": "rsw", "policies": {"min_free": 0}, "audit": {"min_inodes": 0}},
+        times=dict.fromkeys(answers, (now - 5, now + 5)),
+        controller=ask(cluster, "login")[0],
+    )
     for check in (accounts, clock, munge, slurm, space):
         assert told(check, given) == []
 

@@ -22,8 +22,12 @@ def checked(audited: Audited, node: str, state: str) -> None:
 def test_a_flip_is_checked_on_every_node_and_what_was_not_signed_is_told(audited: Audited) -> None:
     cluster = audited.cluster
     nodes = ("login", *cluster.compute)
-    cluster.sh("login", f"""set -e; ssh-keygen -q -t ed25519 -N '' -f {KEY}
-echo "anna namespaces=\\"envmgr-flip\\" $(cat {KEY}.pub)" >{SIGNERS}""", check=True)  # fmt: skip
+    cluster.sh(
+        "login",
+        f"""set -e; ssh-keygen -q -t ed25519 -N '' -f {KEY}
+echo "anna namespaces=\\"envmgr-flip\\" $(cat {KEY}.pub)" >{SIGNERS}""",
+        check=True,
+    )
     cluster.write_site(signing={"key": KEY, "allowed_signers": SIGNERS}, policies={"unsigned": "refuse"})
     try:
         flip = f"flips/{audited.envmgr('history', '--format', 'json').data['flips'][-1]['sequence']:06d}.json.sig"

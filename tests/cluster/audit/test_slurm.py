@@ -22,10 +22,22 @@ def test_green_over_ssh_and_slurm(audited: Audited) -> None:
     everybody = {"answered": "c[1-3]", "silent": "", "unreachable": ""}
     assert result["asked"] == [{"way": way, **everybody} for way in ("ssh", "slurm", "slurm-none")]
     assert result["contexts"] == [
-        "bash-login", "bash-interactive", "bash-ssh", "csh", "sbatch-bash", "sbatch-bash-login", "sbatch-sh", "sbatch-wrap",
-        "srun-bash", "srun-pty", "sbatch-bash-none", "sbatch-bash-login-none", "sbatch-sh-none", "sbatch-wrap-none",
+        "bash-login",
+        "bash-interactive",
+        "bash-ssh",
+        "csh",
+        "sbatch-bash",
+        "sbatch-bash-login",
+        "sbatch-sh",
+        "sbatch-wrap",
+        "srun-bash",
+        "srun-pty",
+        "sbatch-bash-none",
+        "sbatch-bash-login-none",
+        "sbatch-sh-none",
+        "sbatch-wrap-none",
         "srun-bash-none",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("export", ["ALL", "NONE"])
@@ -62,10 +74,13 @@ def test_hung_prefix_drains_no_node(audited: Audited) -> None:
     assert found == [
         ("error", "mount", "c2", PREFIX, "does not answer (fuse.nfs3 fs1:/export/sw)"),
         (
-            "note", "nodes", "c2", "Slurm (inherited environment, --export=NONE)",
+            "note",
+            "nodes",
+            "c2",
+            "Slurm (inherited environment, --export=NONE)",
             "unreachable: no job was sent: its prefix does not answer, and a job stuck on it would drain the node",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
@@ -116,11 +131,13 @@ def test_busy_node_is_a_note_and_no_error(audited: Audited) -> None:
         cluster.write_site()
     assert [(f["severity"], f["nodes"], f["where"], f["found"], f["hint"]) for f in found] == [
         (
-            "note", "c2", "Slurm (inherited environment, --export=NONE)",
+            "note",
+            "c2",
+            "Slurm (inherited environment, --export=NONE)",
             "busy: the job did not start within 1 s; the node was allocated",
             "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in",
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_job_that_passes_nothing_on_is_a_note_until_the_site_decides(audited: Audited) -> None:

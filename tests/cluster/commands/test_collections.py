@@ -74,16 +74,28 @@ def _audit(users: Users) -> None:
         f for f in scene.findings("--via", "ssh", "--check", "saved-collections", code=1) if f[1] == "saved-collections"
     ]
     assert sorted(found) == [
-        ("warning", "saved-collections", "c1", "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)", "envmgr's hook is not installed"),
         (
-            "warning", "saved-collections", "c2", "bash-login (root, alice)",
+            "warning",
+            "saved-collections",
+            "c1",
+            "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
+            "envmgr's hook is not installed",
+        ),
+        (
+            "warning",
+            "saved-collections",
+            "c2",
+            "bash-login (root, alice)",
             "Lmod does not load envmgr's hook: LMOD_PACKAGE_PATH is /site/lmod",
         ),
         (
-            "warning", "saved-collections", "c3", "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
+            "warning",
+            "saved-collections",
+            "c3",
+            "bash-login, bash-ssh, csh (root, alice); bash-interactive (alice)",
             "envmgr's hook is of another envmgr than this one",
         ),
-    ]  # fmt: skip
+    ]
     scene.cluster.exec("c2", ["rm", "/etc/profile.d/zz-site.sh"], check=True)
     scene.set_up("c[1,3]")
     assert scene.findings("--via", "ssh", code=0) == []

@@ -27,8 +27,12 @@ def set_up(cluster: Cluster) -> Iterator[str]:
     cluster.empty_prefix()
     cluster.write_site()
     module = "generations/0001/modules/hello/1.0.lua"
-    cluster.sh("fs1", f"""set -e; cd /export/sw; mkdir -p {module.rpartition("/")[0]}; ln -s generations/0001 current
-echo 'setenv("HELLO", "yes")' >{module}; echo 'scDescriptT = {{}}' >generations/0001/lmodrc.lua""", check=True)  # fmt: skip
+    cluster.sh(
+        "fs1",
+        f"""set -e; cd /export/sw; mkdir -p {module.rpartition("/")[0]}; ln -s generations/0001 current
+echo 'setenv("HELLO", "yes")' >{module}; echo 'scDescriptT = {{}}' >generations/0001/lmodrc.lua""",
+        check=True,
+    )
     before = {node: cluster.sh(node, SNAPSHOT).stdout for node in nodes}
     try:
         done = cluster.envmgr(["node-setup", "--apply", "--nodes", folded])
@@ -83,8 +87,9 @@ def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
             cluster.write("login", f"/home/alice/{name}.job", f"{head}\n{LOAD}\n", 0o755)
         plain = "cd; " + "".join(
             f"env -i PATH=$PATH HOME=$HOME sbatch -Q {option} -o {name}{option}.out {name}.job & "
-            for name in heads for option in ("", "--export=NONE")
-        )  # fmt: skip
+            for name in heads
+            for option in ("", "--export=NONE")
+        )
         cluster.sh("login", plain + 'wait; until [ -z "$(squeue -h)" ]; do sleep 0.1; done', "alice", check=True)
         said = cluster.sh("login", "cd; grep -h . *.out", "alice").stdout.splitlines()
         cluster.sh("login", "cd; rm -f *.job *.out", "alice")

@@ -254,8 +254,9 @@ def test_a_frozen_node_is_given_up_in_time(cluster: Cluster) -> None:
     with faults.frozen_node(cluster, "c3"):
         found = connected(cluster, ["c1", "c3"])
     assert found.by_node == {
-        "c1": ("answered", "ok\n"), "c3": ("unreachable", "Connection timed out during banner exchange")
-    }  # fmt: skip
+        "c1": ("answered", "ok\n"),
+        "c3": ("unreachable", "Connection timed out during banner exchange"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -263,14 +264,17 @@ def test_a_frozen_node_is_given_up_in_time(cluster: Cluster) -> None:
     [
         ("echo garbage; exit 0\n", "silent", 'no answer among 8 B of output, which begin "garbage"'),
         ("exit 0\n", "silent", "no answer: ended with status 0"),
-        ("printf '\\n--envmgr:feedbeef:begin--\\nx\\n--envmgr:feedbeef:end:0:9--\\n'; exit 0\n", "silent",
-         "the answer of another run (feedbeef, asked by abc123)"),
+        (
+            "printf '\\n--envmgr:feedbeef:begin--\\nx\\n--envmgr:feedbeef:end:0:9--\\n'; exit 0\n",
+            "silent",
+            "the answer of another run (feedbeef, asked by abc123)",
+        ),
         ("echo 'disk quota exceeded' >&2; exit 1\n", "silent", "disk quota exceeded"),
         ("head -c 100000000 /dev/zero; exit\n", "silent", "cut off after 5.3 MB of output: no answer among it"),
         ("yes; exit\n", "silent", "cut off after 5.3 MB of output: no answer among it"),
         ("head -c 100000000 /dev/zero >&2; sleep 1299\n", "silent", "cut off after 0 B of output: no answer among it"),
     ],
-)  # fmt: skip
+)
 def test_a_node_that_answers_nonsense_is_silent_and_says_why(
     cluster: Cluster, shell: str, status: str, reason: str
 ) -> None:
@@ -313,8 +317,10 @@ def test_a_node_that_hangs_is_silent_in_time_and_left_clean(cluster: Cluster, vi
 
     limit, found = long_enough(asked, lambda done: done[1].by_node["c1"] == done[1].by_node["c3"], first=1)
     assert found.by_node == {
-        "c1": ("answered", "ok\n"), "c2": ("silent", f"no answer in {limit} s"), "c3": ("answered", "ok\n")
-    }  # fmt: skip
+        "c1": ("answered", "ok\n"),
+        "c2": ("silent", f"no answer in {limit} s"),
+        "c3": ("answered", "ok\n"),
+    }
     assert soon(lambda: not left(cluster, "sleep 1266") and not jobs(cluster))
     assert soon(lambda: cluster.slurm_state("c2") == "idle")
 

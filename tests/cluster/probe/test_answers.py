@@ -179,7 +179,7 @@ def test_ordinary_user_audits_what_is_his(audited: Audited) -> None:
     said = audited.cluster.envmgr(["audit", "--via", "ssh", "--format", "json"], user="alice")
     assert said.code == 0
     assert [(f["severity"], f["check"], f["nodes"], f["where"], f["found"]) for f in said.data["findings"]] == [
-        ("note", "contexts", "c[1-3]", "root", "not looked at: the audit logs in as alice"),
+        ("note", "contexts", "c[1-3]", "root", "not looked at: the audit logs in as alice")
     ]
     assert not re.search("denied|debug|warning|Lmod|kept", said.stderr, re.IGNORECASE), said.stderr
 

@@ -119,9 +119,12 @@ def test_each_node_tells_its_own_end(lab: Cluster) -> None:
     before = traces(lab)
     with ExitStack() as stack:
         for context in (
-            told(lab, "c1", "broken", "tell"), told(lab, "c2", "broken", "slow"), told(lab, "c3", "slow"),
-            fake_driver(lab, "c3", "535.54.03"), without_launchers(lab, "c3"),
-        ):  # fmt: skip
+            told(lab, "c1", "broken", "tell"),
+            told(lab, "c2", "broken", "slow"),
+            told(lab, "c3", "slow"),
+            fake_driver(lab, "c3", "535.54.03"),
+            without_launchers(lab, "c3"),
+        ):
             stack.enter_context(context)
         do(lab, "c3", "touch /dev/nvidia0")
         stack.callback(do, lab, "c3", "rm /dev/nvidia0")
@@ -308,20 +311,31 @@ def test_ctrl_c_leaves_nothing_on_any_node(lab: Cluster, way: str) -> None:
     ("options", "user", "code", "said"),
     [
         (
-            ["--user", "root", "--nodes", "c1"], "root", 2,
+            ["--user", "root", "--nodes", "c1"],
+            "root",
+            2,
             "error[test-user]: smoke tests are not run as root\n  --user root\n\nhint: name an ordinary user\n",
         ),
         (
-            ["--user", "rsw", "--via", "slurm"], "alice", 2,
+            ["--user", "rsw", "--via", "slurm"],
+            "alice",
+            2,
             "error[test-user]: only root can start a Slurm step of rsw\n  you are alice\n",
         ),
-        (["--user", "ghost", "--via", "slurm"], "root", 2, "error[unknown-user]: the user `ghost` does not exist here\n"),
         (
-            ["smoketest/1.1", "--via", "ssh"], "alice", 2,
+            ["--user", "ghost", "--via", "slurm"],
+            "root",
+            2,
+            "error[unknown-user]: the user `ghost` does not exist here\n",
+        ),
+        (
+            ["smoketest/1.1", "--via", "ssh"],
+            "alice",
+            2,
             "error[not-published]: smoketest/1.1 is not published\n  generation N\n\nhint: did you mean smoketest/1.0",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_is_an_error(lab: Cluster, options: list[str], user: str, code: int, said: str) -> None:
     done = lab.envmgr(["test", *options], user=user)
     assert (done.code, done.stdout) == (code, "")

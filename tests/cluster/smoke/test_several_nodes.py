@@ -145,8 +145,10 @@ def test_count_is_for_slurm(lab: Cluster, spanning: str) -> None:
     del spanning
     done = lab.envmgr(["test", ENTRY, "--via", "ssh", "-N", "2"])
     assert (done.code, done.stdout, done.stderr) == (
-        2, "", "error[test-count]: -N is the size of a Slurm job\n  --via ssh\n\nhint: `--via slurm`\n",
-    )  # fmt: skip
+        2,
+        "",
+        "error[test-count]: -N is the size of a Slurm job\n  --via ssh\n\nhint: `--via slurm`\n",
+    )
 
 
 def test_nodes_that_others_have_are_waited_for_as_long_as_the_site_says(lab: Cluster, spanning: str) -> None:

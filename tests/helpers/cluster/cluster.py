@@ -94,10 +94,26 @@ class Cluster:
             stdin = os.open(self.folder / "control", os.O_RDWR)
         with (self.folder / "log/holder").open("wb") as log:
             self._holder = subprocess.Popen(
-                ["unshare", "--net", "--mount", "--pid", "--propagation", "private", "--fork", "--kill-child",
-                 "bash", _SCRIPT, "holder", self.folder],
-                stdin=stdin, stdout=log, stderr=log, env=config.CLEAN, start_new_session=True,
-            )  # fmt: skip
+                [
+                    "unshare",
+                    "--net",
+                    "--mount",
+                    "--pid",
+                    "--propagation",
+                    "private",
+                    "--fork",
+                    "--kill-child",
+                    "bash",
+                    _SCRIPT,
+                    "holder",
+                    self.folder,
+                ],
+                stdin=stdin,
+                stdout=log,
+                stderr=log,
+                env=config.CLEAN,
+                start_new_session=True,
+            )
         self._control = os.fdopen(stdin, "wb", buffering=0) if detached else self._holder.stdin
         state = {"nodes": len(self.compute), "share": self.share, "mount_options": self.mount_options}
         state["holder"] = self._holder.pid
@@ -184,25 +200,53 @@ class Cluster:
         become = [] if user == "root" else ["setpriv", "--reuid", user, "--regid", user, "--init-groups"]
         environ = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", **(env or {})}
         return [
-            "nsenter", "-t", str(self.pid(node)), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--", *become,
-            "env", "-C", home, *(f"{name}={value}" for name, value in environ.items()), *map(str, argv),
-        ]  # fmt: skip
+            "nsenter",
+            "-t",
+            str(self.pid(node)),
+            "-m",
+            "-u",
+            "-i",
+            "-n",
+            "-p",
+            "-r",
+            "-w",
+            "--",
+            *become,
+            "env",
+            "-C",
+            home,
+            *(f"{name}={value}" for name, value in environ.items()),
+            *map(str, argv),
+        ]
 
     def start(
         self, node: str, argv: Sequence[str | Path], *, user: str = "root", env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
         """Start a program on a node, in a process group of its own and an environment without anything of the host's."""
         process = subprocess.Popen(
-            self._command(node, argv, user, env), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, errors="replace", env=config.CLEAN, start_new_session=True,
-        )  # fmt: skip
+            self._command(node, argv, user, env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=config.CLEAN,
+            start_new_session=True,
+        )
         self._started.append(process)
         return process
 
     def exec(
-        self, node: str, argv: Sequence[str | Path], *, user: str = "root", stdin: str = "", timeout: float = DEADLINE,
-        env: Mapping[str, str] | None = None, check: bool = False,
-    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        self,
+        node: str,
+        argv: Sequence[str | Path],
+        *,
+        user: str = "root",
+        stdin: str = "",
+        timeout: float = DEADLINE,
+        env: Mapping[str, str] | None = None,
+        check: bool = False,
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program on a node to its end. `timeout` is seconds, after which it is killed and TimeoutExpired raised."""
         process = self.start(node, argv, user=user, env=env)
         try:
@@ -278,9 +322,14 @@ class Cluster:
     # -- envmgr on it --------------------------------------------------------------------------------------------------
 
     def envmgr(
-        self, argv: Sequence[str], *, node: str = "login", user: str = "root",
-        env: Mapping[str, str] | None = None, timeout: float = 2 * DEADLINE,
-    ) -> Done:  # fmt: skip
+        self,
+        argv: Sequence[str],
+        *,
+        node: str = "login",
+        user: str = "root",
+        env: Mapping[str, str] | None = None,
+        timeout: float = 2 * DEADLINE,
+    ) -> Done:
         """Run `envmgr ARGV…` to its end; a traceback on stderr fails the test whatever the exit code."""
         environ = {"ENVMGR_SITE": str(site.SITE), **(env or {})}
         done = self.exec(node, [sys.executable, "-m", "envmgr", *argv], user=user, env=environ, timeout=timeout)

@@ -67,12 +67,16 @@ def prefixed(cluster: Cluster, node: str, path: Path, text: str) -> Iterator[Non
 def other_lmod(cluster: Cluster, node: str, version: str = "8.7.19") -> Iterator[None]:
     """This node's Lmod says that it is another version: in its program, and in LMOD_VERSION."""
     copy = f"/run/lmod-{next(count)}"
-    do(cluster, node, rf"""
+    do(
+        cluster,
+        node,
+        rf"""
         cp -a /usr/share/lmod {copy}; cd {copy}/lmod
         old=$(sed -n 's/.*M\.tag.*"\(.*\)".*/\1/p' libexec/Version.lua)
         [ -n "$old" ] && sed -i "s/$old/{version}/g" libexec/Version.lua
         sed -i "/LMOD_VERSION/s/$old/{version}/" $(grep -rl LMOD_VERSION init)
-        cd /; mount --bind {copy} /usr/share/lmod""")  # fmt: skip
+        cd /; mount --bind {copy} /usr/share/lmod""",
+    )
     try:
         yield
     finally:
@@ -89,13 +93,17 @@ def fake_driver(
     """The kernel has an NVIDIA driver of this version loaded, with its library and one GPU; with a compute capability there is
     `nvidia-smi`, too, which lists the GPU where the shell command `shown` succeeds (`IN_ITS_JOB`: by Slurm's device constraint)."""
     says = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu Jan  1 00:00:00 UTC 1970"
-    do(cluster, node, f"""
+    do(
+        cluster,
+        node,
+        f"""
         for folder in /sys/module /proc/driver; do mount -t tmpfs -o mode=755 tmpfs $folder; mkdir $folder/nvidia; done
         echo '{version}' >/sys/module/nvidia/version
         echo '{says}' >/proc/driver/nvidia/version
         mkdir -p /proc/driver/nvidia/gpus/0000:01:00.0
         printf 'Model: \\t\\t NVIDIA GeForce GTX 1650\\nIRQ: 1\\n' >/proc/driver/nvidia/gpus/0000:01:00.0/information
-        touch {_LIBCUDA}.{version}; ln -s {_LIBCUDA}.{version} {_LIBCUDA}.1""")  # fmt: skip
+        touch {_LIBCUDA}.{version}; ln -s {_LIBCUDA}.{version} {_LIBCUDA}.1""",
+    )
     if compute_capability:
         cluster.write(node, "/usr/local/bin/nvidia-smi", _SMI % (version, compute_capability, shown), 0o755)
     try:
@@ -189,9 +197,13 @@ def _with_gpu(line: str, node: str, kind: str, nodes: Sequence[str], partition: 
 def _restart_slurm(cluster: Cluster) -> None:
     for node in cluster.compute:
         do(cluster, node, "pid=$(cat /run/slurmd.pid); kill $pid; while [ -e /proc/$pid ]; do sleep .02; done")
-    do(cluster, "login", """
+    do(
+        cluster,
+        "login",
+        """
         pid=$(pgrep -x slurmctld); kill $pid; while [ -e /proc/$pid ]; do sleep .02; done
-        setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld""")  # fmt: skip
+        setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld""",
+    )
     for node in cluster.compute:
         do(cluster, node, "/usr/sbin/slurmd")
     cluster.wait_idle()

@@ -29,11 +29,29 @@ from tests.helpers.cluster.disguises import (
 from tests.helpers.waiting import wait_for
 
 __all__ = [
-    "OFF", "V2_FLAGS", "V3_FLAGS", "V4_FLAGS", "banner", "changed_host_key", "dead_node", "fake_cpu", "fake_driver", "frozen_node",
-    "hung", "old_copy", "other_lmod", "read_only", "restart_sshd", "server_hung", "shadowed_file", "slow_link",
-    "slurmctld_stopped", "slurmd_stopped",
-    "sshd_stopped", "unmounted",
-]  # fmt: skip
+    "OFF",
+    "V2_FLAGS",
+    "V3_FLAGS",
+    "V4_FLAGS",
+    "banner",
+    "changed_host_key",
+    "dead_node",
+    "fake_cpu",
+    "fake_driver",
+    "frozen_node",
+    "hung",
+    "old_copy",
+    "other_lmod",
+    "read_only",
+    "restart_sshd",
+    "server_hung",
+    "shadowed_file",
+    "slow_link",
+    "slurmctld_stopped",
+    "slurmd_stopped",
+    "sshd_stopped",
+    "unmounted",
+]
 
 
 # -- the prefix --------------------------------------------------------------------------------------------------------
@@ -83,7 +101,10 @@ def old_copy(cluster: Cluster, node: str) -> Iterator[None]:
     """The prefix is a local copy, made now: what is published later is not in it. Large folders in it are the real ones."""
     path, copy, large = cluster.prefix, f"/run/old-{next(count)}", "store cache"
     unreadable = "true" if cluster.share == "sshfs" else "false"  # compute nodes read there as an ordinary user
-    do(cluster, node, f"""
+    do(
+        cluster,
+        node,
+        f"""
         mkdir {copy}; chown --reference={path} {copy}; cd {path}
         for entry in $(ls -A); do
             case " {large} " in
@@ -91,14 +112,19 @@ def old_copy(cluster: Cluster, node: str) -> Iterator[None]:
             *) cp -a $entry {copy}/ || {unreadable} ;;
             esac
         done
-        cd /; mount --rbind {copy} {path}""")  # fmt: skip
+        cd /; mount --rbind {copy} {path}""",
+    )
     try:
         yield
     finally:
-        do(cluster, node, f"""
+        do(
+            cluster,
+            node,
+            f"""
             umount -l {path}
             for entry in {large}; do [ ! -d {copy}/$entry ] || umount -l {copy}/$entry; done
-            rm -rf --one-file-system {copy}""")  # fmt: skip
+            rm -rf --one-file-system {copy}""",
+        )
 
 
 @contextmanager

@@ -10,9 +10,26 @@ from pathlib import Path
 
 # As tools/ensure calls them; a folder or file stands for a package without a program.
 _PROGRAMS = (
-    "slurmctld", "slurmd", "srun", "sinfo", "munged", "sshd", "ssh", "sshfs", "ganesha.nfsd", "rpcbind", "cc", "pkg-config",
-    "ip", "sudo", "tc", "tcsh", "unshare", "nsenter", "setpriv",
-)  # fmt: skip
+    "slurmctld",
+    "slurmd",
+    "srun",
+    "sinfo",
+    "munged",
+    "sshd",
+    "ssh",
+    "sshfs",
+    "ganesha.nfsd",
+    "rpcbind",
+    "cc",
+    "pkg-config",
+    "ip",
+    "sudo",
+    "tc",
+    "tcsh",
+    "unshare",
+    "nsenter",
+    "setpriv",
+)
 _LIBRARIES = ("fuse3", "libnfs")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

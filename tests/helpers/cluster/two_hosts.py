@@ -31,9 +31,7 @@ def prepare(cluster: Cluster) -> None:
         for name, path in {"key": made["key"], "allowed_signers": made["allowed_signers"]}.items():
             cluster.write("login", SITE.with_name(name), Path(path).read_text(), 0o600 if name == "key" else 0o644)
     signing = {"key": str(SITE.with_name("key")), "allowed_signers": str(SITE.with_name("allowed_signers"))}
-    policies = {
-        "min_free": 0, "stall_timeout": 60.0, "download_retries": 1, "keep_days": 0, "keep_generations": 4,
-    }  # fmt: skip
+    policies = {"min_free": 0, "stall_timeout": 60.0, "download_retries": 1, "keep_days": 0, "keep_generations": 4}
     cluster.write_site(groups={}, policies=policies, signing=signing)
     for entry, spec in _SPECS.items():
         cluster.recipe(entry, [spec])

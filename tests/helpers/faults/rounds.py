@@ -172,9 +172,15 @@ class Stage:
             words = ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]
             shim = {}
         done = subprocess.run(
-            words, cwd=self.root, env=box.environ(**given) | shim, capture_output=True, text=True, errors="replace",
-            timeout=2 * DEADLINE, check=False,
-        )  # fmt: skip
+            words,
+            cwd=self.root,
+            env=box.environ(**given) | shim,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=2 * DEADLINE,
+            check=False,
+        )
         no_processes(box)
         return Done(done.returncode, done.stdout, done.stderr)
 

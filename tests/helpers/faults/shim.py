@@ -59,8 +59,10 @@ def shim() -> Path:
         part = library.with_suffix(f".{os.getpid()}")  # several workers may compile at once
         subprocess.run(
             ["cc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", part, _SOURCE, "-ldl"],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         part.rename(library)
     return library
 

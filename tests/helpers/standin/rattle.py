@@ -64,11 +64,7 @@ async def _work(job: dict[str, Any]) -> list[str]:
     )
     if "stage" in job:
         await rattler.install(
-            records,
-            job["stage"],
-            cache_dir=cache / "pkgs",
-            alternative_target_prefix=job["final"],
-            show_progress=False,
+            records, job["stage"], cache_dir=cache / "pkgs", alternative_target_prefix=job["final"], show_progress=False
         )
     return sorted(f"{record.name.normalized}-{record.version}-{record.build}" for record in records)
 

@@ -14,10 +14,17 @@ def write_channel(folder: Path, packages: Sequence[Mapping[str, Any]]) -> Path:
     for each in packages:
         name, version, build = str(each["is"]).split()
         records[f"{name}-{version}-{build}.conda"] = {
-            "name": name, "version": version, "build": build, "build_number": 0, "subdir": "linux-64",
-            "depends": list(each.get("depends", ())), "constrains": list(each.get("constrains", ())),
-            "md5": "0" * 32, "sha256": "ab" * 32, "size": 1,
-        }  # fmt: skip
+            "name": name,
+            "version": version,
+            "build": build,
+            "build_number": 0,
+            "subdir": "linux-64",
+            "depends": list(each.get("depends", ())),
+            "constrains": list(each.get("constrains", ())),
+            "md5": "0" * 32,
+            "sha256": "ab" * 32,
+            "size": 1,
+        }
     for subdir, found in (("linux-64", records), ("noarch", {})):
         (folder / subdir).mkdir(parents=True, exist_ok=True)
         text = json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": found})

@@ -51,10 +51,17 @@ def test_entry_with_both(scene: WheelBox) -> None:
         python -c 'import one, six, sys; print(sys.prefix == sys.base_prefix == "{root}", one.__cached__)'
         python -m venv --system-site-packages --without-pip child && child/bin/python -c 'import one; print(one.__file__)'
     """)
-    assert (loaded.stderr, loaded.stdout.splitlines()) == ("", [
-        "one 1.0", "one 1.0", f"{root}/share/man/man1/one.1", f"{root}/bin/python",
-        f"True {root}/{PACKAGES}/__pycache__/one.cpython-{PYTHON.replace('.', '')}.pyc", f"{root}/{PACKAGES}/one.py",
-    ])  # fmt: skip
+    assert (loaded.stderr, loaded.stdout.splitlines()) == (
+        "",
+        [
+            "one 1.0",
+            "one 1.0",
+            f"{root}/share/man/man1/one.1",
+            f"{root}/bin/python",
+            f"True {root}/{PACKAGES}/__pycache__/one.cpython-{PYTHON.replace('.', '')}.pyc",
+            f"{root}/{PACKAGES}/one.py",
+        ],
+    )
     assert (root / f"{PACKAGES}/one-1.0.dist-info/INSTALLER").read_text() == "envmgr\n"
     refused = scene.box.shell(f"module load {ENTRY}; pip install tabulate")
     assert (refused.returncode, "pip cannot install packages in" in refused.stderr) == (1, True)

@@ -41,10 +41,16 @@ def test_wheels_are_items_of_the_lock_and_what_conda_has_is_not_among_them(scene
     found = items(folder)
     assert sorted(found) == ["one", "two"]
     assert found["one"] == {
-        "name": "one", "version": "1.0", "manager": "pip", "platform": "linux-64",
-        "dependencies": {"six": ">=1.10", "two": "*"}, "url": "index:house/one-1.0-py3-none-any.whl",
-        "hash": {"sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()}, "category": "main", "optional": False,
-    }  # fmt: skip
+        "name": "one",
+        "version": "1.0",
+        "manager": "pip",
+        "platform": "linux-64",
+        "dependencies": {"six": ">=1.10", "two": "*"},
+        "url": "index:house/one-1.0-py3-none-any.whl",
+        "hash": {"sha256": hashlib.sha256(wheel.read_bytes()).hexdigest()},
+        "category": "main",
+        "optional": False,
+    }
     note = "wheels take for granted what conda's packages are known to bring: packaging 24.2, six 1.17.0; the build refuses"
     assert note in " ".join((done.stdout + done.stderr).split())
     sidecar = json.loads((folder / "conda-lock.records.json").read_text())["added"]
@@ -108,7 +114,7 @@ def test_date_holds_for_wheels_and_not_for_what_conda_has(scene: WheelBox) -> No
         ({"pip": [], "exclude_newer": "2025-01-01"}, "input.exclude_newer: it is for the wheels that `pip` asks for"),
     ],
     ids=["git", "url", "editable", "platform", "glibc", "indexes", "date"],
-)  # fmt: skip
+)
 def test_inputs_that_are_refused(scene: WheelBox, given: dict[str, Any], told: str) -> None:
     scene.box.recipe(ENTRY, [], input={"channels": ["standin"], "specs": SPECS, **given})
     said = scene.refused("lock", ENTRY).stderr
@@ -203,7 +209,10 @@ def test_conda_lock_reads_and_renders_it(scene: WheelBox, tmp_path: Path) -> Non
         "pip": [f"{name} == 1.0 --hash=sha256:{own[name]['hash']['sha256']}" for name in ("one", "two")]
     }
     subprocess.run(
-        [find_conda_lock(), "render", "--kind", "explicit", "-p", "linux-64", lock], cwd=tmp_path, check=True, capture_output=True
-    )  # fmt: skip
+        [find_conda_lock(), "render", "--kind", "explicit", "-p", "linux-64", lock],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
     explicit = (tmp_path / "conda-linux-64.lock").read_text().splitlines()
     assert f"# pip one @ {own['one']['url']}#sha256={own['one']['hash']['sha256']}" in explicit

@@ -105,12 +105,15 @@ def beside_conda(scene: WheelBox, *claim: str, wheels: Sequence[str]) -> None:
 @pytest.mark.parametrize(
     ("claim", "wheels", "told"),
     [
-        (("beta>=1", "evil"), ["alpha", "beta", "evil"],
-         "evil 1.0 is in the lock, and neither the recipe nor another package needs it"),
+        (
+            ("beta>=1", "evil"),
+            ["alpha", "beta", "evil"],
+            "evil 1.0 is in the lock, and neither the recipe nor another package needs it",
+        ),
         (("six",), ["alpha"], "alpha 1.0 needs `beta>=1`, which the lock lacks"),
     ],
     ids=["more", "less"],
-)  # fmt: skip
+)
 def test_sidecar_of_wheels_beside_conda_is_not_believed_by_the_build(
     scene: WheelBox, claim: tuple[str, ...], wheels: list[str], told: str
 ) -> None:

@@ -184,13 +184,21 @@ def other_file(scene: WheelBox, tag: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("fields", "wheel", "told"),
     [
-        ({"platform": "x86_64-manylinux_2_39"}, {}, "platform: the recipe says x86_64-manylinux_2_28, the lock x86_64-manylinux_2_39"),
+        (
+            {"platform": "x86_64-manylinux_2_39"},
+            {},
+            "platform: the recipe says x86_64-manylinux_2_28, the lock x86_64-manylinux_2_39",
+        ),
         ({"exclude_newer": "2030-01-01"}, {}, "exclude_newer: the recipe says 2024-06-01, the lock 2030-01-01"),
-        ({}, {"uploaded": "2024-06-02T00:00:00Z"}, "was uploaded at 2024-06-02T00:00:00Z, and the recipe says exclude_newer: 2024-06-01"),
+        (
+            {},
+            {"uploaded": "2024-06-02T00:00:00Z"},
+            "was uploaded at 2024-06-02T00:00:00Z, and the recipe says exclude_newer: 2024-06-01",
+        ),
         ({}, {"uploaded": "soon"}, "`uploaded` is no time"),
     ],
     ids=["platform", "exclude_newer", "uploaded", "no time"],
-)  # fmt: skip
+)
 def test_field_of_a_wheels_lock_that_was_changed(
     scene: WheelBox, fields: dict[str, object], wheel: dict[str, object], told: str
 ) -> None:
@@ -261,12 +269,16 @@ def test_python_of_a_lock_decides_nothing(scene: WheelBox) -> None:
 @pytest.mark.parametrize(
     ("fields", "tag", "told"),
     [
-        ({"platform": "x86_64-manylinux_2_39"}, "", "platform: the recipe says x86_64-manylinux_2_28, the lock x86_64-manylinux_2_39"),
+        (
+            {"platform": "x86_64-manylinux_2_39"},
+            "",
+            "platform: the recipe says x86_64-manylinux_2_28, the lock x86_64-manylinux_2_39",
+        ),
         ({"exclude_newer": "2024-06-01"}, "", "exclude_newer: the recipe says nothing, the lock 2024-06-01"),
         ({}, OTHER, f"alpha-1.0-{OTHER}.whl is not for Python {PYTHON} on x86_64-manylinux_2_28"),
     ],
     ids=["platform", "exclude_newer", "tag"],
-)  # fmt: skip
+)
 def test_field_of_wheels_beside_conda_that_was_changed(
     scene: WheelBox, fields: dict[str, object], tag: str, told: str
 ) -> None:

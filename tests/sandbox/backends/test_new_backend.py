@@ -168,7 +168,11 @@ def test_new_folder_passes_the_projects_own_checks(copy: Path) -> None:
         ["lint-imports", "--no-logo", "--no-cache"],
     ):
         done = subprocess.run(
-            [programs / argv[0], *argv[1:]], capture_output=True, text=True, check=False, cwd=copy,
+            [programs / argv[0], *argv[1:]],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=copy,
             env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(copy)},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stdout + done.stderr

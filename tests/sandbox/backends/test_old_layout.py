@@ -129,18 +129,26 @@ def test_no_spelling_brings_a_change_of_it_past_the_shim(box: Upgraded) -> None:
     """Root may write the install, and this pip is not kept from it: the shim alone is what stops it."""
     wheels = f"--quiet --no-index --find-links {CACHE / 'wheels'}"
     refused = [
-        "pip --python $(command -v python) install {W} tabulate", "pip --python=link install --user {W} tabulate",
-        "pip --log list install {W} tabulate", "pip install {W} --log -t tabulate", "pip install {W} --prefix= tabulate",
-        "pip install {W} --root / tabulate", "pip install {W} -qt $(dirname $(command -v python))/../lib tabulate",
-        "pip config --site set global.index-url http://x.invalid", "PIP_SITE=1 pip config set global.index-url http://x.invalid",
-        "PIP_REQUIRE_VIRTUALENV=0 pip install {W} tabulate", "PIP_TARGET=x pip --isolated install {W} tabulate",
-    ]  # fmt: skip
+        "pip --python $(command -v python) install {W} tabulate",
+        "pip --python=link install --user {W} tabulate",
+        "pip --log list install {W} tabulate",
+        "pip install {W} --log -t tabulate",
+        "pip install {W} --prefix= tabulate",
+        "pip install {W} --root / tabulate",
+        "pip install {W} -qt $(dirname $(command -v python))/../lib tabulate",
+        "pip config --site set global.index-url http://x.invalid",
+        "PIP_SITE=1 pip config set global.index-url http://x.invalid",
+        "PIP_REQUIRE_VIRTUALENV=0 pip install {W} tabulate",
+        "PIP_TARGET=x pip --isolated install {W} tabulate",
+    ]
     done = [
-        "pip install {W} -qt one tabulate && ls -d one/tabulate", "pip install {W} --targ two tabulate && ls -d two/tabulate",
-        "PIP_TARGET=three pip install {W} tabulate && ls -d three/tabulate", "pip config --user set global.timeout 9 && echo set",
+        "pip install {W} -qt one tabulate && ls -d one/tabulate",
+        "pip install {W} --targ two tabulate && ls -d two/tabulate",
+        "PIP_TARGET=three pip install {W} tabulate && ls -d three/tabulate",
+        "pip config --user set global.timeout 9 && echo set",
         "pip install {W} --prefix four --no-deps setuptools 2>&1 | grep -i uninstall || echo alone",
         "python -m venv own && pip --python own install {W} tabulate && echo own",
-    ]  # fmt: skip
+    ]
     script = [f"{command.replace('{W}', wheels)}; echo $?" for command in refused]
     script += [command.replace("{W}", wheels) for command in done]
     ran = box.shell("\n".join([f"module load {ENTRY}; ln -s $(command -v python) link", *script]), timeout=HANGS)

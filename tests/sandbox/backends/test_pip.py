@@ -66,11 +66,14 @@ def loaded(box: Sandbox, script: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "command",
     [
-        "pip install tabulate", "pip install --user tabulate", "pip uninstall --yes six", f"{UV} pip install --system tabulate",
+        "pip install tabulate",
+        "pip install --user tabulate",
+        "pip uninstall --yes six",
+        f"{UV} pip install --system tabulate",
         "python -m ensurepip",
     ],
     ids=["install", "user", "uninstall", "uv", "ensurepip"],
-)  # fmt: skip
+)
 def test_own_packages_are_refused_with_the_way_out(box: Sandbox, command: str) -> None:
     done = loaded(box, command)
     assert done.returncode != 0
@@ -88,10 +91,16 @@ def test_own_packages_are_refused_with_the_way_out(box: Sandbox, command: str) -
 @pytest.mark.parametrize(
     "arguments",
     [
-        "install tabulate", "install --upgrade six", "install -r needs.txt", "--quiet install tabulate", "uninstall -y six",
-        "--log x install tabulate", "install --root-user-action ignore tabulate", "install --break-system-packages tabulate",
+        "install tabulate",
+        "install --upgrade six",
+        "install -r needs.txt",
+        "--quiet install tabulate",
+        "uninstall -y six",
+        "--log x install tabulate",
+        "install --root-user-action ignore tabulate",
+        "install --break-system-packages tabulate",
     ],
-)  # fmt: skip
+)
 def test_pip_of_every_name_changes_nothing_in_a_module(box: Sandbox, program: str, arguments: str) -> None:
     done = loaded(box, f"{program} {arguments}")
     assert (done.returncode, done.stderr.splitlines()[2:]) == (1, WAY_OUT)
@@ -142,8 +151,9 @@ def test_module_unloads_without_a_trace_of_the_shim(box: Sandbox, shell: str) ->
     done = box.shell(
         f"module load {ENTRY}; module unload {ENTRY}; {assigned}; module load {ENTRY}; which pip; module unload {ENTRY}; "
         'test "$before" = "$PATH" && echo clean; env | grep -c -e shims -e PIP_ || true',
-        shell, timeout=HANGS,
-    )  # fmt: skip
+        shell,
+        timeout=HANGS,
+    )
     assert done.stdout.splitlines() == [f"{box.prefix}/generations/0001/shims/{ENTRY}/pip", "clean", "0"], done.stderr
 
 
@@ -171,11 +181,14 @@ OWN = "import sys, tabulate; print(sys.prefix)"
     [
         ("python -m venv own", "own/bin/pip install tabulate", f"own/bin/python -c '{OWN}'"),
         (f"{UV} venv own", f"VIRTUAL_ENV=own {UV} pip install tabulate", f"own/bin/python -c '{OWN}'"),
-        (f"{UV} venv --system-site-packages own", f"VIRTUAL_ENV=own {UV} pip install tabulate",
-         f"own/bin/python -c '{OWN}; import six'"),
+        (
+            f"{UV} venv --system-site-packages own",
+            f"VIRTUAL_ENV=own {UV} pip install tabulate",
+            f"own/bin/python -c '{OWN}; import six'",
+        ),
     ],
     ids=["venv", "uv", "uv-system"],
-)  # fmt: skip
+)
 def test_virtual_environment_on_top_takes_packages(box: Sandbox, make: str, put: str, program: str) -> None:
     """Plain ones, too; `python -m venv` has ensurepip put pip there."""
     remove_tree(box.root / "own")
@@ -218,6 +231,10 @@ def test_no_package_has_the_mark_and_no_clone_gets_it(box: Sandbox, channel: Cha
     link.symlink_to(CACHE / "wheels")
     done = subprocess.run(
         [own / "bin/python", "-m", "pip", "install", "--no-index", "--find-links", link, "tabulate"],
-        capture_output=True, text=True, check=False, timeout=HANGS, env={"HOME": str(tmp_path)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS,
+        env={"HOME": str(tmp_path)},
+    )
     assert done.returncode == 0, done.stderr

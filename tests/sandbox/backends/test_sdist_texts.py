@@ -104,12 +104,15 @@ def test_what_is_no_requirement_is_refused_and_nobody_is_asked(
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        (project(**{"build-backend": "a b; import os"}), "`build-backend` in the pyproject.toml of here-1.0 is no name"),
+        (
+            project(**{"build-backend": "a b; import os"}),
+            "`build-backend` in the pyproject.toml of here-1.0 is no name",
+        ),
         (project(**{"backend-path": ["../.."]}), "`backend-path` in the pyproject.toml of here-1.0 leads out of it"),
         (project("a text"), "`build-system` in the pyproject.toml of here-1.0 is no table"),
         ({**pure("here"), "pyproject.toml": "a = " + "[" * 5000}, "the pyproject.toml of here-1.0 cannot be read"),
     ],
-)  # fmt: skip
+)
 def test_project_file_that_is_none(scene: WheelBox, files: dict[str, str], told: str) -> None:
     scene.house.sdist("here", "1.0", files)
     scene.entry(ENTRY, "here", build=["here"])

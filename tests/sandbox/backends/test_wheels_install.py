@@ -54,11 +54,17 @@ def test_entry_on_a_python_of_the_catalog(scene: WheelBox) -> None:
         python -c 'import dep, one, sys; print(sys.prefix == sys.base_prefix == "{root}", one.__cached__)'
         python -m venv --system-site-packages --without-pip child && child/bin/python -c 'import dep; print(dep.__file__)'
     """)
-    assert (loaded.stderr, loaded.stdout.splitlines()) == ("", [
-        "one 1.0", "one 1.0", f"{root}/share/man/man1/one.1", f"{root}/bin/python",
-        f"True {root}/lib/python{PYTHON}/site-packages/__pycache__/one.cpython-{PYTHON.replace('.', '')}.pyc",
-        f"{root}/lib/python{PYTHON}/site-packages/dep.py",
-    ])  # fmt: skip
+    assert (loaded.stderr, loaded.stdout.splitlines()) == (
+        "",
+        [
+            "one 1.0",
+            "one 1.0",
+            f"{root}/share/man/man1/one.1",
+            f"{root}/bin/python",
+            f"True {root}/lib/python{PYTHON}/site-packages/__pycache__/one.cpython-{PYTHON.replace('.', '')}.pyc",
+            f"{root}/lib/python{PYTHON}/site-packages/dep.py",
+        ],
+    )
     assert not (root / "pyvenv.cfg").exists()
     assert (root / f"lib/python{PYTHON}/os.py").readlink() == base / f"lib/python{PYTHON}/os.py"
     assert "module load python" not in loaded.stdout
@@ -226,7 +232,7 @@ def test_flipped_byte_in_the_cache_is_never_installed(scene: WheelBox) -> None:
         (Fault("stall"), "download-stalled"),
     ],
     ids=lambda value: getattr(value, "kind", value),
-)  # fmt: skip
+)
 def test_wheel_that_cannot_be_had(scene: WheelBox, fault: Fault, reference: str) -> None:
     """Told, nothing left behind; with a server that is well the same command goes on."""
     scene.house.wheel("one", files={"large.py": "# " + "x" * 5000})

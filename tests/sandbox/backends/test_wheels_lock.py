@@ -73,8 +73,9 @@ def test_sidecar_tells_what_the_index_tells(scene: WheelBox) -> None:
         scene.lock("some/1.0")
         top = sidecar(scene, "some/1.0")["top"]
     assert (top["size"], top["uploaded"]) == (
-        (scene.house.files / "top-1.0-py3-none-any.whl").stat().st_size, "2024-01-01T00:00:00+00:00",
-    )  # fmt: skip
+        (scene.house.files / "top-1.0-py3-none-any.whl").stat().st_size,
+        "2024-01-01T00:00:00+00:00",
+    )
     assert "requires" not in top  # a server without PEP 658 does not tell
     scene.index(house=scene.house.simple.as_uri())
     scene.lock("some/1.0")

@@ -111,9 +111,13 @@ def test_recipe_without_build_has_the_digest_and_the_lock_that_it_had(scene: Whe
     folder = scene.entry(ENTRY, "one")
     scene.lock(ENTRY)
     wanted = {
-        "python": "system", "requirements": ["one"], "constraints": [], "indexes": ["house"], "exclude_newer": None,
+        "python": "system",
+        "requirements": ["one"],
+        "constraints": [],
+        "indexes": ["house"],
+        "exclude_newer": None,
         "platform": "x86_64-manylinux_2_28",
-    }  # fmt: skip
+    }
     text = json.dumps({"schema": 1, "backend": "wheels", "input": wanted}, sort_keys=True, separators=(",", ":"))
     assert f"# recipe {hashlib.sha256(text.encode()).hexdigest()}, python " in (folder / "wheels.lock").read_text()
     assert "sdists" not in json.loads((folder / "wheels.lock.json").read_text())
@@ -168,7 +172,7 @@ def test_source_that_nothing_asks_for_and_one_that_is_nowhere(scene: WheelBox) -
         ),
         ({"build": ["x"], "patches": [{"file": "../a.patch", "sha256": "0" * 64}]}, "input.patches.0.file: "),
     ],
-)  # fmt: skip
+)
 def test_faults_of_the_recipe(scene: WheelBox, fields: dict[str, object], told: str) -> None:
     scene.entry(ENTRY, "one", **fields)
     done = scene.refused("lock", ENTRY).stderr
@@ -300,9 +304,11 @@ def test_sources_come_from_an_index_a_folder_or_a_carried_cache(scene: WheelBox,
         assert "/simple/here/" in dry
         scene.box.ok("fetch", ENTRY)
     assert sorted(path.name for path in scene.box.prefix.glob("cache/wheels/*/*")) == [
-        "here-1.0.tar.gz", "setuptools-60.0-py3-none-any.whl", "setuptools-68.2.2-py3-none-any.whl",
+        "here-1.0.tar.gz",
+        "setuptools-60.0-py3-none-any.whl",
+        "setuptools-68.2.2-py3-none-any.whl",
         "wheel-0.45.1-py3-none-any.whl",
-    ]  # fmt: skip
+    ]
     carried = scene.box.prefix.joinpath("cache").rename(tmp_path / "carried")
     for place in (str(scene.house.files), None):
         if place:
@@ -363,8 +369,13 @@ def without_namespaces(scene: WheelBox, *argv: str) -> Done:
     limit = 'echo 0 | tee /proc/sys/user/max_net_namespaces /proc/sys/user/max_mnt_namespaces >/dev/null && exec "$@"'
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", limit, "sh", *scene.box.command(*argv)],
-        cwd=scene.box.root, env=scene.box.environ(), capture_output=True, text=True, check=False, timeout=1200,
-    )  # fmt: skip
+        cwd=scene.box.root,
+        env=scene.box.environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
     return Done(done.returncode, done.stdout, done.stderr)
 
 

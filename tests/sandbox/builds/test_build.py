@@ -66,8 +66,13 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
     box.ok("build", "hello/1.0")
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "envmgr", "build", "hello/1.0"],
-        cwd=box.root, env=box.environ(), capture_output=True, text=True, check=True, timeout=DEADLINE,
-    )  # fmt: skip
+        cwd=box.root,
+        env=box.environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE,
+    )
     assert done.stdout == "nothing to do: hello/1.0 is published in generation 1\n"
     imported = set(re.findall(r"(\S+)$", done.stderr, re.MULTILINE))
     assert {"envmgr.commands.build", "envmgr.publish.plan"} <= imported
@@ -282,12 +287,7 @@ def test_remove_rollback_history_and_diff(box: Sandbox) -> None:
     assert (back["before"], back["after"]) == (3, 2)
     assert box.shell("module load hello/1.0; hello-prefix").returncode == 0
     assert data(box, "rollback", "3")["after"] == 3
-    assert data(box, "rollback", "3") == {
-        "schema": "envmgr.rollback/1",
-        "before": 3,
-        "after": 3,
-        "dry_run": False,
-    }
+    assert data(box, "rollback", "3") == {"schema": "envmgr.rollback/1", "before": 3, "after": 3, "dry_run": False}
     history = data(box, "history")
     rows = [(g["number"], g["current"], g["changes"], g["reason"]) for g in history["generations"]]
     assert rows == [
@@ -403,10 +403,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
             "left_out",
         },
     ),
-    "publish hello/1.0": (
-        "envmgr.publish/1",
-        {"steps", "rerender", "dry_run", "generation", "parent", "tests", "log"},
-    ),
+    "publish hello/1.0": ("envmgr.publish/1", {"steps", "rerender", "dry_run", "generation", "parent", "tests", "log"}),
     "history": ("envmgr.history/1", {"generations", "flips"}),
     "diff 1 2": ("envmgr.diff/1", {"a", "b", "entries"}),
     "test": ("envmgr.test/1", {"generation", "tests"}),

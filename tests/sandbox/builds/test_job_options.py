@@ -18,7 +18,7 @@ TIMES = "minutes, or hours:minutes:seconds, or days-hours: 90, 1:30:00, 2-12"
         (["--via", "slurm", "--time", "2h"], f"--time `2h` is not a time as Slurm writes it\n\nhint: {TIMES}"),
         (["--via", "slurm", "--partition", "-x"], "--partition `-x` is not a name that Slurm could know"),
     ],
-)  # fmt: skip
+)
 def test_options_of_jobs_are_checked_first(sandbox: Sandbox, options: list[str], text: str) -> None:
     done = sandbox.run("build", "none/1.0", *options)
     assert (done.code, done.stdout, done.stderr) == (2, "", f"error[bad-job-option]: {text}\n")

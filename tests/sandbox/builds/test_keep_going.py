@@ -25,12 +25,15 @@ def test_success_beside_failures_is_published_with_keep_going(box: Sandbox) -> N
     done = box.run("build", "good/1.0", "above/1.0", "stale/1.0", "--keep-going", "--format", "json")
     assert done.code == 3
     assert [(f["what"], f["reference"]) for f in done.data["failed"]] == [
-        ("stale/1.0", "lock-stale"), ("bad/1.0", "smoke-test-failed"),
-    ]  # fmt: skip
+        ("stale/1.0", "lock-stale"),
+        ("bad/1.0", "smoke-test-failed"),
+    ]
     written = done.data["written"]
     assert {path.rpartition("-")[0] for path in written.pop("installs")} == {
-        "store/good/1.0", "store/bad/1.0", "store/above/1.0",
-    }  # fmt: skip
+        "store/good/1.0",
+        "store/bad/1.0",
+        "store/above/1.0",
+    }
     assert written == {"locks": [], "fetched": [], "published": ["good/1.0"], "generation": 2}
     assert "not tried, because it stands on that: above/1.0" in done.data["context"]
     assert box.current() == 2, "the number of the generation that failed is not used again"
@@ -53,8 +56,10 @@ def test_broken_recipe_missing_dependency_and_tampered_install_cost_themselves_a
     locked(sandbox, "above/1.0", HELLO, depends=["none/1.0"])
     done = sandbox.run("build", "good/1.0", "kept/1.0", "broken/1.0", "above/1.0", "-k", "--format", "json")
     assert [(f["what"], f["reference"]) for f in done.data["failed"]] == [
-        ("broken/1.0", "recipe-invalid"), ("above/1.0", "unknown-entry"), ("kept/1.0", "install-differs"),
-    ]  # fmt: skip
+        ("broken/1.0", "recipe-invalid"),
+        ("above/1.0", "unknown-entry"),
+        ("kept/1.0", "install-differs"),
+    ]
     assert (done.code, done.data["written"]["published"], sandbox.current()) == (2, ["good/1.0"], 1)
 
 

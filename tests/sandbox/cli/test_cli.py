@@ -25,10 +25,7 @@ HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "Cluste
 TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.metadata.requires("typer") or ())
 
 # Verbs that read. A new verb is put here, or has --dry-run.
-READING = {
-    "adopt",
-    "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init",
-}  # fmt: skip
+READING = {"adopt", "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init"}
 
 
 CHANGING = sorted(VERBS.keys() - READING)
@@ -80,10 +77,18 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
     assert found["status"] == 0
     assert found["heavy"] == (["pydantic"] if verb and TYPER_NEEDS_PYDANTIC else [])
     assert found["ours"] == [
-        "envmgr.cli", "envmgr.cli.answer", "envmgr.cli.app", "envmgr.cli.build", "envmgr.cli.formats",
-        "envmgr.cli.narrow", "envmgr.cli.nodes", "envmgr.cli.options", "envmgr.cli.run", "envmgr.cli.verify",
+        "envmgr.cli",
+        "envmgr.cli.answer",
+        "envmgr.cli.app",
+        "envmgr.cli.build",
+        "envmgr.cli.formats",
+        "envmgr.cli.narrow",
+        "envmgr.cli.nodes",
+        "envmgr.cli.options",
+        "envmgr.cli.run",
+        "envmgr.cli.verify",
         "envmgr.errors",
-    ]  # fmt: skip
+    ]
     assert found["text"].startswith(f"Usage: envmgr {verb}".rstrip())
 
 
@@ -112,9 +117,21 @@ def test_every_verb_has_a_format() -> None:
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
     assert CHANGING == [
-        "build", "copy", "export", "fetch", "gc", "init", "job", "lock", "node-setup", "publish", "remove", "rollback",
-        "sign", "verify",
-    ]  # fmt: skip
+        "build",
+        "copy",
+        "export",
+        "fetch",
+        "gc",
+        "init",
+        "job",
+        "lock",
+        "node-setup",
+        "publish",
+        "remove",
+        "rollback",
+        "sign",
+        "verify",
+    ]
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     assert [verb for verb in READING if "--dry-run" in options(verb)] == []
 

@@ -21,9 +21,10 @@ def test_folder_of_the_output_is_not_made(sandbox: Sandbox) -> None:
     path = sandbox.root / "textfile/envmgr.prom"
     done = sandbox.run("audit", "--nodes", "c1", "--format", "prometheus", "--output", str(path))
     assert (done.code, done.stdout, done.stderr) == (
-        3, "",
+        3,
+        "",
         f"error[output-failed]: there is no folder {path.parent}\n  --output {path}\n\nhint: make it first\n",
-    )  # fmt: skip
+    )
     assert not path.parent.exists()
     with pytest.raises(EnvmgrError, match="there is no folder"):
         write_report(WELL, "json", path)

@@ -27,7 +27,10 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 # Two hosts that audit. `login`: well at first, then a cluster with findings of every severity. `other`: well, then it fails.
 ILL = replace(
-    WELL, generation=13, nodes="c[1-3]", asked=(Asked("ssh", "c[1-2]", "", "c3"), Asked("slurm", "c1", "c2", "c3")),
+    WELL,
+    generation=13,
+    nodes="c[1-3]",
+    asked=(Asked("ssh", "c[1-2]", "", "c3"), Asked("slurm", "c1", "c2", "c3")),
     findings=(
         Finding("mount", "error", "/sw", "not mounted", nodes="c2"),
         Finding("nodes", "error", "ssh", "unreachable: no route", nodes="c3"),
@@ -35,7 +38,7 @@ ILL = replace(
         Finding("mount", "note", "/sw", "an older generation", nodes="c1"),
     ),
     matrix=(MatrixRow("pytorch/2.1", "c[1-2]", fit=False, reasons=("driver 450 is older than 525",)),),
-)  # fmt: skip
+)
 FAILED = EnvmgrError("groups-unreadable", "`sinfo` fails")
 CHANGE, LATER = 10, 12  # minutes
 

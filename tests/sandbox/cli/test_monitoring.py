@@ -36,20 +36,30 @@ CONTRIB = ROOT / "contrib"
 ALERTS = CONTRIB / "prometheus/envmgr-alerts.yml"
 RULES = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}
 WELL = AuditResult(
-    generation=12, entries=("hello/1.0",), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
-    contexts=("ssh-bash",), accounts=("root",), checks=("contexts", "mount", "nodes"), findings=(), matrix=(),
-    finished=1_700_000_000.0, seconds=2.5,
-)  # fmt: skip
+    generation=12,
+    entries=("hello/1.0",),
+    nodes="c[1-3]",
+    count=3,
+    asked=(Asked("ssh", "c[1-3]", "", ""),),
+    contexts=("ssh-bash",),
+    accounts=("root",),
+    checks=("contexts", "mount", "nodes"),
+    findings=(),
+    matrix=(),
+    finished=1_700_000_000.0,
+    seconds=2.5,
+)
 NASTY = 'a "quoted" \\ back\nslash ä\t\r{},='
 ILL = replace(
-    WELL, asked=(Asked("ssh", "c[1-2]", "", "c3"),),
+    WELL,
+    asked=(Asked("ssh", "c[1-2]", "", "c3"),),
     findings=(
         Finding("mount", "error", "/sw", "not mounted", nodes="c2"),
         Finding("nodes", "error", "ssh", "unreachable: no route", nodes="c3"),
         Finding("contexts", "warning", "ssh-bash", "another path", nodes="c[1-2]"),
         Finding(NASTY, "note", "x", "y"),
     ),
-)  # fmt: skip
+)
 
 
 # -- alert rules ---------------------------------------------------------------------------------------------------------
@@ -205,22 +215,31 @@ def watching(prometheus: str, exporter: str, tmp_path: Path, folder: Path) -> It
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "200ms"},
         "rule_files": [str(ALERTS)],
-        "scrape_configs": [{
-            "job_name": "node",
-            "static_configs": [{"targets": [f"127.0.0.1:{ports[0]}"], "labels": {"instance": "login"}}],
-        }],
-    }  # fmt: skip
+        "scrape_configs": [
+            {
+                "job_name": "node",
+                "static_configs": [{"targets": [f"127.0.0.1:{ports[0]}"], "labels": {"instance": "login"}}],
+            }
+        ],
+    }
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
     with (
         running(
-            exporter, "--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}",
-            f"--web.listen-address=127.0.0.1:{ports[0]}", log=tmp_path / "exporter.log",
+            exporter,
+            "--collector.disable-defaults",
+            "--collector.textfile",
+            f"--collector.textfile.directory={folder}",
+            f"--web.listen-address=127.0.0.1:{ports[0]}",
+            log=tmp_path / "exporter.log",
         ) as one,
         running(
-            prometheus, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
-            f"--web.listen-address=127.0.0.1:{ports[1]}", log=tmp_path / "prometheus.log",
+            prometheus,
+            f"--config.file={tmp_path}/prometheus.yml",
+            f"--storage.tsdb.path={tmp_path}/data",
+            f"--web.listen-address=127.0.0.1:{ports[1]}",
+            log=tmp_path / "prometheus.log",
         ) as other,
-    ):  # fmt: skip
+    ):
         ready = [f"http://127.0.0.1:{ports[0]}/metrics", f"http://127.0.0.1:{ports[1]}/-/ready"]
         wait_for(lambda: ended(one, other) or all(map(answers, ready)), what="node_exporter and Prometheus")
         yield (

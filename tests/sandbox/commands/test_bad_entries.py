@@ -52,9 +52,18 @@ def test_requirement_without_end(scene: Sandbox, given: dict[str, object], told:
 
 @pytest.mark.parametrize(
     "spec",
-    ["https://evil.example/x-1-0.conda", "evil::x", "x[md5=00]", "x[url=http://evil]", "/tmp/x-1-0.tar.bz2", "x-1-0.conda", "x; if linux",
-     "x 1 " + "(" * 400, "x\tevil"],
-)  # fmt: skip
+    [
+        "https://evil.example/x-1-0.conda",
+        "evil::x",
+        "x[md5=00]",
+        "x[url=http://evil]",
+        "/tmp/x-1-0.tar.bz2",
+        "x-1-0.conda",
+        "x; if linux",
+        "x 1 " + "(" * 400,
+        "x\tevil",
+    ],
+)
 def test_spec_that_says_more_than_name_version_and_build(scene: Sandbox, spec: str) -> None:
     scene.recipe("aaa/1.0", [spec])
     done = scene.run("catalog", "check", "aaa/1.0")

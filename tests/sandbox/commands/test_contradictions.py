@@ -30,39 +30,53 @@ class Case:
 
 
 BLAS = [
-    {"is": "libblas 3.9.0 20_linux64_mkl"}, {"is": "libcblas 3.9.0 20_linux64_openblas"}, {"is": "liblapack 3.9.0 20_linux64_mkl"},
-]  # fmt: skip
+    {"is": "libblas 3.9.0 20_linux64_mkl"},
+    {"is": "libcblas 3.9.0 20_linux64_openblas"},
+    {"is": "liblapack 3.9.0 20_linux64_mkl"},
+]
 CASES = {
     "toolkit of another major": Case(
-        [{"is": "cuda-version 12.9 h1_3"}, {"is": "cudatoolkit 11.8.0 h2_13"}], "cuda-majors",
+        [{"is": "cuda-version 12.9 h1_3"}, {"is": "cudatoolkit 11.8.0 h2_13"}],
+        "cuda-majors",
         "CUDA 11: cudatoolkit 11.8.0; CUDA 12: cuda-version 12.9",
     ),
     "cudnn by what it was built for": Case(
-        [{"is": "cuda-version 12.9 h1_3"}, {"is": "cudnn 8.9.2 cuda11.8_0"}], "cuda-majors",
+        [{"is": "cuda-version 12.9 h1_3"}, {"is": "cudnn 8.9.2 cuda11.8_0"}],
+        "cuda-majors",
         "CUDA 11: cudnn 8.9.2; CUDA 12: cuda-version 12.9",
     ),
     "CUDA without a driver": Case(
-        [{"is": "cuda-version 12.9 h1_3"}], "cuda-driver",
-        "requires.nvidia_driver: the lock has CUDA 12.9, which needs a driver >= 525.60.13", requires={},
+        [{"is": "cuda-version 12.9 h1_3"}],
+        "cuda-driver",
+        "requires.nvidia_driver: the lock has CUDA 12.9, which needs a driver >= 525.60.13",
+        requires={},
     ),
     "CUDA with an old driver": Case(
-        [{"is": "cuda-version 12.9 h1_3"}], "cuda-driver",
-        "requires.nvidia_driver: CUDA 12.9 needs >= 525.60.13, the recipe says 470.1", requires={"nvidia_driver": "470.1"},
+        [{"is": "cuda-version 12.9 h1_3"}],
+        "cuda-driver",
+        "requires.nvidia_driver: CUDA 12.9 needs >= 525.60.13, the recipe says 470.1",
+        requires={"nvidia_driver": "470.1"},
     ),
     "CUDA that was not asked for": Case(
-        [{"is": "pytorch 2.1.0 py3.10_cuda12.1_cudnn8_0"}], "cuda-virtual",
-        "input.virtual_packages: the lock has CUDA 12, and `__cuda` is not asked for", virtual={},
+        [{"is": "pytorch 2.1.0 py3.10_cuda12.1_cudnn8_0"}],
+        "cuda-virtual",
+        "input.virtual_packages: the lock has CUDA 12, and `__cuda` is not asked for",
+        virtual={},
     ),
     "older CUDA that was asked for": Case(
-        [{"is": "cuda-version 12.9 h1_3"}], "cuda-virtual",
-        "input.virtual_packages: the lock has CUDA 12.9, the recipe says `__cuda` 11.8", virtual={"__cuda": "11.8"},
+        [{"is": "cuda-version 12.9 h1_3"}],
+        "cuda-virtual",
+        "input.virtual_packages: the lock has CUDA 12.9, the recipe says `__cuda` 11.8",
+        virtual={"__cuda": "11.8"},
     ),
     "BLAS of two variants": Case(
-        BLAS, "blas-variants",
+        BLAS,
+        "blas-variants",
         "mkl: libblas 3.9.0 20_linux64_mkl, liblapack 3.9.0 20_linux64_mkl; openblas: libcblas 3.9.0 20_linux64_openblas",
-        virtual={}, requires={},
+        virtual={},
+        requires={},
     ),
-}  # fmt: skip
+}
 
 
 def write(sandbox: Sandbox, case: Case, **more: Any) -> Path:

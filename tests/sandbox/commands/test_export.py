@@ -47,8 +47,10 @@ def test_groups_that_slurm_does_not_know_are_reached_by_ssh_beside_the_login_nod
     (system,) = config(published.ok("export", "--to", "reframe", PATH=no_slurm(published)).stdout)["systems"]
     assert system["hostnames"] == [rf"{host}(\.|$)" for host in ("front1", "front2", HERE)]
     assert [(p["name"], p["scheduler"], p["descr"]) for p in system["partitions"]] == [
-        ("login", "local", "this host"), ("lab", "ssh", "w[1-3]"), ("old", "ssh", "v1"),
-    ]  # fmt: skip
+        ("login", "local", "this host"),
+        ("lab", "ssh", "w[1-3]"),
+        ("old", "ssh", "v1"),
+    ]
     (system,) = config(published.ok("export", "--to", "reframe", "--nodes", "w[2-9]", PATH=no_slurm(published)).stdout)[
         "systems"
     ]

@@ -17,21 +17,31 @@ from envmgr.store.prefix import Prefix
 from tests.helpers.sandbox import Sandbox
 
 NEW = NodeFacts(
-    driver="535.54.03", gpus=(Gpu(vendor="nvidia", arch="8.0", name="NVIDIA A100", driver="535.54.03"),), library="535.54.03",
-    glibc="2.34", arch="x86_64", cpu_level="x86-64-v4",
-)  # fmt: skip
+    driver="535.54.03",
+    gpus=(Gpu(vendor="nvidia", arch="8.0", name="NVIDIA A100", driver="535.54.03"),),
+    library="535.54.03",
+    glibc="2.34",
+    arch="x86_64",
+    cpu_level="x86-64-v4",
+)
 OLD = NodeFacts(
-    driver="470.57.02", gpus=(Gpu(vendor="nvidia", arch="7.5", name="NVIDIA GeForce GTX 1650", driver="470.57.02"),),
-    library="470.57.02", glibc="2.28", arch="x86_64", cpu_level="x86-64-v3",
-)  # fmt: skip
+    driver="470.57.02",
+    gpus=(Gpu(vendor="nvidia", arch="7.5", name="NVIDIA GeForce GTX 1650", driver="470.57.02"),),
+    library="470.57.02",
+    glibc="2.28",
+    arch="x86_64",
+    cpu_level="x86-64-v3",
+)
 LOGIN = NodeFacts(glibc="2.34", arch="x86_64", cpu_level="x86-64-v3")
 FLEET = FleetFacts(
     groups={"compute": ("c1", "c2", "c3"), "login": ("login",)},
     seen=(
-        Seen(nodes=("c1", "c3"), time=0, facts=NEW), Seen(nodes=("c2",), time=0, facts=OLD), Seen(nodes=("login",), time=0, facts=LOGIN),
+        Seen(nodes=("c1", "c3"), time=0, facts=NEW),
+        Seen(nodes=("c2",), time=0, facts=OLD),
+        Seen(nodes=("login",), time=0, facts=LOGIN),
         Seen(nodes=("x1",), time=0, facts=OLD),
     ),
-)  # fmt: skip
+)
 LEAST = "lowest common denominator: driver 470.57.02 (c2), compute capability 7.5 (c2), glibc 2.28 (c2), CPU level x86-64-v3 (c2,login)"
 
 
@@ -62,10 +72,17 @@ COMPUTE = {"compute": ("c1", "c2", "c3"), "login": ("login",)}
 @pytest.mark.parametrize(
     ("asked", "policy", "mode"),
     [
-        (None, "off", "off"), (None, "warn", "warn"), (None, "refuse", "refuse"), (True, "off", "refuse"), (True, "warn", "warn"),
-        (True, "refuse", "refuse"), (False, "off", "off"), (False, "warn", "off"), (False, "refuse", "off"),
+        (None, "off", "off"),
+        (None, "warn", "warn"),
+        (None, "refuse", "refuse"),
+        (True, "off", "refuse"),
+        (True, "warn", "warn"),
+        (True, "refuse", "refuse"),
+        (False, "off", "off"),
+        (False, "warn", "off"),
+        (False, "refuse", "off"),
     ],
-)  # fmt: skip
+)
 def test_mode_is_the_sites_unless_asked_otherwise(asked: bool | None, policy: str, mode: str) -> None:
     assert choose_mode(asked, policy) == mode  # type: ignore[arg-type]
 
@@ -142,13 +159,7 @@ def test_gate_that_warns_says_when_there_was_no_audit(sandbox: Sandbox) -> None:
 
 
 def test_gate_lets_pass_what_all_nodes_can_run(sandbox: Sandbox) -> None:
-    locked(
-        sandbox,
-        "refuse",
-        nvidia_driver="450.80.02",
-        glibc="2.28",
-        cpu_level="x86-64-v2",
-    )
+    locked(sandbox, "refuse", nvidia_driver="450.80.02", glibc="2.28", cpu_level="x86-64-v2")
     saw(sandbox, MIXED, **COMPUTE)
     done = sandbox.ok("build", "app/1.0", "--dry-run", "--format", "json")
     assert (done.data["gate"], done.stderr) == ([], "")

@@ -26,8 +26,18 @@ def test_script_is_printed_or_written_and_json_has_it_all(published: Sandbox) ->
     done = published.ok(*argv, "--", "hello-prefix", "a b").data
     assert (published.root / "job.sh").read_text() == done["text"] == dry["text"] == printed
     assert done.keys() == {
-        "schema", "entry", "generation", "digest", "program", "mpi", "options", "excluded", "output", "dry_run", "text",
-    }  # fmt: skip
+        "schema",
+        "entry",
+        "generation",
+        "digest",
+        "program",
+        "mpi",
+        "options",
+        "excluded",
+        "output",
+        "dry_run",
+        "text",
+    }
     assert (done["schema"], done["program"], done["mpi"]) == ("envmgr.job/1", "program", "none")
     assert done["options"][2:] == ["--nodes=2", "--ntasks-per-node=1", "--time=10"]
     assert done["digest"][:8] in printed
@@ -45,11 +55,19 @@ def test_where_a_job_goes_is_the_sites_unless_it_is_said(published: Sandbox) -> 
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [
-        (["greet/1.0"], 2, "error[not-published]: greet/1.0 is not published\n  generation 1\n\nhint: `envmgr build greet/1.0` publishes it\n"),
-        (["hello/1.1"], 2, "error[not-published]: hello/1.1 is not published\n  generation 1\n\nhint: did you mean hello/1.0?\n"),
+        (
+            ["greet/1.0"],
+            2,
+            "error[not-published]: greet/1.0 is not published\n  generation 1\n\nhint: `envmgr build greet/1.0` publishes it\n",
+        ),
+        (
+            ["hello/1.1"],
+            2,
+            "error[not-published]: hello/1.1 is not published\n  generation 1\n\nhint: did you mean hello/1.0?\n",
+        ),
         (["hello/1.0", "--time", "soon"], 2, "error[bad-job-option]: --time `soon` is not a time as Slurm writes it\n"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_a_job_is_an_error_that_says_what_to_do(
     published: Sandbox, argv: list[str], code: int, said: str
 ) -> None:

@@ -94,8 +94,10 @@ def test_here_shows_what_would_change(sandbox: Sandbox) -> None:
     data = sandbox.ok("node-setup", "--here", "--format", "json").data
     assert (data["schema"], data["action"], data["dry_run"], data["nodes"]) == ("envmgr.node-setup/1", "apply", True, 1)
     assert {(o["status"], o["nodes"]) for o in data["outcomes"]} <= {
-        ("would-write", "this machine"), ("skipped", "this machine"), ("same", "this machine"),
-    }  # fmt: skip
+        ("would-write", "this machine"),
+        ("skipped", "this machine"),
+        ("same", "this machine"),
+    }
     assert not Path("/etc/envmgr/node").exists()
 
 
@@ -137,10 +139,7 @@ def test_equal_answers_are_folded_and_others_told_apart(sandbox: Sandbox, monkey
     assert (result.nodes, result.exit_code) == (4, 3)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "hello\n", "written\t/etc/passwd\t\n", "slurm\tabsent\t\n"],
-)
+@pytest.mark.parametrize("text", ["", "hello\n", "written\t/etc/passwd\t\n", "slurm\tabsent\t\n"])
 def test_answer_that_makes_no_sense_is_a_failure(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     for said in (text, answer(sandbox) + text, "\n".join(answer(sandbox).splitlines()[1:])):
         if said == answer(sandbox):
@@ -167,22 +166,37 @@ def test_node_without_root_says_who_it_was_and_what_to_do(sandbox: Sandbox, monk
         ("absent", "", ()),
         ("named", "/etc/slurm/slurm.conf", ()),
         (
-            "unset", "/etc/slurm/slurm.conf",
-            (("Slurm: when every node has the files, put `TaskProlog=/etc/envmgr/node/task-prolog` into "
-             "/etc/slurm/slurm.conf on c1, then `scontrol reconfigure`"),),
+            "unset",
+            "/etc/slurm/slurm.conf",
+            (
+                (
+                    "Slurm: when every node has the files, put `TaskProlog=/etc/envmgr/node/task-prolog` into "
+                    "/etc/slurm/slurm.conf on c1, then `scontrol reconfigure`"
+                ),
+            ),
         ),
         (
-            "other", "/site/prolog",
-            (("Slurm: TaskProlog on c1 is /site/prolog: let it run /etc/envmgr/node/task-prolog as well, and pass on what "
-             "that prints"),),
+            "other",
+            "/site/prolog",
+            (
+                (
+                    "Slurm: TaskProlog on c1 is /site/prolog: let it run /etc/envmgr/node/task-prolog as well, and pass on what "
+                    "that prints"
+                ),
+            ),
         ),
         (
-            "unknown", "",
-            (("Slurm: c1 has no slurm.conf that can be read: see that the site's says "
-             "`TaskProlog=/etc/envmgr/node/task-prolog`"),),
+            "unknown",
+            "",
+            (
+                (
+                    "Slurm: c1 has no slurm.conf that can be read: see that the site's says "
+                    "`TaskProlog=/etc/envmgr/node/task-prolog`"
+                ),
+            ),
         ),
     ],
-)  # fmt: skip
+)
 def test_line_for_slurm_conf_is_told_where_it_is_missing(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, state: str, value: str, advice: tuple[str, ...]
 ) -> None:

@@ -75,10 +75,11 @@ def test_build_user_that_cannot_run_envmgr_is_an_error(folder: Path) -> None:
     tool.chmod(0o700)
     assert facts(folder, str(tool)) == {
         "build_user": (
-            "error", "user-cannot-run: nobody cannot run FOLDER/python",
+            "error",
+            "user-cannot-run: nobody cannot run FOLDER/python",
             "install envmgr where that user can read it, for example under /opt",
         )
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("closed", ["recipes", "recipes/toy", "recipes/toy/1.0/recipe.yaml"])
@@ -86,10 +87,11 @@ def test_build_user_that_cannot_read_the_catalog_is_an_error(folder: Path, close
     (folder / closed).chmod(0o600)
     assert facts(folder) == {
         "build_user": (
-            "error", f"user-cannot-read: nobody cannot read FOLDER/{closed}",
+            "error",
+            f"user-cannot-read: nobody cannot read FOLDER/{closed}",
             "keep the site and its catalogs where that user can read them, for example under /etc/envmgr",
         )
-    }  # fmt: skip
+    }
 
 
 def test_build_user_that_cannot_write_the_prefix_is_an_error(folder: Path) -> None:
@@ -106,19 +108,21 @@ def test_build_user_that_cannot_write_the_prefix_is_an_error(folder: Path) -> No
     closed.mkdir(mode=0o700)
     assert facts(folder, prefix=str(closed / "sw")) == {
         "build_user": (
-            "error", "not-writable: nobody cannot reach FOLDER/closed/sw: FOLDER/closed is closed to it",
+            "error",
+            "not-writable: nobody cannot reach FOLDER/closed/sw: FOLDER/closed is closed to it",
             "`ls -ld FOLDER/closed`: who closed it, and is that meant? whether nobody may enter it is for the owner to say",
         )
-    }  # fmt: skip
+    }
 
 
 def test_build_user_that_is_no_member_of_the_group_is_an_error(folder: Path) -> None:
     assert facts(folder, policies={"group": "daemon"}) == {
         "build_user": (
-            "error", "group-not-yours: nobody cannot give FOLDER/sw to the group daemon",
+            "error",
+            "group-not-yours: nobody cannot give FOLDER/sw to the group daemon",
             "make the build user a member: usermod -aG daemon nobody",
         )
-    }  # fmt: skip
+    }
 
 
 def test_build_dir_that_the_build_user_cannot_write_is_an_error(folder: Path) -> None:
@@ -140,9 +144,13 @@ def test_catalog_below_a_closed_folder_is_no_bug(folder: Path) -> None:
     ordinary = ["setpriv", "--bounding-set", rights, "--inh-caps", rights, sys.executable, "-m", "envmgr"]
     for verb, code in (["list"], 3), (["build", "toy/1.0", "--dry-run"], 3), (["site", "check"], 1):
         done = subprocess.run(
-            [*ordinary, *verb, "--site", folder / "site.yaml"], capture_output=True, text=True, check=False, cwd=ROOT,
+            [*ordinary, *verb, "--site", folder / "site.yaml"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
             env={"PATH": os.environ["PATH"]},
-        )  # fmt: skip
+        )
         said = done.stdout + done.stderr
         assert f"the catalog {folder}/closed/more is closed to you" in said, said
         assert (done.returncode, "error[bug]" in said) == (code, False), said

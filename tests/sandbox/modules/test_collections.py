@@ -249,8 +249,9 @@ def test_shell_without_the_prefix_says_so_and_loads_the_rest(scene: Collections)
     said = scene.shell("node-setup", "bash", "module load my; module restore ours; status; show", **env)
     assert said.out == ["1", "my/1.0", "-", str(mine)]
     assert said.err == [
-        f"{why} `ours` cannot be loaded", "envmgr: nothing of `ours` can be loaded: what was loaded stays as it is",
-    ]  # fmt: skip
+        f"{why} `ours` cannot be loaded",
+        "envmgr: nothing of `ours` can be loaded: what was loaded stays as it is",
+    ]
     away.rename(scene.prefix)
     scene.publish(2, FIRST)
     script = f"rm -rf {scene.prefix}/generations/0002; module restore ours; status"

@@ -21,8 +21,14 @@ MOST = 250
 """Processes of one login; a good one starts some forty."""
 
 HOME = "/etc/envmgr/node"
-READ = [f"{HOME}/settings", f"{HOME}/pin", f"{HOME}/lmod/bin/module", f"{HOME}/task-prolog", "/etc/profile.d/zz-envmgr.sh",
-        "/etc/profile.d/zz-envmgr.csh"]  # fmt: skip
+READ = [
+    f"{HOME}/settings",
+    f"{HOME}/pin",
+    f"{HOME}/lmod/bin/module",
+    f"{HOME}/task-prolog",
+    "/etc/profile.d/zz-envmgr.sh",
+    "/etc/profile.d/zz-envmgr.csh",
+]
 HOOK = [f"{HOME}/lmod/{name}.lua" for name in ("SitePackage", "prepend", "collections", "restore", "closure")]
 BLOCKS = ["/etc/bash.bashrc", "/etc/zsh/zshenv", "/etc/csh.cshrc"]
 

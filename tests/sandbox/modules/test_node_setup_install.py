@@ -15,10 +15,19 @@ from envmgr.modules.nodesetup import BEGIN, END, install_script
 from tests.helpers.node_scene import Scene
 from tests.helpers.waiting import wait_for
 
-OURS = {"/etc/envmgr/node/settings", "/etc/envmgr/node/pin", "/etc/envmgr/node/lmod/bin/module", "/etc/envmgr/node/task-prolog",
-        "/etc/profile.d/zz-envmgr.sh", "/etc/profile.d/zz-envmgr.csh", "/etc/envmgr/node/gpus", "/etc/envmgr/node/gpus.sh",
-        "/etc/systemd/system/envmgr-gpus.service", "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
-        *(f"/etc/envmgr/node/lmod/{part}.lua" for part in ("SitePackage", "prepend", "collections", "restore", "closure"))}  # fmt: skip
+OURS = {
+    "/etc/envmgr/node/settings",
+    "/etc/envmgr/node/pin",
+    "/etc/envmgr/node/lmod/bin/module",
+    "/etc/envmgr/node/task-prolog",
+    "/etc/profile.d/zz-envmgr.sh",
+    "/etc/profile.d/zz-envmgr.csh",
+    "/etc/envmgr/node/gpus",
+    "/etc/envmgr/node/gpus.sh",
+    "/etc/systemd/system/envmgr-gpus.service",
+    "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
+    *(f"/etc/envmgr/node/lmod/{part}.lua" for part in ("SitePackage", "prepend", "collections", "restore", "closure")),
+}
 LINE = "[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh"
 BLOCK = f"# {BEGIN}\n{LINE}\n# {END}\n"
 
@@ -88,8 +97,10 @@ def test_what_the_node_has_of_gpus_is_written_and_taken_away(scene: Scene) -> No
     lines = written.read_text().splitlines()
     assert lines[:3] == ["schema 1", f"boot {boot.strip()}", "driver 535.183.01"]
     assert [line for line in lines if line.startswith(("gpu", "cuda"))] == [
-        "gpu nvidia 8.0 535.183.01 NVIDIA A100, SXM4", "gpu nvidia ? 535.183.01 Tesla T4", "cuda 12.2",
-    ]  # fmt: skip
+        "gpu nvidia 8.0 535.183.01 NVIDIA A100, SXM4",
+        "gpu nvidia ? 535.183.01 Tesla T4",
+        "cuda 12.2",
+    ]
     assert lines[-1] == "end yes"
     scene.do("undo")
     assert not written.parent.exists()
@@ -173,8 +184,9 @@ def test_changed_mode_and_content_are_mended(scene: Scene) -> None:
     (scene.etc / "profile.d/zz-envmgr.sh").write_text("old\n")
     done = scene.do("apply")
     assert {path for path, status in done.items() if status != "same"} == {
-        "/etc/envmgr/node/pin", "/etc/profile.d/zz-envmgr.sh",
-    }  # fmt: skip
+        "/etc/envmgr/node/pin",
+        "/etc/profile.d/zz-envmgr.sh",
+    }
     assert (scene.etc / "envmgr/node/pin").stat().st_mode & 0o777 == 0o755
 
 

@@ -127,8 +127,9 @@ def test_a_unit_that_the_site_masked_stays_masked(scene: Signing) -> None:
     unit = scene.etc / "systemd/system/envmgr-gpus.service"
     unit.symlink_to("/dev/null")
     assert said(scene, "apply")["/etc/systemd/system/envmgr-gpus.service"] == (
-        "failed", "it is a link to /dev/null: somebody masked it",
-    )  # fmt: skip
+        "failed",
+        "it is a link to /dev/null: somebody masked it",
+    )
     said(scene, "undo")
     assert str(unit.readlink()) == "/dev/null"
 
@@ -151,9 +152,11 @@ def test_what_an_earlier_envmgr_wrote_is_kept_replaced_and_goes_again(scene: Sig
     texts = {}
     for file in scene.files.files:
         path = on_node(scene, file.path)
-        text = path.read_text().replace("-- Installed by `envmgr node-setup`.\n", "").replace(
-            "# Installed by `envmgr node-setup`.\n", ""
-        )  # fmt: skip
+        text = (
+            path.read_text()
+            .replace("-- Installed by `envmgr node-setup`.\n", "")
+            .replace("# Installed by `envmgr node-setup`.\n", "")
+        )
         texts[file.path] = f"{text}# of before, or of the site\n"
         path.write_text(texts[file.path])
     for action, status in (("check", "would-write"), ("apply", "written")):
@@ -228,11 +231,14 @@ def test_an_edit_of_ours_is_kept_and_told_at_apply_and_undo_and_no_edit_replaces
     said(scene, "apply")
     good = on_node(scene, PROFILE).read_text()
     texts = {}
-    for number, (action, dry, would, status) in enumerate((
-        ("apply", "check", "write", "written"),
-        ("apply", "check", "write", "written"),
-        ("undo", "undo-check", "remove", "removed"),
-    ), 1):  # fmt: skip
+    for number, (action, dry, would, status) in enumerate(
+        (
+            ("apply", "check", "write", "written"),
+            ("apply", "check", "write", "written"),
+            ("undo", "undo-check", "remove", "removed"),
+        ),
+        1,
+    ):
         kept = f"/etc/envmgr/kept{PROFILE}.edited{f'.{number}' if number > 1 else ''}"
         reason = f"it was edited since envmgr wrote it: kept as {kept}"
         texts[kept] = f"{good}# the site's line {number}\n"

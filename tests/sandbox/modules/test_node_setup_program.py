@@ -117,9 +117,10 @@ def test_shell_without_the_function_is_told_what_to_write(scene: Scene, shell: s
     name = Path(shutil.which(shell) or shell).resolve().name  # csh may be tcsh, and sh dash
     init = {"dash": "sh", "tcsh": "csh", "bsd-csh": "csh"}.get(name, name)
     fact = (
-        "this bash has no function `module`: it read no start-up file" if name == "bash"
+        "this bash has no function `module`: it read no start-up file"
+        if name == "bash"
         else f"this shell ({name}) is not bash, and has no function `module`"
-    )  # fmt: skip
+    )
     start = "source" if init == "csh" else "."
     assert out == "after"
     last = f"  this shell:       {start} {LMOD.package}/init/{init}"

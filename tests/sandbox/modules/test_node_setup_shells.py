@@ -97,9 +97,17 @@ def test_inherited_generation_that_is_gone_makes_place_for_the_current_one(scene
 
 @pytest.mark.parametrize(
     "pin",
-    ["/elsewhere/generations/0001", "PREFIX/generations/0001/", "PREFIX/generations/../generations/0001", "PREFIX/current",
-     "PREFIX/generations/0001; echo x", "PREFIX/generations/", "$(echo x)", "PREFIX/generations/9999"],
-)  # fmt: skip
+    [
+        "/elsewhere/generations/0001",
+        "PREFIX/generations/0001/",
+        "PREFIX/generations/../generations/0001",
+        "PREFIX/current",
+        "PREFIX/generations/0001; echo x",
+        "PREFIX/generations/",
+        "$(echo x)",
+        "PREFIX/generations/9999",
+    ],
+)
 def test_inherited_nonsense_is_no_pin(scene: Scene, pin: str) -> None:
     env = {"ENVMGR_PIN": pin.replace("PREFIX", str(scene.prefix))}
     assert scene.said("bash", "-lc", "echo $ENVMGR_PIN", env=env) == [f"{scene.prefix}/generations/0001"]
@@ -141,14 +149,17 @@ def test_purge_reset_and_restore_keep_the_path(scene: Scene) -> None:
     [
         ("bash", "set -eu -o noclobber -o noglob -o pipefail; IFS=:/; shopt -s nullglob failglob"),
         ("bash", "set -o posix; set -eu"),
-        ("bash", "shopt -s expand_aliases; alias export=false unset=false eval=false type=false echo=false local=false read=false"),
+        (
+            "bash",
+            "shopt -s expand_aliases; alias export=false unset=false eval=false type=false echo=false local=false read=false",
+        ),
         ("bash", "PATH=/nonexistent"),
         ("bash", "cd() { false; }; read() { false; }; printf() { false; }; export -f cd read printf"),
         ("bash", "exec 0<&- 2>&-"),
         ("dash", "set -euCf; IFS=e/"),
         ("zsh", "set -eu; setopt noclobber noglob sh_word_split ksh_arrays glob_subst; IFS=e/"),
     ],
-)  # fmt: skip
+)
 def test_options_of_the_calling_shell_do_not_matter(scene: Scene, shell: str, before: str) -> None:
     flags = {"bash": ["--norc"], "zsh": ["-f"], "dash": []}[shell]
     text = f'{before}\n. {PROFILE}\n. {PROFILE}\nset +f; /bin/echo "$ENVMGR_PIN"'
@@ -168,8 +179,24 @@ def test_reading_it_twice_changes_nothing_and_leaves_no_variable_of_ours(scene: 
     )
     for part in [bare.stdout, *done.stdout.split("CUT\n")[1:]]:
         pairs = dict(line.partition("=")[::2] for line in part.splitlines() if re.match(r"\w+=", line))
-        drop = {"_", "BASH_EXECUTION_STRING", "RANDOM", "SECONDS", "EPOCHREALTIME", "EPOCHSECONDS", "SRANDOM", "BASHPID",
-                "PIPESTATUS", "pipestatus", "TTYIDLE", "?", "status", "BASH_ARGV", "LINENO", "zsh_eval_context"}  # fmt: skip
+        drop = {
+            "_",
+            "BASH_EXECUTION_STRING",
+            "RANDOM",
+            "SECONDS",
+            "EPOCHREALTIME",
+            "EPOCHSECONDS",
+            "SRANDOM",
+            "BASHPID",
+            "PIPESTATUS",
+            "pipestatus",
+            "TTYIDLE",
+            "?",
+            "status",
+            "BASH_ARGV",
+            "LINENO",
+            "zsh_eval_context",
+        }
         names.append({key: value for key, value in pairs.items() if key not in drop})
     assert names[1] == names[2]
     new = {name for name in names[1].keys() - names[0].keys() if not re.match("_?LMOD_|MODULE|__LMOD", name)}
@@ -189,9 +216,21 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
     lines = scene.said("/etc/envmgr/node/task-prolog")
     assert all(re.match(r"export [A-Z_]+=\S+$", line) for line in lines)
     env = dict(line.removeprefix("export ").split("=", 1) for line in lines)
-    assert set(env) == {"ENVMGR_PIN", "MODULEPATH", "LMOD_RC", "LMOD_CACHED_LOADS", "LMOD_AVAIL_EXTENSIONS", "LMOD_CMD",
-                        "LMOD_DIR", "LMOD_PKG", "MODULESHOME", "BASH_ENV", "LMOD_PACKAGE_PATH",
-                        "LMOD_SITEPACKAGE_PREPEND", "PATH"}  # fmt: skip
+    assert set(env) == {
+        "ENVMGR_PIN",
+        "MODULEPATH",
+        "LMOD_RC",
+        "LMOD_CACHED_LOADS",
+        "LMOD_AVAIL_EXTENSIONS",
+        "LMOD_CMD",
+        "LMOD_DIR",
+        "LMOD_PKG",
+        "MODULESHOME",
+        "BASH_ENV",
+        "LMOD_PACKAGE_PATH",
+        "LMOD_SITEPACKAGE_PREPEND",
+        "PATH",
+    }
     assert scene.said("dash", "-c", '. "$LMOD_PKG/init/sh"; module load hello; echo $HELLO', env=env) == ["1"]
     assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
 
@@ -219,9 +258,11 @@ def test_prefix_without_a_generation_costs_nothing_and_is_told_at_a_prompt_only(
         assert scene.said(*argv, "printenv ENVMGR_PIN; echo on") == ["on"], shell
     done = scene.run("bash", "-lic", "true")  # Debian reads two files of ours here
     told = [line for line in done.stderr.splitlines() if line.startswith("envmgr")]
-    assert told == ([] if silent else [
-        f"envmgr: {scene.prefix} has no modules on this machine: not mounted, or nothing is published."
-    ])  # fmt: skip
+    assert told == (
+        []
+        if silent
+        else [f"envmgr: {scene.prefix} has no modules on this machine: not mounted, or nothing is published."]
+    )
 
 
 def test_what_a_shell_inherited_goes_when_the_prefix_is_not_there(scene: Scene) -> None:

@@ -25,8 +25,9 @@ def test_second_python_replaces_the_first_until_its_recipe_says_that_it_stacks(s
     sandbox.recipe("sci/1.0", [*OWN_PYTHON, "numpy"], families=[])
     planned = sandbox.ok("build", "sci/1.0", "other/1.0", "--dry-run").stdout.splitlines()
     assert [line.partition(": ")[2].split()[0] + line.rpartition(";")[2] for line in planned] == [
-        "reuse module text changed", "reuse module unchanged",
-    ]  # fmt: skip
+        "reuse module text changed",
+        "reuse module unchanged",
+    ]
     listed = {e["entry"]: (e["state"], e["notes"]) for e in sandbox.ok("list", "--format", "json").data["entries"]}
     assert listed["sci/1.0"] == ("outdated", ["a publish writes its module anew, on the same install"])
     assert listed["other/1.0"] == ("published", [])
@@ -82,8 +83,10 @@ def test_catalog_check_tells_of_families_that_cannot_be_kept(sandbox: Sandbox) -
         ),
         "lab/1.0": (
             "warning",
-            (f"{lab}/recipe.yaml: depends: other/1.0 and sci/1.0 would each be of family python by default, and are not, "
-            "so that both can be loaded"),
+            (
+                f"{lab}/recipe.yaml: depends: other/1.0 and sci/1.0 would each be of family python by default, and are not, "
+                "so that both can be loaded"
+            ),
             "depend on one of them, if it does",
         ),
         "one/2.0": (
@@ -91,7 +94,7 @@ def test_catalog_check_tells_of_families_that_cannot_be_kept(sandbox: Sandbox) -
             f"{older}/recipe.yaml: depends: one/1.0 and one/2.0 have one name, and Lmod keeps one version of a name loaded",
             "depend on one of them, or give one another name",
         ),
-    }  # fmt: skip
+    }
     assert sandbox.run("catalog", "check", "app/1.0", "sci/1.0").code == 0
     alone = sandbox.run("catalog", "check", "forced/1.0", "--format", "json").data["findings"]
     assert [f["check"] for f in alone if f["severity"] == "error"] == ["families"]

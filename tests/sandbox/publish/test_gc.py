@@ -85,10 +85,7 @@ def test_flip_that_the_history_lacks_counts_as_just_now(box: Sandbox) -> None:
 
 
 def test_no_days_are_refused_where_nodes_are_named_and_a_node_that_is_silent_keeps_all(box: Sandbox) -> None:
-    box.settings |= {
-        "groups": {"all": {"nodes": "no[1-2].invalid"}},
-        "transport": {"connect_timeout": 5},
-    }
+    box.settings |= {"groups": {"all": {"nodes": "no[1-2].invalid"}}, "transport": {"connect_timeout": 5}}
     box.write_site()
     for argv in (["gc"], ["gc", "--dry-run"]):
         refused = box.run(*argv)

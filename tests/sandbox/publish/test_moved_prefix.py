@@ -54,10 +54,22 @@ def by_what_is_left_of_it(box: Sandbox) -> None:
 
 
 REFUSED = [
-    ("verify",), ("verify", "--all"), ("verify", "--repair"), ("test",), ("rollback", "1"), ("build", ENTRY), ("build", "--dry-run", ENTRY),
-    ("publish",), ("remove", ENTRY), ("gc",), ("gc", "--dry-run"), ("fetch", ENTRY), ("shell-init", "bash"), ("job", ENTRY),
+    ("verify",),
+    ("verify", "--all"),
+    ("verify", "--repair"),
+    ("test",),
+    ("rollback", "1"),
+    ("build", ENTRY),
+    ("build", "--dry-run", ENTRY),
+    ("publish",),
+    ("remove", ENTRY),
+    ("gc",),
+    ("gc", "--dry-run"),
+    ("fetch", ENTRY),
+    ("shell-init", "bash"),
+    ("job", ENTRY),
     ("node-setup",),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("lost", [by_record, by_modules, by_manifests, by_what_is_left_of_it])
@@ -125,9 +137,14 @@ def test_module_of_a_moved_prefix_does_not_load(box: Sandbox) -> None:
     try:
         script = f"{init}\nmodule load {ENTRY}; echo $?; type -t hello-prefix"
         done = subprocess.run(
-            ["bash", "--noprofile", "--norc"], input=script, capture_output=True, text=True, check=False,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(box.root)}, cwd=box.root,
-        )  # fmt: skip
+            ["bash", "--noprofile", "--norc"],
+            input=script,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(box.root)},
+            cwd=box.root,
+        )
         assert done.stdout == "1\n", done.stderr
         assert f"its modules were moved to {new}" in " ".join(done.stderr.split())
     finally:

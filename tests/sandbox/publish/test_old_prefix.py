@@ -32,9 +32,14 @@ def load(box: OldPrefix, script: str) -> str:
     assert box.inside is not None
     init = box.ok("shell-init", "bash").stdout
     done = subprocess.run(
-        [*box.inside.words(), "bash", "--noprofile", "--norc"], input=f"{init}\n{script}", text=True, capture_output=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(box.root)}, check=False, cwd="/",
-    )  # fmt: skip
+        [*box.inside.words(), "bash", "--noprofile", "--norc"],
+        input=f"{init}\n{script}",
+        text=True,
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(box.root)},
+        check=False,
+        cwd="/",
+    )
     return done.stdout + done.stderr
 
 

@@ -75,8 +75,11 @@ def test_a_site_begins_to_sign_and_each_publish_and_rollback_is_a_signed_flip(bo
     box.ok("rollback")
     assert names(box) == ["000001.json", *(f"00000{n}.json{end}" for n in (2, 3, 4) for end in ("", ".sig"))]
     assert [(row["sequence"], row["to"], row["reason"]) for row in flips(Prefix(box.prefix))] == [
-        (1, 1, "build hello/1.0"), (2, 1, "sign"), (3, 2, "build other/1.0"), (4, 1, "rollback to 1"),
-    ]  # fmt: skip
+        (1, 1, "build hello/1.0"),
+        (2, 1, "sign"),
+        (3, 2, "build other/1.0"),
+        (4, 1, "rollback to 1"),
+    ]
     assert data(box, "verify")["flip"] == "flip 4, signed by anna"
     box.ok("gc")
     box.ok("remove", "hello/1.0")
@@ -194,8 +197,10 @@ def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sand
     (folder / "000006.json.sig").unlink()
     done = subprocess.run(
         ["ssh-keygen", "-q", "-Y", "sign", "-n", "envmgr-flip", "-f", box.root / "admin"],
-        input=last.read_bytes(), capture_output=True, check=True,
-    )  # fmt: skip
+        input=last.read_bytes(),
+        capture_output=True,
+        check=True,
+    )
     (folder / "000006.json.sig").write_bytes(done.stdout)
     told("expired")
 

@@ -27,9 +27,7 @@ def box(sandbox: Sandbox) -> Iterator[Sandbox]:
 
 def waits(box: Sandbox) -> list[dict[str, str]]:
     """A smoke test that counts how often it ran, and ends once there is a file `go`."""
-    return [
-        {"name": "waits", "run": f"cd {box.root}; echo x >>tested; while [ ! -e go ]; do sleep 0.02; done"},
-    ]
+    return [{"name": "waits", "run": f"cd {box.root}; echo x >>tested; while [ ! -e go ]; do sleep 0.02; done"}]
 
 
 def times_tested(box: Sandbox) -> int:

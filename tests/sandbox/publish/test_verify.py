@@ -161,10 +161,7 @@ DAMAGES: dict[str, tuple[Callable[[Published], object], list[tuple[str, str, str
         [("generation", f"{GENERATION}/modules/hello/2.0.lua", "not in the generation's record")],
     ),
     "module-missing": (lambda p: p.drop(MODULE), [("generation", MODULE, "missing")]),
-    "module-writable": (
-        lambda p: p.path(MODULE).chmod(0o666),
-        [("generation", MODULE, "mode changed to 0666")],
-    ),
+    "module-writable": (lambda p: p.path(MODULE).chmod(0o666), [("generation", MODULE, "mode changed to 0666")]),
     "module-is-a-pipe": (lambda p: as_pipe(p.path(MODULE)), [("generation", MODULE, "a pipe, where a file was")]),
     "modules-folder-writable": (
         lambda p: p.path(f"{GENERATION}/modules/hello").chmod(0o777),
@@ -271,12 +268,13 @@ DAMAGES: dict[str, tuple[Callable[[Published], object], list[tuple[str, str, str
         lambda p: p.change_json(p.manifest, lambda content: content.update(schema=2)),
         [
             (
-                "install", "hello/1.0",
+                "install",
+                "hello/1.0",
                 "ROOT/prefix/store/hello/1.0-DIGEST.manifest.json has format 2, and this envmgr knows format 1",
-            ),
+            )
         ],
     ),
-}  # fmt: skip
+}
 
 
 def plainly(published: Published, rows: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
@@ -377,8 +375,10 @@ def test_repair_gives_an_install_back_to_who_owns_the_prefix(published: Publishe
     for path in [*paths, published.manifest]:
         os.lchown(path, 65534, 65534)
     assert plainly(published, findings(published))[0] == (
-        "install", "hello/1.0", "1.0-DIGEST.manifest.json: belongs to nobody",
-    )  # fmt: skip
+        "install",
+        "hello/1.0",
+        "1.0-DIGEST.manifest.json: belongs to nobody",
+    )
     assert data(published.box, "verify", "--repair")["findings"] == []
     assert findings(published, "--all") == []
 
@@ -393,9 +393,12 @@ def test_repair_refuses_a_manifest_of_a_later_format(published: Published) -> No
 
 def test_what_cannot_be_asked_together_is_told(published: Published) -> None:
     for argv in (
-        ["--all", "hello/1.0"], ["--all", "--generation", "1"], ["--dry-run"], ["--via", "ssh"],
+        ["--all", "hello/1.0"],
+        ["--all", "--generation", "1"],
+        ["--dry-run"],
+        ["--via", "ssh"],
         ["--nodes", "c1", "--repair"],
-    ):  # fmt: skip
+    ):
         done = published.box.run("verify", *argv)
         assert (done.code, done.stderr.partition("]")[0]) in {(2, "error[verify-all"), (2, "error[verify-options")}
     done = published.box.run("verify", "--generation", "7")
@@ -637,5 +640,6 @@ def test_later_formats_are_refused_by_name(published: Published, name: str) -> N
         published.change_json(path, lambda content: content.update(schema_version=2))
     done = box.run(*argv)
     assert (done.code, done.stderr.splitlines()[0]) == (
-        3, f"error[format-unknown]: {path} has format 2, and this envmgr knows format 1",
-    )  # fmt: skip
+        3,
+        f"error[format-unknown]: {path} has format 2, and this envmgr knows format 1",
+    )

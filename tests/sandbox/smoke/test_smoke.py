@@ -37,8 +37,12 @@ def test_test_that_needs_mpi_is_skipped_without_a_launcher_and_runs_with_one(san
     argv = sandbox.command("build", "plain/1.0", "mpi/1.0", "--format", "json")
     built = subprocess.run(
         ["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", hide, "sh", *argv],
-        cwd=sandbox.root, env=sandbox.environ(), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=sandbox.root,
+        env=sandbox.environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     done = json.loads(built.stdout)["tests"]
     assert {t["entry"]: (t["status"], t["detail"]) for t in done} == {
         "plain/1.0": ("skipped", "no MPI launcher on this node"),
@@ -137,10 +141,24 @@ def test_srun_of_the_callers_path_is_found_and_a_failing_test_is_no_skip(sandbox
     hide = 'for name in srun sinfo; do file=$(PATH=/usr/bin:/bin:/usr/local/bin command -v $name) && mount --bind /dev/null "$file"; done; exec "$@"'
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     done = subprocess.run(
-        ["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", hide, "sh", *sandbox.command("build", "app/1.0")],
-        cwd=sandbox.root, env=sandbox.environ(PATH=f"{commands}:{os.environ['PATH']}"), capture_output=True, text=True,
+        [
+            "unshare",
+            *user,
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            hide,
+            "sh",
+            *sandbox.command("build", "app/1.0"),
+        ],
+        cwd=sandbox.root,
+        env=sandbox.environ(PATH=f"{commands}:{os.environ['PATH']}"),
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 3
     assert f"    {commands}/srun\n    exit status 1\n" in done.stderr
 

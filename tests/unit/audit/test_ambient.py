@@ -81,12 +81,14 @@ def test_unknown_variable_of_one_node_is_a_note() -> None:
 def test_what_login_bash_has_and_a_job_has_not_is_a_note() -> None:
     login, job = CONTEXTS[0], next(c for c in CONTEXTS if c.name == "csh")
     facts = shell(loaded="hello/1.0", PATH="/opt/x:/usr/bin") | {
-        "ctx.csh.user.ambient.PATH": "/usr/bin", "ctx.csh.user.ambient.loaded": "",
-    }  # fmt: skip
+        "ctx.csh.user.ambient.PATH": "/usr/bin",
+        "ctx.csh.user.ambient.loaded": "",
+    }
     given = evidence({"c1": facts, "c2": facts}, asked=((login, "user", "ssh"), (job, "user", "ssh")))
     assert [line.split(" | ")[0] for line in judged(ambient, given)] == [
-        "note c[1-2]: csh (alice): LOADEDMODULES lacks hello/1.0", "note c[1-2]: csh (alice): PATH lacks /opt/x",
-    ]  # fmt: skip
+        "note c[1-2]: csh (alice): LOADEDMODULES lacks hello/1.0",
+        "note c[1-2]: csh (alice): PATH lacks /opt/x",
+    ]
 
 
 def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
@@ -103,8 +105,11 @@ def test_what_changes_shells_and_programs_is_told_where_it_is_exported(shell: st
     assert told(shell, f"{where}CDPATH=/opt; TAR_OPTIONS=-v")[1:] == []
     before = f"{where}export CDPATH=/opt:/srv TAR_OPTIONS=-v POSIXLY_CORRECT= GZIP="
     assert sorted(told(shell, before)) == [
-        "ambient.CDPATH=/opt:/srv", "ambient.PATH=/usr/bin:/bin", "ambient.POSIXLY_CORRECT=empty", "ambient.TAR_OPTIONS=-v",
-    ]  # fmt: skip
+        "ambient.CDPATH=/opt:/srv",
+        "ambient.PATH=/usr/bin:/bin",
+        "ambient.POSIXLY_CORRECT=empty",
+        "ambient.TAR_OPTIONS=-v",
+    ]
 
 
 def test_options_of_bash_are_told_where_they_are_exported() -> None:
@@ -117,14 +122,24 @@ def test_options_of_bash_are_told_where_they_are_exported() -> None:
 
 @pytest.mark.parametrize(
     ("zone", "said"),
-    [("Europe/Berln", "Europe/Berln"), (":/nowhere/x", ":/nowhere/x"), ("UTC", None), ("CET-1CEST", None), ("<+03>-3", None), ("", None)],
-)  # fmt: skip
+    [
+        ("Europe/Berln", "Europe/Berln"),
+        (":/nowhere/x", ":/nowhere/x"),
+        ("UTC", None),
+        ("CET-1CEST", None),
+        ("<+03>-3", None),
+        ("", None),
+    ],
+)
 def test_time_zone_that_the_node_does_not_know_is_told(zone: str, said: str | None) -> None:
     assert context_facts(ambient, "bash", TZ=zone).get("ambient.zone") == said
 
 
 def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_their_line() -> None:
-    answers = {f"c{n}": shell(CDPATH="/opt", POSIXLY_CORRECT="1", zone="Mars", locale="Cannot set LC_ALL (LANG=x)") for n in (1, 2, 3)}  # fmt: skip
+    answers = {
+        f"c{n}": shell(CDPATH="/opt", POSIXLY_CORRECT="1", zone="Mars", locale="Cannot set LC_ALL (LANG=x)")
+        for n in (1, 2, 3)
+    }
     traces = Traces({("c1", "bash-login", "user", name): f"/etc/{name}.sh:2" for name in ("CDPATH", "TZ", "LANG")})
     found = judged(ambient, evidence(answers, asked=LOGIN, traces=traces))
     assert [line.split(" | ")[0] for line in found] == [

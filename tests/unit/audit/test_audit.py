@@ -121,8 +121,12 @@ def test_only_a_node_that_answers_can_be_stale() -> None:
 def test_contexts_are_chosen_by_name_or_by_way() -> None:
     assert choose_contexts((), ("ssh", "slurm")) == CONTEXTS
     assert [c.name for c in choose_contexts((), ("ssh",))] == [
-        "bash-login", "bash-interactive", "bash-ssh", "csh", "zsh",
-    ]  # fmt: skip
+        "bash-login",
+        "bash-interactive",
+        "bash-ssh",
+        "csh",
+        "zsh",
+    ]
     assert [c.name for c in choose_contexts(["csh"], ("ssh",))] == ["csh"]
 
 
@@ -168,9 +172,15 @@ def test_every_check_is_in_the_page() -> None:
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_joined_probe_is_sh(shell: str) -> None:
     plan = audit_plan(
-        site(build_user="rsw"), 4, samples=("hello/1.0",), loads={"hello/1.0": "A=1\n"}, init="/usr/share/lmod/lmod/init",
-        contexts=CONTEXTS, accounts=("root", "user"), roots={"hello/1.0": "/sw/store/hello/1.0-01234567"},
-    )  # fmt: skip
+        site(build_user="rsw"),
+        4,
+        samples=("hello/1.0",),
+        loads={"hello/1.0": "A=1\n"},
+        init="/usr/share/lmod/lmod/init",
+        contexts=CONTEXTS,
+        accounts=("root", "user"),
+        roots={"hello/1.0": "/sw/store/hello/1.0-01234567"},
+    )
     script = probe_script(all_checks().values(), plan)
     done = subprocess.run([shell, "-n"], input=script, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -233,11 +243,17 @@ def test_job_that_inherited_a_generation_that_is_gone_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("export", "heal", "hint"),
     [
-        ("NONE", None, "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf; false leaves it so, and ends this note"),
+        (
+            "NONE",
+            None,
+            "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf; false leaves it so, and ends this note",
+        ),
         ("HOME", True, "`envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf, which unsets it"),
-        ("NONE", False, ""), ("ALL,X=1", None, ""), ("", None, ""),
+        ("NONE", False, ""),
+        ("ALL,X=1", None, ""),
+        ("", None, ""),
     ],
-)  # fmt: skip
+)
 def test_job_whose_srun_passes_nothing_on_is_a_note(export: str, heal: bool | None, hint: str) -> None:
     made = job_with_generation(4, kept=(4,))
     (group,) = made.ways["slurm"].groups

@@ -45,10 +45,18 @@ def lines(check: Check, *answers: dict[str, str], own: dict[str, dict[str, str]]
     [
         (places, {"places.devices": "/dev/fd"}, "error c2: /dev/fd: is not there"),
         (places, {"places.proc": "not mounted"}, "error c2: /proc: not mounted"),
-        (names, {"names.own": "", "names.loopback": "down"}, "error c2: lo: the loopback interface is down: 127.0.0.1 does not answer"),
-        (mount, {"mount.user_stopped": "/cluster 750 root:root"}, "error c2: /sw: alice cannot enter /cluster (mode 750, root:root)"),
+        (
+            names,
+            {"names.own": "", "names.loopback": "down"},
+            "error c2: lo: the loopback interface is down: 127.0.0.1 does not answer",
+        ),
+        (
+            mount,
+            {"mount.user_stopped": "/cluster 750 root:root"},
+            "error c2: /sw: alice cannot enter /cluster (mode 750, root:root)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_fault_of_one_node(check: Check, facts: dict[str, str], line: str) -> None:
     assert line in lines(check, {}, facts, {})
     assert line not in lines(check, {}, {}, {})
@@ -183,7 +191,7 @@ def of_checks(facts: dict[str, str], *checks: str) -> list[str]:
         ({"mount.hung": f"{SITE} /etc/lmod/modulespath", **EMPTY}, ", and /etc/lmod/modulespath names it"),
         ({"mount.hung": f"{SITE} ", f"{KEY}end": "no end in 187 s", "login.end": "no end in 187 s"}, ""),
     ],
-)  # fmt: skip
+)
 def test_mount_that_hangs_shells_is_the_one_cause_that_is_told(facts: dict[str, str], named: str) -> None:
     assert of_checks(facts, "contexts", "mount", "nodes") == [
         f"error mount c2: /opt/site: does not answer (fuse.sshfs fs1:/export/site){named}: what touches it hangs"

@@ -50,10 +50,17 @@ PACKAGE = Path(envmgr.__file__).parent
 KEY = "ctx.bash-login.user."
 # What must stay closed, as a path below a folder of the test, with its mode.
 CLOSED = {
-    "etc/envmgr/signing_key": 0o600, "etc/envmgr/elsewhere/key": 0o400, "etc/munge/munge.key": 0o400, "etc/shadow": 0o640,
-    "etc/ssh/ssh_host_ed25519_key": 0o600, "home/alice/.ssh/id_ed25519": 0o600, "etc/profile.d/secret.sh": 0o600,
-    "srv/unknown file": 0o600, "etc/envmgr/node/unknown": 0o600, "etc/slurm/slurmdbd.conf": 0o600,
-}  # fmt: skip
+    "etc/envmgr/signing_key": 0o600,
+    "etc/envmgr/elsewhere/key": 0o400,
+    "etc/munge/munge.key": 0o400,
+    "etc/shadow": 0o640,
+    "etc/ssh/ssh_host_ed25519_key": 0o600,
+    "home/alice/.ssh/id_ed25519": 0o600,
+    "etc/profile.d/secret.sh": 0o600,
+    "srv/unknown file": 0o600,
+    "etc/envmgr/node/unknown": 0o600,
+    "etc/slurm/slurmdbd.conf": 0o600,
+}
 FOLDERS = ("home/alice", "root", "etc/munge", "etc/envmgr/elsewhere")
 
 
@@ -99,15 +106,24 @@ FACTS: dict[Check, Callable[[str], Mapping[str, str]]] = {
     munge: lambda _: {"munge.user_failed": "Permission denied"},
     signature: lambda path: {"signature.open": f"644 {path}"},
     software: lambda path: {"software.bad.hello/1.0": f"{path}: Permission denied", "software.seen": "1"},
-    site_modules: lambda path: {"site_modules.loads.a/1": "yes", "site_modules.looked.a/1": "yes", "site_modules.has.a/1": f"! {path}"},
+    site_modules: lambda path: {
+        "site_modules.loads.a/1": "yes",
+        "site_modules.looked.a/1": "yes",
+        "site_modules.has.a/1": f"! {path}",
+    },
     modulefiles: lambda path: _of_folder("modulefiles", path),
     hierarchy_check: lambda path: _of_folder("hierarchy", path),
-}  # fmt: skip
+}
 
 
 def _of_folder(check: str, path: str) -> Mapping[str, str]:
     folder, _, name = path.rpartition("/")
-    return {f"{check}.sum.1": f"{'1' * 64} {folder}", f"{check}.closed.1": name, f"{check}.named.1": "yes", f"{check}.absent.1": f"a {path} closed"}  # fmt: skip
+    return {
+        f"{check}.sum.1": f"{'1' * 64} {folder}",
+        f"{check}.closed.1": name,
+        f"{check}.named.1": "yes",
+        f"{check}.absent.1": f"a {path} closed",
+    }
 
 
 def healthy(facts: Mapping[str, str]) -> dict[str, str]:
@@ -127,7 +143,10 @@ def findings(check: Check, path: str) -> Iterator[Finding]:
         {"c1": facts, "c2": other, "c3": other, "c4": other},
         {f"c{n}": facts for n in range(1, 5)},
     ):
-        looked = {name: {f"{name}.looked.{stage}": "yes" for name in ("signature",) for stage in ("node",)} | dict(each) for name, each in answers.items()}  # fmt: skip
+        looked = {
+            name: {f"{name}.looked.{stage}": "yes" for name in ("signature",) for stage in ("node",)} | dict(each)
+            for name, each in answers.items()
+        }
         given = evidence(
             looked,
             entries={"hello/1.0": Requires()},
@@ -156,9 +175,17 @@ def test_no_hint_of_a_check_opens_what_must_stay_closed(check: Check, machine: P
 
 # What alice puts into her home -> where it leads: a file or a folder of root's that a check may tell of.
 PLANTED = {
-    ".cache": "/srv/etc", ".config": "/srv/etc", ".lmod.d": "/srv/etc", ".local": "/srv/etc", ".conda": "/srv/etc", ".ssh/id_x": "/srv/etc/passwd",
-    ".ssh/authorized_keys": "/srv/etc/authorized_keys", ".bash_profile": "/srv/etc/profile", "random.py": "/srv/etc/random.py", ".bashrc": "/srv/etc/shadow",
-}  # fmt: skip
+    ".cache": "/srv/etc",
+    ".config": "/srv/etc",
+    ".lmod.d": "/srv/etc",
+    ".local": "/srv/etc",
+    ".conda": "/srv/etc",
+    ".ssh/id_x": "/srv/etc/passwd",
+    ".ssh/authorized_keys": "/srv/etc/authorized_keys",
+    ".bash_profile": "/srv/etc/profile",
+    "random.py": "/srv/etc/random.py",
+    ".bashrc": "/srv/etc/shadow",
+}
 OF_A_HOME: tuple[Check, ...] = (places, user_files, startup_files, saved_collections, shell_state)
 
 
@@ -186,24 +213,31 @@ _ROOTS = "/srv/etc/lmod"
 LIES: dict[Check, Mapping[str, str]] = {
     places: {
         "places.folders": f"root:home /home/alice/.cache\nroot:home {_ROOTS}\nroot:below /home/alice/.cache/lmod\nroot:home /srv/\nalice:below {_ROOTS}\nalice:home "
-        "/x;chown alice /srv/etc/shadow", "places.tmp": "/srv/etc", "places.shm": "/srv/etc",
+        "/x;chown alice /srv/etc/shadow",
+        "places.tmp": "/srv/etc",
+        "places.shm": "/srv/etc",
     },
     user_files: {
         "user_files": "key ~/.ssh/id_x|644\nkey ~/../../srv/etc/passwd|644\nopen /srv/etc/passwd|666\nopen ~/.ssh/authorized_keys|666\ncache ~/.lmod.d/.cache/spiderT.lua|/x\n"
-        "shadow ~/.config/random.py\npip /srv/etc|numpy\npip ~/.local/lib/python3.11/site-packages|numpy\npip /x$(chown alice /srv/etc/shadow)|numpy",
+        "shadow ~/.config/random.py\npip /srv/etc|numpy\npip ~/.local/lib/python3.11/site-packages|numpy\npip /x$(chown alice /srv/etc/shadow)|numpy"
     },
     startup_files: {"startup_hides": "/home/alice/.bash_profile"},
     saved_collections: {"collection": "/home/alice/.config/lmod/default"},
     shell_state: {
-        "shell_state.said": "x: /home/alice/.bashrc: Permission denied", "shell_state.reader": "bash",
+        "shell_state.said": "x: /home/alice/.bashrc: Permission denied",
+        "shell_state.reader": "bash",
         "shell_state.closed": "/home/alice/.bashrc\n/srv/etc/shadow\n/home/alice/.config/lmod",
     },
-}  # fmt: skip
+}
 SAID = (
-    "/home/alice/.config/profile: line 3: $'\\x0d': command not found", "/x$(chown${IFS}alice${IFS}/srv/etc/shadow): line 3: $'\\x0d': command not found",
-    "x: /srv/etc/shadow: Permission denied", "x: /home/alice/.config/passwd: Permission denied", "x: /etc/../srv/etc/alice/x: Permission denied",
-    "/etc/../home/alice/.config/profile: line 3: $'\\x0d': command not found", "x: /x/: Permission denied",
-)  # fmt: skip
+    "/home/alice/.config/profile: line 3: $'\\x0d': command not found",
+    "/x$(chown${IFS}alice${IFS}/srv/etc/shadow): line 3: $'\\x0d': command not found",
+    "x: /srv/etc/shadow: Permission denied",
+    "x: /home/alice/.config/passwd: Permission denied",
+    "x: /etc/../srv/etc/alice/x: Permission denied",
+    "/etc/../home/alice/.config/profile: line 3: $'\\x0d': command not found",
+    "x: /x/: Permission denied",
+)
 
 
 @as_root
@@ -321,7 +355,15 @@ def test_only_envmgrs_own_public_files_are_opened() -> None:
         == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
     )
     assert opening([HOME, "/etc/envmgr"], public_paths(where)) == "chmod a+rX /etc/envmgr/node /etc/envmgr"
-    for path in ("/etc/envmgr/signing_key", "/etc/envmgr/node/own", "/etc/shadow", "/sw/var/locks/x", "/sw/store/../../etc/shadow", "/home/alice", "/etc/profile.d/a.sh"):  # fmt: skip
+    for path in (
+        "/etc/envmgr/signing_key",
+        "/etc/envmgr/node/own",
+        "/etc/shadow",
+        "/sw/var/locks/x",
+        "/sw/store/../../etc/shadow",
+        "/home/alice",
+        "/etc/profile.d/a.sh",
+    ):
         assert opening([path], public_paths(where, [path])) == "", path
         assert opening([HOME, path], public_paths(where)) == "", path
         assert "chmod" not in open_hint(where, [path], whom="users")
@@ -350,7 +392,13 @@ def test_no_other_code_writes_a_chmod_into_a_hint() -> None:
     found = []
     for path in PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        docs = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+        docs = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
         for node in ast.walk(tree):
             if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docs:
                 continue

@@ -59,8 +59,9 @@ def test_login_nodes_are_apart() -> None:
     alike = {"c1": "a", "c2": "a", "c3": "a"}
     assert findings(alike | {"login": "b"}) == [("", "a on c[1-3]; b on login", "c[1-3],login")]
     assert findings(alike | {"c2": "b", "login": "b"}) == [
-        ("c2", "b", ""), ("", "a on c[1,3]; b on login", "c[1,3],login"),
-    ]  # fmt: skip
+        ("c2", "b", ""),
+        ("", "a on c[1,3]; b on login", "c[1,3],login"),
+    ]
     assert findings({"c1": "b", "c2": "a", "c3": "a", "login": "a"}) == [("c1", "b", "")]
 
 
@@ -93,9 +94,10 @@ def test_who_is_accused_stands_against_most_of_three(values: dict[str, str], siz
         for node in outlier.nodes:
             assert values[node] == outlier.value != outlier.right
             like = [
-                n for n in values
+                n
+                for n in values
                 if (n in LOGIN) == (node in LOGIN) and all((n in of) == (node in of) for of in groups.values())
-            ]  # fmt: skip
+            ]
             right = [n for n in like if values[n] == outlier.right]
             assert len(like) >= 3
             assert 2 * len(right) > len(like)
@@ -121,8 +123,10 @@ def accused(check: Any, given: Evidence) -> set[str]:
 def test_folder_that_one_node_lacks_accuses_that_node() -> None:
     avail = "/site:\na/1\nb/1\n/sw/generations/0001/modules:\nh/1\n"
     well = {
-        "current": "generations/0001", "resolution.avail": avail, "resolution.modulepath": "/sw/generations/0001/modules:/site",
-    }  # fmt: skip
+        "current": "generations/0001",
+        "resolution.avail": avail,
+        "resolution.modulepath": "/sw/generations/0001/modules:/site",
+    }
     bare = well | {"resolution.avail": avail.partition("\n")[0] + "\n"}
     given = evidence({"c1": well, "c2": bare, "c3": well, "login": well}, login=LOGIN)
     assert accused(resolution, given) == {"c2"}
@@ -158,7 +162,12 @@ def test_modulepath_of_two_nodes_differs() -> None:
     key = "ctx.bash-login.user."
 
     def has(more: str) -> dict[str, str]:
-        return {f"{key}module": "yes", f"{key}modulepath": f"/sw/generations/0001/modules{more}", f"{key}lmod_rc": "/sw/generations/0001/lmodrc.lua", f"{key}loads": "yes"}  # fmt: skip
+        return {
+            f"{key}module": "yes",
+            f"{key}modulepath": f"/sw/generations/0001/modules{more}",
+            f"{key}lmod_rc": "/sw/generations/0001/lmodrc.lua",
+            f"{key}loads": "yes",
+        }
 
     given = evidence({"c1": has(""), "c2": has(":/opt")}, asked=((login, "user", "ssh"),))
     assert accused(contexts, given) == set()

@@ -26,10 +26,16 @@ def test_node_facts_are_read_from_what_the_probe_told() -> None:
     )
     a100 = Gpu(vendor="nvidia", arch="8.0", name="NVIDIA A100, SXM4", driver="535.54.03")
     assert node_facts(raw | {"fitness.cuda": "12.2"}) == NodeFacts(
-        driver="535.54.03", library="535.54.03", cuda="12.2", glibc="2.34", arch="x86_64", cpu_level="x86-64-v3", os_id="rocky",
+        driver="535.54.03",
+        library="535.54.03",
+        cuda="12.2",
+        glibc="2.34",
+        arch="x86_64",
+        cpu_level="x86-64-v3",
+        os_id="rocky",
         os_version="9.4",
         gpus=(Gpu(vendor="amd", arch="gfx90a", name="AMD Instinct"), a100.model_copy(update={"arch": ""}), a100),
-    )  # fmt: skip
+    )
     odd = node_facts(driven("535.54.03", "nvidia 8.10 {} A\nnvidia [N/A] {} B\nnvidia\n\nnvidia 8.0"))
     assert odd is not None
     assert [(gpu.name, gpu.arch) for gpu in odd.gpus] == [("A", ""), ("B", "")]
@@ -237,9 +243,17 @@ def test_library_that_no_node_has_is_a_warning() -> None:
 
 @pytest.mark.parametrize(
     "library",
-    ["libcuda.so.1", "libnvidia-ml.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ptxjitcompiler.so.1",
-     "libcudadebugger.so.1", "libEGL_nvidia.so.0", "libnvoptix.so.1"],
-)  # fmt: skip
+    [
+        "libcuda.so.1",
+        "libnvidia-ml.so.1",
+        "libnvcuvid.so.1",
+        "libnvidia-encode.so.1",
+        "libnvidia-ptxjitcompiler.so.1",
+        "libcudadebugger.so.1",
+        "libEGL_nvidia.so.0",
+        "libnvoptix.so.1",
+    ],
+)
 def test_libraries_of_the_driver_are_missing_only_where_there_is_a_driver(library: str) -> None:
     assert missing_libraries("t/1", looked(f"{library} bin/x")) == {}
     assert missing_libraries("t/1", looked(f"{library} bin/x", driver="yes")) == {library: "bin/x"}
@@ -292,9 +306,12 @@ def test_gpus_that_are_hidden_over_ssh_are_those_that_a_job_was_shown() -> None:
 
 def test_gpus_outside_of_what_the_site_compiles_for_are_found_where_it_says_so() -> None:
     nodes = {
-        "c1": GPU, "c2": driven("535.54.03", "nvidia 9.0 {} NVIDIA H100"), "c3": driven("535.54.03", "nvidia ? {} NVIDIA H100"),
-        "a1": NODE | {"fitness.gpus": "amd gfx90a ? AMD Instinct"}, "login": NODE,
-    }  # fmt: skip
+        "c1": GPU,
+        "c2": driven("535.54.03", "nvidia 9.0 {} NVIDIA H100"),
+        "c3": driven("535.54.03", "nvidia ? {} NVIDIA H100"),
+        "a1": NODE | {"fitness.gpus": "amd gfx90a ? AMD Instinct"},
+        "login": NODE,
+    }
     groups = {name: (name,) for name in nodes}
     assert [row for row in told(fitness, evidence(nodes, groups=groups)) if "no machine code" in row] == []
     said = {"backends": {"easybuild": {"cuda_compute_capabilities": ["7.0", "8.0"], "amdgcn_capabilities": ["gfx908"]}}}

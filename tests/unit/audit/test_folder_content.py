@@ -86,8 +86,12 @@ def test_what_the_user_cannot_read_is_told(tmp_path: Path, room: Path) -> None:
 
 def named(*lines: str) -> list[str]:
     done = subprocess.run(
-        ["/bin/sh", "-c", f"{named_paths()}\nnamed_paths"], input="".join(f"{x}\n" for x in lines), capture_output=True, text=True, check=True
-    )  # fmt: skip
+        ["/bin/sh", "-c", f"{named_paths()}\nnamed_paths"],
+        input="".join(f"{x}\n" for x in lines),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.splitlines()
 
 

@@ -159,9 +159,13 @@ def known_user(given: Evidence) -> Evidence:
 
 def test_no_job_goes_where_one_could_hang_or_has_had_no_answer() -> None:
     answers = {
-        "fine": HIDES, "new": HIDES | {"gate": "no link /sw/current"}, "hung": HIDES | {"gate": "hung"},
-        "late": HIDES | {"prefix.end": "no end"}, "other": HIDES | {"mount.hung": "/data nfs"}, "lost": HIDES,
-    }  # fmt: skip
+        "fine": HIDES,
+        "new": HIDES | {"gate": "no link /sw/current"},
+        "hung": HIDES | {"gate": "hung"},
+        "late": HIDES | {"prefix.end": "no end"},
+        "other": HIDES | {"mount.hung": "/data nfs"},
+        "lost": HIDES,
+    }
     given = known_user(evidence(answers))
     busy = "busy: the job did not start within 30 s; the node was allocated"
     lost = jobs({}, {"lost": busy, "hung": "no job was sent: its prefix does not answer, …"})

@@ -42,9 +42,11 @@ def test_folder_of_which_the_cache_has_nothing_is_told_of_each_node_once() -> No
     (line,) = findings(WELL, WELL, stale)
     assert line.startswith(f"warning c3: {WHERE}: lacks liba.so.1, libv.so.1 of /opt/v/lib, which lie there | ")
     assert findings(stale, stale, stale) == [
-        (f"warning c[1-3]: {WHERE}: lacks liba.so.1, libv.so.1.2 of /opt/v/lib, and has nothing else of there: /etc/ld.so.conf.d is newer | "
-        f"the libraries of all configured folders | {MEND}")
-    ]  # fmt: skip
+        (
+            f"warning c[1-3]: {WHERE}: lacks liba.so.1, libv.so.1.2 of /opt/v/lib, and has nothing else of there: /etc/ld.so.conf.d is newer | "
+            f"the libraries of all configured folders | {MEND}"
+        )
+    ]
     assert findings(node("", "/opt/v/lib liba.so.1")) == []  # who can tell what the linker makes of that file?
     (line,) = findings(node("", "/opt/v/lib liba.so.1", "missing"))
     assert "is not there: no program finds liba.so.1 of /opt/v/lib | " in line
@@ -60,9 +62,11 @@ def test_folder_that_the_cache_still_has_is_told() -> None:
 
 def test_other_libraries_in_a_folder_are_a_note_and_ldconfig_alone_is_not_the_hint() -> None:
     assert findings(WELL, WELL, node("/opt/v/lib liba.so.1\n/usr/local/lib libmine.so.1")) == [
-        (f"note c3: {WHERE}: also has libmine.so.1 of /usr/local/lib and lacks libv.so.1 of /opt/v/lib | the same libraries, as on c[1-2] | "
-        "install the same in these folders, then `ldconfig`")
-    ]  # fmt: skip
+        (
+            f"note c3: {WHERE}: also has libmine.so.1 of /usr/local/lib and lacks libv.so.1 of /opt/v/lib | the same libraries, as on c[1-2] | "
+            "install the same in these folders, then `ldconfig`"
+        )
+    ]
 
 
 def test_nodes_with_other_folders_are_told_of_these_alone() -> None:

@@ -321,9 +321,13 @@ def test_what_follows_from_a_missing_lmod_is_not_told_besides() -> None:
     gone = {k: v for k, v in facts.items() if not k.startswith("lmod.")} | {"lmod.gone": "/usr/share/lmod/lmod"}
     where = site("/sw")
     given = Evidence(
-        site=where, plan=audit_plan(where, 7), nodes=("c1", "c2"), published=published(7, FILES), asked=((LOGIN, "user", "ssh"),),
+        site=where,
+        plan=audit_plan(where, 7),
+        nodes=("c1", "c2"),
+        published=published(7, FILES),
+        asked=((LOGIN, "user", "ssh"),),
         ways={"ssh": Fleet((Group(facts, ("c1",)), Group(gone, ("c2",))), {}, {}, ())},
-    )  # fmt: skip
+    )
     found = judge(given, {name: get_check(name) for name in ("lmod", "contexts")})
     assert {f.nodes for f in found if f.check == "contexts"} == {"c1"}  # of c2 that alone is told
     alone = judge(given, {"contexts": get_check("contexts")})

@@ -176,9 +176,11 @@ IDLE = {"c1": ("idle", ""), "c2": ("idle", ""), "c3": ("idle", "")}
 def test_munge_findings() -> None:
     own = {node: {"munge.credential": f"MUNGE:{node}:"} for node in ("c1", "c2", "c3")} | {"c3": {}}
     given = evidence(
-        {"c1": {}, "c2": {}, "c3": {"munge.failed": "Failed to access socket"}}, own=own, slurm=IDLE,
+        {"c1": {}, "c2": {}, "c3": {"munge.failed": "Failed to access socket"}},
+        own=own,
+        slurm=IDLE,
         asked_here={"munge": {"wrong.c2": "invalid credential"}},
-    )  # fmt: skip
+    )
     assert told(munge, given) == [
         (
             "error c3: munge: `munge -n` fails: Failed to access socket | a credential | "
@@ -264,22 +266,58 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
 @pytest.mark.parametrize(
     ("state", "reason", "line"),
     [
-        ("down", "Node unexpectedly rebooted", ("error c1: Slurm: down: Node unexpectedly rebooted | idle, mixed or allocated | "
-         "once that is mended: `scontrol update nodename=c1 state=resume`")),
-        ("down*", "Not responding", ("error c1: Slurm: down, not responding: Not responding | idle, mixed or allocated | "
-         "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`")),
-        ("idle*", "", ("error c1: Slurm: idle, not responding | idle, mixed or allocated | "
-         "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`")),
-        ("drained", "Kill task failed", ("warning c1: Slurm: drained: Kill task failed | idle, mixed or allocated | "
-         "once that is mended: `scontrol update nodename=c1 state=resume`")),
-        ("draining", "disk", ("warning c1: Slurm: draining: disk | idle, mixed or allocated | "
-         "once that is mended: `scontrol update nodename=c1 state=resume`")),
-        ("inval", "gres/gpu count too low", ("error c1: Slurm: inval: gres/gpu count too low | idle, mixed or allocated | "
-         "once that is mended: `scontrol update nodename=c1 state=resume`")),
+        (
+            "down",
+            "Node unexpectedly rebooted",
+            (
+                "error c1: Slurm: down: Node unexpectedly rebooted | idle, mixed or allocated | "
+                "once that is mended: `scontrol update nodename=c1 state=resume`"
+            ),
+        ),
+        (
+            "down*",
+            "Not responding",
+            (
+                "error c1: Slurm: down, not responding: Not responding | idle, mixed or allocated | "
+                "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`"
+            ),
+        ),
+        (
+            "idle*",
+            "",
+            (
+                "error c1: Slurm: idle, not responding | idle, mixed or allocated | "
+                "`systemctl restart slurmd` on the node; then `scontrol update nodename=c1 state=resume`"
+            ),
+        ),
+        (
+            "drained",
+            "Kill task failed",
+            (
+                "warning c1: Slurm: drained: Kill task failed | idle, mixed or allocated | "
+                "once that is mended: `scontrol update nodename=c1 state=resume`"
+            ),
+        ),
+        (
+            "draining",
+            "disk",
+            (
+                "warning c1: Slurm: draining: disk | idle, mixed or allocated | "
+                "once that is mended: `scontrol update nodename=c1 state=resume`"
+            ),
+        ),
+        (
+            "inval",
+            "gres/gpu count too low",
+            (
+                "error c1: Slurm: inval: gres/gpu count too low | idle, mixed or allocated | "
+                "once that is mended: `scontrol update nodename=c1 state=resume`"
+            ),
+        ),
         ("powered_down~", "", "note c1: Slurm: powered_down | idle, mixed or allocated"),
         ("maint", "", "note c1: Slurm: maint | idle, mixed or allocated"),
     ],
-)  # fmt: skip
+)
 def test_node_that_slurm_does_not_use(state: str, reason: str, line: str) -> None:
     assert told(slurm, evidence({"c1": {}}, slurm={"c1": (state, reason)})) == [line]
 
@@ -353,9 +391,13 @@ def test_slurms_files_are_read_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "slurm.conf").write_text(f'# PluginDir=/x\nplugindir="{tmp_path}/plugins"\n')
     text = probe_script([slurm], audit_plan(site()))
     done = subprocess.run(
-        ["/bin/sh", "-s"], input=text, capture_output=True, text=True, check=True,
+        ["/bin/sh", "-s"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
         env={"PATH": "/usr/bin:/bin", "SLURM_CONF": f"{tmp_path}/slurm.conf"},
-    )  # fmt: skip
+    )
     facts = read_answer(done.stdout)[0]
     assert facts["slurm.plugins"] == "auth_munge.so\nspank_x11.so"
     assert facts["slurm.required"] == (

@@ -74,14 +74,20 @@ def test_munge_is_judged_by_the_look_over_ssh_where_jobs_could_not_be_sent() -> 
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2; exit 1",
-         "Unable to contact slurm controller (connect failure)"),
-        (("printf 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\\n"
-         "sinfo: fatal: Could not establish a configuration source\\n' >&2; exit 1"),
-         "Could not establish a configuration source"),
+        (
+            "echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2; exit 1",
+            "Unable to contact slurm controller (connect failure)",
+        ),
+        (
+            (
+                "printf 'sinfo: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\\n"
+                "sinfo: fatal: Could not establish a configuration source\\n' >&2; exit 1"
+            ),
+            "Could not establish a configuration source",
+        ),
         (f"exec sleep {HANGS}", "no answer in 0.5 s"),
     ],
-)  # fmt: skip
+)
 def test_why_slurm_does_not_say_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
 ) -> None:
@@ -202,9 +208,13 @@ def test_options_reach_sbatch_as_they_are(tmp_path: Path) -> None:
     options = ["--comment=it's-$(id)", "--qos={high}", "--account=a;b"]
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
     done = subprocess.run(
-        ["bash", "-c", _program(options), "mark", "c1"], env=env, input="#!/bin/sh\nmark\n", text=True,
-        capture_output=True, check=True,
-    )  # fmt: skip
+        ["bash", "-c", _program(options), "mark", "c1"],
+        env=env,
+        input="#!/bin/sh\nmark\n",
+        text=True,
+        capture_output=True,
+        check=True,
+    )
     assert done.stdout == "\nmark c1 0 \n\nmark end\n"
     assert (tmp_path / "argv").read_text().splitlines() == [*options, "-w", "c1"]
 
@@ -281,10 +291,19 @@ def test_metrics_count_the_nodes_that_cannot_run_an_entry() -> None:
 # -- the last line -------------------------------------------------------------------------------------------------------
 
 WELL = AuditResult(
-    generation=7, entries=("a/1",), nodes="c[1-3]", count=3, asked=(Asked("ssh", "c[1-3]", "", ""),),
-    contexts=("bash-ssh",), accounts=("root",), checks=("contexts", "loading", "nodes", "resolution"), findings=(),
-    matrix=(), finished=1.0, seconds=1.0,
-)  # fmt: skip
+    generation=7,
+    entries=("a/1",),
+    nodes="c[1-3]",
+    count=3,
+    asked=(Asked("ssh", "c[1-3]", "", ""),),
+    contexts=("bash-ssh",),
+    accounts=("root",),
+    checks=("contexts", "loading", "nodes", "resolution"),
+    findings=(),
+    matrix=(),
+    finished=1.0,
+    seconds=1.0,
+)
 NOTE = Finding("nodes", "note", "Slurm", "busy: x", nodes="c2")
 LATE = (Asked("ssh", "c[1-3]", "", ""), Asked("slurm", "c[1,3]", "", "c2"))
 
@@ -294,17 +313,23 @@ LATE = (Asked("ssh", "c[1-3]", "", ""), Asked("slurm", "c[1,3]", "", "c2"))
     [
         ({}, "all 3 nodes resolve the same modules: generation 7"),
         ({"findings": (NOTE,)}, "all 3 nodes resolve the same modules: generation 7 (1 note)"),
-        ({"nodes": "c1", "count": 1, "asked": (Asked("ssh", "c1", "", ""),)},
-         "c1 resolves the published modules: generation 7"),
-        ({"findings": (NOTE,), "asked": LATE},
-         "2 of 3 nodes answered in every way, and resolve the same modules: generation 7 (1 note)"),
+        (
+            {"nodes": "c1", "count": 1, "asked": (Asked("ssh", "c1", "", ""),)},
+            "c1 resolves the published modules: generation 7",
+        ),
+        (
+            {"findings": (NOTE,), "asked": LATE},
+            "2 of 3 nodes answered in every way, and resolve the same modules: generation 7 (1 note)",
+        ),
         ({"findings": (NOTE,), "asked": (Asked("slurm", "", "", "c[1-3]"),)}, "no node answered in every way (1 note)"),
         ({"checks": ("mount", "nodes")}, "no findings by mount, nodes"),
         ({"checks": ("mount", "nodes"), "findings": (NOTE,)}, "no findings by mount, nodes (1 note)"),
-        ({"findings": (replace(NOTE, severity="warning"),)},
-         "1 warning; `envmgr audit --explain CHECK` says what a check does"),
+        (
+            {"findings": (replace(NOTE, severity="warning"),)},
+            "1 warning; `envmgr audit --explain CHECK` says what a check does",
+        ),
     ],
-)  # fmt: skip
+)
 def test_last_line_claims_what_was_looked_at(changed: dict[str, Any], line: str) -> None:
     assert _summary(replace(WELL, **changed)) == line
 
@@ -359,17 +384,23 @@ def test_slurmds_own_words_tell_why_a_job_ended() -> None:
 def test_first_error_since_the_jobs_were_sent_is_read_from_slurmds_log(tmp_path: Path) -> None:
     now = time.time()
     rows = [
-        (now - 600, "error: an old one"), (now - 5, "launch task StepId=17.0"),
-        (now - 4, "[17.batch] error: spank: /lib/x.so: Dlopen of plugin file failed"), (now - 3, "error: later"),
-    ]  # fmt: skip
+        (now - 600, "error: an old one"),
+        (now - 5, "launch task StepId=17.0"),
+        (now - 4, "[17.batch] error: spank: /lib/x.so: Dlopen of plugin file failed"),
+        (now - 3, "error: later"),
+    ]
     stamp = "%Y-%m-%dT%H:%M:%S"
     lines = [f"[{time.strftime(stamp, time.localtime(at))}.123] {text}\n" for at, text in rows]
     (tmp_path / "slurmd.log").write_text("".join(lines))
     (tmp_path / "slurm.conf").write_text(f"SlurmdLogFile={tmp_path}/slurmd.log\n")
     script = join_probes([log_part(60.0)], audit_plan(site()), stages=("node",))
     done = subprocess.run(
-        ["/bin/sh", "-s"], input=script, capture_output=True, text=True, check=True,
+        ["/bin/sh", "-s"],
+        input=script,
+        capture_output=True,
+        text=True,
+        check=True,
         env={"PATH": "/usr/bin:/bin", "SLURM_CONF": f"{tmp_path}/slurm.conf"},
-    )  # fmt: skip
+    )
     facts = read_answer(done.stdout)[0]
     assert facts["slurmd_log.error"] == "error: spank: /lib/x.so: Dlopen of plugin file failed"

@@ -13,8 +13,9 @@ A, B = "a" * 16, "b" * 16
 def has(folder: str, *files: str, number: int = 1) -> dict[str, str]:
     """Facts of a node; the sum is made up of the files."""
     return {
-        f"modulefiles.sum.{number}": f"{'+'.join(files).replace(' ', '')} {folder}", f"modulefiles.files.{number}": "\n".join(files),
-    }  # fmt: skip
+        f"modulefiles.sum.{number}": f"{'+'.join(files).replace(' ', '')} {folder}",
+        f"modulefiles.files.{number}": "\n".join(files),
+    }
 
 
 def accused(**nodes: dict[str, str]) -> list[Any]:

@@ -19,13 +19,29 @@ MAY = "note", "locks-not-shared: fuse.nfs3 may keep locks to each client"
     ("kind", "options", "said"),
     [
         ("nfs", "rw,vers=3,nolock,local_lock=none", SURE),
-        ("nfs4", "rw,local_lock=flock", ("warning", "locks-not-shared: nfs4 mounted with local_lock=flock keeps locks to each client")),
-        ("nfs", "rw,local_lock=all", ("warning", "locks-not-shared: nfs mounted with local_lock=all keeps locks to each client")),
-        ("lustre", "rw,localflock", ("warning", "locks-not-shared: lustre mounted with localflock keeps locks to each client")),
+        (
+            "nfs4",
+            "rw,local_lock=flock",
+            ("warning", "locks-not-shared: nfs4 mounted with local_lock=flock keeps locks to each client"),
+        ),
+        (
+            "nfs",
+            "rw,local_lock=all",
+            ("warning", "locks-not-shared: nfs mounted with local_lock=all keeps locks to each client"),
+        ),
+        (
+            "lustre",
+            "rw,localflock",
+            ("warning", "locks-not-shared: lustre mounted with localflock keeps locks to each client"),
+        ),
         ("lustre", "rw,flock,lazystatfs", None),
         ("nfs4", "rw,vers=4.2,hard,local_lock=none", None),
         ("nfs", "rw,local_lock=posix", None),
-        ("gfs2", "rw,localflocks", ("warning", "locks-not-shared: gfs2 mounted with localflocks keeps locks to each client")),
+        (
+            "gfs2",
+            "rw,localflocks",
+            ("warning", "locks-not-shared: gfs2 mounted with localflocks keeps locks to each client"),
+        ),
         ("cifs", "rw,nobrl", ("warning", "locks-not-shared: cifs mounted with nobrl keeps locks to each client")),
         ("fuse.nfs3", "rw,allow_other", MAY),
         ("fuse.glusterfs", "rw", None),
@@ -33,7 +49,7 @@ MAY = "note", "locks-not-shared: fuse.nfs3 may keep locks to each client"
         ("ext4", "rw,nolock", None),
         ("unknown", "", None),
     ],
-)  # fmt: skip
+)
 def test_what_a_mount_says_of_locks(kind: str, options: str, said: tuple[str, str] | None) -> None:
     assert local_locks(kind, options.split(",")) == said
 

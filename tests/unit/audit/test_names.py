@@ -56,8 +56,9 @@ def test_one_node_that_is_asked_of_a_site_of_several_is_told() -> None:
 def test_no_job_runs_on_a_login_node() -> None:
     more = {"groups": {"all": ("c1", "c2", "login")}, "login": frozenset({"login"})}
     assert findings({"c1": LOOP, "c2": LOOP, "login": LOOP}, tests=(SEVERAL,), **more) == [
-        f"error c[1-2]: {ONE}", f"warning login: {ONE}",
-    ]  # fmt: skip
+        f"error c[1-2]: {ONE}",
+        f"warning login: {ONE}",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -73,11 +74,13 @@ def test_no_job_runs_on_a_login_node() -> None:
         ),
         (
             {"names.own": "127.0.1.1", "names.line": "/etc/hosts:9", "names.writer": "cloud-init"},
-            (f"resolves to 127.0.1.1 on the node itself | the node's address | on the node: the node's own address in the line /etc/hosts:9: {ENDS}; "
-            "cloud-init writes it anew at each start: `manage_etc_hosts: false` in its settings"),
+            (
+                f"resolves to 127.0.1.1 on the node itself | the node's address | on the node: the node's own address in the line /etc/hosts:9: {ENDS}; "
+                "cloud-init writes it anew at each start: `manage_etc_hosts: false` in its settings"
+            ),
         ),
     ],
-)  # fmt: skip
+)
 def test_each_kind_has_its_own_way_out(facts: dict[str, str], said: str) -> None:
     assert findings({"c1": LOOKED, "c2": LOOKED | facts}) == [f"warning c2: its own name: {said}"]
 

@@ -175,8 +175,9 @@ def test_account_that_differs_names_the_command_that_mends_it() -> None:
 
     found = told(accounts, evidence({f"c{n}": of(n) for n in (1, 2, 3)}))
     assert [line.split(" | ")[0] for line in found] == [
-        "error c2: user alice: its login shell is /bin/sh", "warning c2: user alice: it is not in gpu: files of a group are others' there",
-    ]  # fmt: skip
+        "error c2: user alice: its login shell is /bin/sh",
+        "warning c2: user alice: it is not in gpu: files of a group are others' there",
+    ]
     assert "`usermod -s /bin/bash alice`" in found[0]
     assert "`usermod -aG gpu alice`" in found[1]
 
@@ -206,7 +207,9 @@ def test_slurm_conf_of_each_node() -> None:
 def test_host_name_that_is_not_slurms_is_told_but_of_a_slurmd_that_was_told_its_name() -> None:
     states = {f"c{n}": ("idle", "") for n in (1, 2)}
     given = evidence(
-        {"c1": {}, "c2": {"slurm.named": "yes"}}, slurm=states, own={"c1": {"host": "old1"}, "c2": {"host": "old2.example"}},
+        {"c1": {}, "c2": {"slurm.named": "yes"}},
+        slurm=states,
+        own={"c1": {"host": "old1"}, "c2": {"host": "old2.example"}},
         asked_here={"slurm": {"host.c1": "c1", "host.c2": "c2"}},
-    )  # fmt: skip
+    )
     assert [line.split(" | ")[0] for line in told(slurm, given)] == ["warning c1: Slurm: the host calls itself old1"]

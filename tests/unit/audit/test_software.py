@@ -55,9 +55,15 @@ def spec_of(root: Path, name: str, folders: tuple[str, ...] = ("bin",), **more: 
 
 
 def expected(
-    tmp_path: Path, name: str, files: Mapping[str, int], links: Mapping[str, str] | None = None, *,
-    folders: tuple[str, ...] = ("bin",), deep: bool = False, **more: Any,
-) -> ExpectedInstall:  # fmt: skip
+    tmp_path: Path,
+    name: str,
+    files: Mapping[str, int],
+    links: Mapping[str, str] | None = None,
+    *,
+    folders: tuple[str, ...] = ("bin",),
+    deep: bool = False,
+    **more: Any,
+) -> ExpectedInstall:
     root = tmp_path / "store" / name / "1-00000000"
     root.mkdir(parents=True)
     tree(root, files, links)
@@ -124,10 +130,17 @@ def test_damaged_rows_of_a_manifest_are_passed_over(tmp_path: Path) -> None:
 
 def test_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     found = expected(tmp_path, "tool", {"bin/tool": 0o755})
-    assert replace(found, program="", file="") == expected_installs(
-        Prefix(tmp_path / "elsewhere"), {"tool/1": PublishedEntry(digest=SHA, path="store/x", lock=SHA, fingerprint="")},
-        {"tool/1": spec_of(Path(found.root), "tool")}, [], Runner(), 60,
-    )[0]  # fmt: skip
+    assert (
+        replace(found, program="", file="")
+        == expected_installs(
+            Prefix(tmp_path / "elsewhere"),
+            {"tool/1": PublishedEntry(digest=SHA, path="store/x", lock=SHA, fingerprint="")},
+            {"tool/1": spec_of(Path(found.root), "tool")},
+            [],
+            Runner(),
+            60,
+        )[0]
+    )
     given = of_installs({"c1": {}}, ExpectedInstall("t/1", "/sw/store/t"))
     assert [line.partition(" | ")[0] for line in told(software, given)] == [
         "warning : t/1: not looked at: its manifest cannot be read here"
@@ -171,20 +184,29 @@ def test_look_at_what_is_broken_says_how(tmp_path: Path, break_it: str, said: st
     subprocess.run(["/bin/sh", "-c", f"cd '{root}' && {break_it}"], check=True)
     whole = said.replace("ROOT", str(root))
     assert looked(("a/1", root, "bin/run", "program", ""), ("b/1", tmp_path, "", "folder", "")) == [
-        f"@software.bad.a/1={whole}", "@software.seen=2",
-    ]  # fmt: skip
+        f"@software.bad.a/1={whole}",
+        "@software.seen=2",
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
-@pytest.mark.parametrize(("mode", "path", "said"), [(0o700, ".", "ROOT: Permission denied"), (0o700, "bin", "bin/run: Permission denied"), (0o711, "bin/run", "bin/run: Permission denied")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "path", "said"),
+    [
+        (0o700, ".", "ROOT: Permission denied"),
+        (0o700, "bin", "bin/run: Permission denied"),
+        (0o711, "bin/run", "bin/run: Permission denied"),
+    ],
+)
 def test_look_is_the_users(tmp_path: Path, mode: int, path: str, said: str) -> None:
     open_to_all(tmp_path)
     root = tmp_path / "x"
     tree(root, {"bin/run": 0o755})
     (root / path).chmod(mode)
     assert looked(("a/1", root, "bin/run", "program", ""), user=65534) == [
-        f"@software.bad.a/1={said.replace('ROOT', str(root))}", "@software.seen=1",
-    ]  # fmt: skip
+        f"@software.bad.a/1={said.replace('ROOT', str(root))}",
+        "@software.seen=1",
+    ]
 
 
 def test_look_hashes_what_it_is_given(tmp_path: Path) -> None:
@@ -194,8 +216,10 @@ def test_look_hashes_what_it_is_given(tmp_path: Path) -> None:
     (tmp_path / "share/f").chmod(0o644)
     (tmp_path / "share/f").write_text("other\n")
     assert looked(("a/1", tmp_path, "bin/run", "program", sums), ("b/1", tmp_path, "bin/run", "program", "")) == [
-        "@software.seen=2", "@software.differs.a/1|share/f: FAILED", "@software.hashed.a/1=yes",
-    ]  # fmt: skip
+        "@software.seen=2",
+        "@software.differs.a/1|share/f: FAILED",
+        "@software.hashed.a/1=yes",
+    ]
 
 
 # -- what starts --------------------------------------------------------------------------------------------------------
@@ -298,20 +322,30 @@ def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
     well = MACHINE | {f"{key}module": "yes", f"{key}modulepath": "/sw/generations/0001/modules"}
     given = of_installs(
         {"c1": well, "c2": well | {f"{key}module": "no"}, "c3": well | {f"{key}modulepath": "/opt/modules"}},
-        HELLO, asked=((login, "user", "ssh"),),
-    )  # fmt: skip
+        HELLO,
+        asked=((login, "user", "ssh"),),
+    )
     assert {row.nodes: row.reasons for row in matrix(given)} == {
-        "c1": (), "c2": ("no `module` in bash-login",), "c3": ("no published modules in bash-login",),
-    }  # fmt: skip
+        "c1": (),
+        "c2": ("no `module` in bash-login",),
+        "c3": ("no published modules in bash-login",),
+    }
 
 
 @pytest.mark.parametrize(
     ("status", "fault"),
     [
-        ("0", ""), ("1", ""), ("2", ""), ("200", ""), ("124", "no end of `--version`"), ("137", "no end of `--version`"),
-        ("126", "does not start, exit status 126"), ("127", "does not start, exit status 127"), ("132", "does not start, signal 4"),
+        ("0", ""),
+        ("1", ""),
+        ("2", ""),
+        ("200", ""),
+        ("124", "no end of `--version`"),
+        ("137", "no end of `--version`"),
+        ("126", "does not start, exit status 126"),
+        ("127", "does not start, exit status 127"),
+        ("132", "does not start, signal 4"),
     ],
-)  # fmt: skip
+)
 def test_start_is_judged_by_its_status(status: str, fault: str) -> None:
     assert start_fault(status) == fault
 
@@ -340,9 +374,11 @@ def test_program_that_a_shell_shadows(said: str, found: str) -> None:
     login = next(c for c in CONTEXTS if c.name == "bash-login")
     well = {"ctx.bash-login.user.program": "/sw/store/h/bin/run", "ctx.bash-login.user.started": "0"}
     given = of_installs(
-        {"c1": well, "c2": well | {"ctx.bash-login.user.program": said}}, HELLO, samples=("h/1",),
+        {"c1": well, "c2": well | {"ctx.bash-login.user.program": said}},
+        HELLO,
+        samples=("h/1",),
         asked=((login, "user", "ssh"),),
-    )  # fmt: skip
+    )
     (line,) = told(software, given)
     assert line.startswith(
         f"error c2: bash-login (alice): {found}, after `module load h/1` | /sw/store/h/bin/run | which start-up file"
@@ -354,8 +390,10 @@ def test_covered_is_the_install_or_a_part_or_what_it_lies_in() -> None:
         return covered_by("/sw/store/h/1", {"mount.below": f"{point} tmpfs none"})
 
     assert [covered(p) for p in ("/sw/store/h/1", "/sw/store/h/1/bin", "/sw/store")] == [
-        "/sw/store/h/1", "/sw/store/h/1/bin", "/sw/store",
-    ]  # fmt: skip
+        "/sw/store/h/1",
+        "/sw/store/h/1/bin",
+        "/sw/store",
+    ]
     assert covered("/sw/store/h/10") == ""
 
 

@@ -8,9 +8,13 @@ from envmgr.audit.checks import ssh
 from tests.helpers.evidence import evidence, told
 
 LOOKED = {
-    "ssh.looked.node": "yes", "ssh.sshd": "acceptenv LANG\nmaxsessions 10\nusepam yes", "ssh.groups": "alice users",
-    "ssh.known": "a" * 64, "ssh.lacks": "", "ssh.config": "/etc/ssh/ssh_config 0a1b",
-}  # fmt: skip
+    "ssh.looked.node": "yes",
+    "ssh.sshd": "acceptenv LANG\nmaxsessions 10\nusepam yes",
+    "ssh.groups": "alice users",
+    "ssh.known": "a" * 64,
+    "ssh.lacks": "",
+    "ssh.config": "/etc/ssh/ssh_config 0a1b",
+}
 WHEEL = LOOKED | {
     "ssh.sshd": f"{LOOKED['ssh.sshd']}\nallowgroups root\nallowgroups wheel",
     "ssh.places": "AllowGroups /etc/ssh/sshd_config:13",

@@ -20,7 +20,11 @@ PTY = next(c for c in CONTEXTS if c.name == "srun-pty")
 ASKED = ((PROMPT, "user", "ssh"),)
 KEY = "ctx.bash-interactive.user."
 ENDED = {f"{KEY}end": "exit status 1: script: failed to create pseudo-terminal: Permission denied"}
-WELL = {f"{KEY}modulepath": "/sw/generations/0001/modules", f"{KEY}module": "yes", f"{KEY}lmod_rc": "/sw/generations/0001/lmodrc.lua"}  # fmt: skip
+WELL = {
+    f"{KEY}modulepath": "/sw/generations/0001/modules",
+    f"{KEY}module": "yes",
+    f"{KEY}lmod_rc": "/sw/generations/0001/lmodrc.lua",
+}
 
 
 def test_healthy_node_tells_nothing_of_terminals() -> None:
@@ -32,12 +36,16 @@ def test_healthy_node_tells_nothing_of_terminals() -> None:
 @pytest.mark.parametrize(
     ("said", "found", "hint"),
     [
-        ("link 0", "/dev/ptmx has mode 0, by the ptmxmode of /dev/pts", "on the node: `mount -o remount,ptmxmode=0666 /dev/pts`"),
+        (
+            "link 0",
+            "/dev/ptmx has mode 0, by the ptmxmode of /dev/pts",
+            "on the node: `mount -o remount,ptmxmode=0666 /dev/pts`",
+        ),
         ("device 600", "/dev/ptmx has mode 600", "on the node: `udevadm trigger --name-match=ptmx`"),
         ("unmounted", "/dev/pts is no mounted devpts", "on the node: `mount -t devpts"),
         ("full 4096", "all 4096 are in use", "on the node: `fuser -v /dev/pts/*` tells"),
     ],
-)  # fmt: skip
+)
 def test_node_without_terminals_is_told_once_with_its_cause(said: str, found: str, hint: str) -> None:
     lines = told(contexts, evidence({"c1": WELL, "c2": {**ENDED, "terminal": said}, "c3": WELL}, asked=ASKED))
     (line,) = [line for line in lines if not line.startswith("note ")]
@@ -52,7 +60,10 @@ def test_shell_at_a_terminal_that_does_not_start_for_another_reason_is_told_by_i
 
 @pytest.mark.parametrize("place", ["", "/home/alice/.profile:31"])
 def test_bash_in_posix_mode_is_told_and_node_setup_is_not_the_hint(place: str) -> None:
-    facts = {f"ctx.srun-pty.user.{k}": v for k, v in {"modulepath": "/sw/generations/0001/modules", "module": "no", "posix": "yes"}.items()}  # fmt: skip
+    facts = {
+        f"ctx.srun-pty.user.{k}": v
+        for k, v in {"modulepath": "/sw/generations/0001/modules", "module": "no", "posix": "yes"}.items()
+    }
     traces = Traces({("c1", "bash-login", "user", "POSIXLY_CORRECT"): place} if place else {})
     given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),), traces=traces)
     (line,) = [x for x in told(contexts, given) if "no `module` command" in x]
@@ -69,8 +80,9 @@ def test_posix_mode_is_told_where_no_start_up_file_was_read() -> None:
     given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),), traces=traces)
     lines = [x for x in told(contexts, given) if x.startswith("error ")]
     assert [x.split(" | ")[0].partition("): ")[2] for x in lines] == [
-        "no `module` command", "MODULEPATH has no modules of /sw: it is empty",
-    ]  # fmt: skip
+        "no `module` command",
+        "MODULEPATH has no modules of /sw: it is empty",
+    ]
     assert all(f" | {place} sets POSIXLY_CORRECT: " in x for x in lines)
 
 

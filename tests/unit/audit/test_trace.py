@@ -138,9 +138,10 @@ def test_who_did_it_is_said_only_where_node_setup_came_before() -> None:
 def test_healthy_nodes_are_not_traced_and_sick_ones_once_for_each_value() -> None:
     key = "ctx.bash-login.user."
     well = {
-        f"{key}ambient.PATH": "/usr/bin", f"{key}modulepath": "/sw/generations/0001/modules",
+        f"{key}ambient.PATH": "/usr/bin",
+        f"{key}modulepath": "/sw/generations/0001/modules",
         f"{key}lmod_rc": "/sw/generations/0001/lmodrc.lua",
-    }  # fmt: skip
+    }
     asked = ((LOGIN, "user", "ssh"),)
     healthy = evidence({f"c{n}": well for n in range(1, 4)}, asked=asked)  # type: ignore[arg-type]
     assert [*ambient.trace_questions(healthy), *contexts.trace_questions(healthy)] == []

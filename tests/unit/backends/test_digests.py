@@ -26,15 +26,31 @@ TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9
 
 # Their installs bring `bin/python`: layout 2 marks it, see system/pythons.py.
 PYTHONS = {
-    "anaconda/2023.09", "anaconda/2025.06", "python/3.10", "python/3.11", "python/3.12", "python/3.13",
-    "pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9", "tensorflow/2.15-cuda11.8",
-}  # fmt: skip
+    "anaconda/2023.09",
+    "anaconda/2025.06",
+    "python/3.10",
+    "python/3.11",
+    "python/3.12",
+    "python/3.13",
+    "pytorch/2.1-cuda11.8",
+    "pytorch/2.7-cuda12.9",
+    "tensorflow/2.15-cuda11.8",
+}
 # Wheels, which stand on python/3.11: its digest is in theirs.
 ON_PYTHON = {
-    "accelerate/1.15", "deepspeed/0.19", "fairscale/0.4", "ipyparallel/9.2", "jupyter/4.6", "mpi4py/4.1-mpich4.3",
-    "mpi4py/4.1-openmpi4.1", "pytensor/3.0",
-    "pytorch/2.1-cuda12.1", "pytorch/2.10-cuda12.8", "pytorch/2.15-cuda13.2", "tensorflow/2.21-cuda12.9",
-}  # fmt: skip
+    "accelerate/1.15",
+    "deepspeed/0.19",
+    "fairscale/0.4",
+    "ipyparallel/9.2",
+    "jupyter/4.6",
+    "mpi4py/4.1-mpich4.3",
+    "mpi4py/4.1-openmpi4.1",
+    "pytensor/3.0",
+    "pytorch/2.1-cuda12.1",
+    "pytorch/2.10-cuda12.8",
+    "pytorch/2.15-cuda13.2",
+    "tensorflow/2.21-cuda12.9",
+}
 
 
 def digests(folder: Path, *, twins: bool = False) -> dict[str, dict[str, str]]:

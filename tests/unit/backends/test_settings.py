@@ -63,8 +63,10 @@ def test_keys_of_old_site_files_are_read_as_their_backend_s(tmp_path: Path) -> N
     old = {"channels": conda["channels"], "conda": conda["program"], "easyconfigs": ["configs"]}
     before = site_of(tmp_path, **old)
     assert before.old_keys == {
-        "channels": ("conda", "channels"), "conda": ("conda", "program"), "easyconfigs": ("easybuild", "easyconfigs"),
-    }  # fmt: skip
+        "channels": ("conda", "channels"),
+        "conda": ("conda", "program"),
+        "easyconfigs": ("easybuild", "easyconfigs"),
+    }
     require_settings(before)
     after = site_of(tmp_path, backends={"conda": conda, "easybuild": {"easyconfigs": ["configs"]}})
     assert before.backends == after.backends
@@ -97,10 +99,7 @@ def test_faults_are_told_with_their_lines_and_by_the_names_that_the_file_has(tmp
         "6: backends.conda.program: must be a path",
     ]
     path.write_text("prefix: /shared/envmgr\nchannels:\n  c:\n    url: x\nconda: 7\n")
-    assert faults(load_site(path, {}, old_keys)) == [
-        f"4: channels.c.url: {NOT_URL}",
-        "5: conda: must be a path",
-    ]
+    assert faults(load_site(path, {}, old_keys)) == [f"4: channels.c.url: {NOT_URL}", "5: conda: must be a path"]
 
 
 def test_settings_of_a_backend_that_does_not_exist_are_told(tmp_path: Path) -> None:
@@ -112,8 +111,10 @@ def test_settings_of_a_backend_that_does_not_exist_are_told(tmp_path: Path) -> N
 def test_faults_of_all_backends_are_told_at_once(tmp_path: Path) -> None:
     site = site_of(tmp_path, backends={"cnda": {}, "easybuild": {"easyconfigs": [1]}, "conda": {"program": 7}})
     assert [line.partition(": ")[2] for line in faults(site)] == [
-        f"backends.cnda: {NO_BACKEND}", "backends.easybuild.easyconfigs.0: must be a path", "backends.conda.program: must be a path",
-    ]  # fmt: skip
+        f"backends.cnda: {NO_BACKEND}",
+        "backends.easybuild.easyconfigs.0: must be a path",
+        "backends.conda.program: must be a path",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,7 @@ from envmgr.catalog.cuda import driver_faults, minimum_driver
 
 @pytest.mark.parametrize(
     ("cuda", "driver"),
-    [
-        ("11.8", "450.80.02"),
-        ("11", "450.80.02"),
-        ("12.9", "525.60.13"),
-        ("12.4.1", "525.60.13"),
-        ("13.0", "580.65.06"),
-    ],
+    [("11.8", "450.80.02"), ("11", "450.80.02"), ("12.9", "525.60.13"), ("12.4.1", "525.60.13"), ("13.0", "580.65.06")],
 )
 def test_minimum_driver_is_that_of_the_major_version(cuda: str, driver: str) -> None:
     assert minimum_driver(cuda) == driver

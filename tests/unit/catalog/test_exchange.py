@@ -58,15 +58,19 @@ def test_an_entry_is_an_environment_with_its_module_and_its_tests() -> None:
     assert environment == {
         "name": "pytorch-2_1-cuda11_8",
         "modules": ["pytorch/2.1-cuda11.8"],
-        "cc": "cc", "cxx": "c++", "ftn": "gfortran",
+        "cc": "cc",
+        "cxx": "c++",
+        "ftn": "gfortran",
         "features": ["envmgr", "pytorch", "python", "cuda"],
         "extras": {
-            "entry": "pytorch/2.1-cuda11.8", "version": "2.1-cuda11.8", "root": "/sw/store/pytorch/2.1-cuda11.8-0",
+            "entry": "pytorch/2.1-cuda11.8",
+            "version": "2.1-cuda11.8",
+            "root": "/sw/store/pytorch/2.1-cuda11.8-0",
             "digest": "0" * 64,
             "tests": [{"name": "solve", "run": "python -c 'print(1)'", "needs": ["gpu"], "nodes": 1, "timeout": 60.0}],
         },
         "target_systems": ["lab_1"],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -76,10 +80,7 @@ def test_an_entry_is_an_environment_with_its_module_and_its_tests() -> None:
             part(slurm=SlurmAccess(("--partition=gpu", "--exclude=c3"), accounting=False)),
             {"scheduler": "squeue", "launcher": "srun", "access": ["--partition=gpu", "--exclude=c3"]},
         ),
-        (
-            part(slurm=SlurmAccess((), accounting=True)),
-            {"scheduler": "slurm", "launcher": "srun", "access": []},
-        ),
+        (part(slurm=SlurmAccess((), accounting=True)), {"scheduler": "slurm", "launcher": "srun", "access": []}),
         (part(), {"scheduler": "ssh", "launcher": "local", "sched_options": {"ssh_hosts": ["c1", "c2"]}}),
         (part(nodes=()), {"scheduler": "local", "launcher": "local"}),
     ],
@@ -105,8 +106,13 @@ def test_the_system_is_found_on_its_hosts_with_and_without_a_domain_and_on_no_ot
     (system,) = reframe(hosts=("login1.lab.example", "login2"))["systems"]
     patterns = [re.compile(text) for text in system["hostnames"]]
     for host, found in {
-        "login1": True, "login1.lab.example": True, "login2": True, "login2.x": True, "login22": False, "xlogin1": False,
-    }.items():  # fmt: skip
+        "login1": True,
+        "login1.lab.example": True,
+        "login2": True,
+        "login2.x": True,
+        "login22": False,
+        "xlogin1": False,
+    }.items():
         assert any(p.match(host) for p in patterns) == found, host
 
 

@@ -29,9 +29,15 @@ from tests.helpers.evidence import site
 
 V3 = level_flags()["x86-64-v3"]
 GPU = NodeFacts(
-    driver="535.183.01", gpus=(Gpu(vendor="nvidia", arch="7.5", name="NVIDIA GeForce GTX 1650", driver="535.183.01"),),
-    library="535.183.01", glibc="2.34", arch="x86_64", cpu_level="x86-64-v3", os_id="rocky", os_version="9.4",
-)  # fmt: skip
+    driver="535.183.01",
+    gpus=(Gpu(vendor="nvidia", arch="7.5", name="NVIDIA GeForce GTX 1650", driver="535.183.01"),),
+    library="535.183.01",
+    glibc="2.34",
+    arch="x86_64",
+    cpu_level="x86-64-v3",
+    os_id="rocky",
+    os_version="9.4",
+)
 LOGIN = NodeFacts(glibc="2.34", arch="x86_64", cpu_level="x86-64-v3", os_id="rocky", os_version="9.4")
 VERSIONS = st.lists(st.integers(0, 700), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 

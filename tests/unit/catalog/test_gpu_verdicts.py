@@ -20,11 +20,33 @@ from tests.helpers.gpu_oracle import Row, read_oracle
 ROWS = read_oracle()
 
 # 300 nodes and some entries, made by no table of envmgr's.
-DRIVERS = ("450.80.02", "470.256.02", "515.105.01", "525.60.13", "530.30.02", "535.183.06", "550.54.14", "565.57.01", "570.86.10",
-           "580.159.04", "590.48.01", "610.43.02")  # fmt: skip
-GPUS = (("5.2", "NVIDIA GeForce GTX 980"), ("6.1", "NVIDIA GeForce GTX 1080"), ("7.0", "Tesla V100-SXM2-32GB"),
-        ("7.5", "NVIDIA GeForce GTX 1650"), ("7.5", "Tesla T4"), ("8.0", "NVIDIA A100-SXM4-80GB"), ("8.6", "NVIDIA RTX A6000"),
-        ("8.9", "NVIDIA L40S"), ("9.0", "NVIDIA H100 80GB HBM3"), ("10.0", "NVIDIA B200"), ("12.0", "NVIDIA GeForce RTX 5090"))  # fmt: skip
+DRIVERS = (
+    "450.80.02",
+    "470.256.02",
+    "515.105.01",
+    "525.60.13",
+    "530.30.02",
+    "535.183.06",
+    "550.54.14",
+    "565.57.01",
+    "570.86.10",
+    "580.159.04",
+    "590.48.01",
+    "610.43.02",
+)
+GPUS = (
+    ("5.2", "NVIDIA GeForce GTX 980"),
+    ("6.1", "NVIDIA GeForce GTX 1080"),
+    ("7.0", "Tesla V100-SXM2-32GB"),
+    ("7.5", "NVIDIA GeForce GTX 1650"),
+    ("7.5", "Tesla T4"),
+    ("8.0", "NVIDIA A100-SXM4-80GB"),
+    ("8.6", "NVIDIA RTX A6000"),
+    ("8.9", "NVIDIA L40S"),
+    ("9.0", "NVIDIA H100 80GB HBM3"),
+    ("10.0", "NVIDIA B200"),
+    ("12.0", "NVIDIA GeForce RTX 5090"),
+)
 CODES = ("5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "8.6+PTX", "9.0", "9.0a", "9.0+PTX", "10.0", "10.0f", "12.0")
 ORDER = (Verdict.TOO_OLD, Verdict.NO_CODE, Verdict.NO_JIT, Verdict.FULL)  # of two drivers: from worse to better
 

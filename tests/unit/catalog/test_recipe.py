@@ -155,7 +155,8 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "families-twice": ({"families": ["mpi", "python", "MPI"]}, ["families: MPI is there twice"]),
     "families-text": ({"families": "mpi"}, ["families: must be a list"]),
     "both-words": (
-        {"family": "mpi", "families": ["mpi"]}, ["families: `family` is the old word for it: keep one of the two"]
+        {"family": "mpi", "families": ["mpi"]},
+        ["families: `family` is the old word for it: keep one of the two"],
     ),
     "two-tests-of-a-name": (
         {"tests": [{"name": "a", "run": "x"}, {"name": "a", "run": "y"}]},
@@ -165,7 +166,10 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"tests": [{"name": "a", "run": ""}]},
         [f"tests.0.run: {pydantic_says('string_too_short', min_length=1)}"],
     ),
-    "test-nodes": ({"tests": [{"name": "a", "run": "x", "needs": ["slurm"], "nodes": 0}]}, [f"tests.0.nodes: {pydantic_says('greater_than_equal', ge=1)}"]),
+    "test-nodes": (
+        {"tests": [{"name": "a", "run": "x", "needs": ["slurm"], "nodes": 0}]},
+        [f"tests.0.nodes: {pydantic_says('greater_than_equal', ge=1)}"],
+    ),
     "test-nodes-without-slurm": (
         {"tests": [{"name": "a", "run": "x", "nodes": 2}]},
         ["tests.0: a test of several nodes runs in a job: `needs: [slurm]`"],
@@ -174,13 +178,28 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"tests": [{"name": "a", "run": "x", "files": ["../x"]}]},
         ["tests.0.files: `../x` is not the name of a file beside the recipe"],
     ),
-    "test-timeout": ({"tests": [{"name": "a", "run": "x", "timeout": 0}]}, [f"tests.0.timeout: {pydantic_says('greater_than', gt=0)}"]),
-    "test-needs": ({"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]}, [f"tests.0.needs.0: {one_of('gpu', 'mpi', 'slurm', 'compiler')}"]),
+    "test-timeout": (
+        {"tests": [{"name": "a", "run": "x", "timeout": 0}]},
+        [f"tests.0.timeout: {pydantic_says('greater_than', gt=0)}"],
+    ),
+    "test-needs": (
+        {"tests": [{"name": "a", "run": "x", "needs": ["tpu"]}]},
+        [f"tests.0.needs.0: {one_of('gpu', 'mpi', 'slurm', 'compiler')}"],
+    ),
     "test-name": ({"tests": [{"name": "a\nb", "run": "x"}]}, [f"tests.0.name: {CONTROL}"]),
-    "hidden-default": ({"hidden": True, "default": True}, ["(document): an entry cannot be hidden and the default at once"]),
-    "driver": ({"requires": {"nvidia_driver": "525.x"}}, ["requires.nvidia_driver: `525.x` is not a version of digits and dots"]),
+    "hidden-default": (
+        {"hidden": True, "default": True},
+        ["(document): an entry cannot be hidden and the default at once"],
+    ),
+    "driver": (
+        {"requires": {"nvidia_driver": "525.x"}},
+        ["requires.nvidia_driver: `525.x` is not a version of digits and dots"],
+    ),
     "glibc": ({"requires": {"glibc": ">=2.28"}}, ["requires.glibc: `>=2.28` is not a version of digits and dots"]),
-    "glibc-newline": ({"requires": {"glibc": "2.28\n"}}, ["requires.glibc: `2.28\\n` is not a version of digits and dots"]),
+    "glibc-newline": (
+        {"requires": {"glibc": "2.28\n"}},
+        ["requires.glibc: `2.28\\n` is not a version of digits and dots"],
+    ),
     "capability": (
         {"requires": {"compute_capability": ["7.5", "sm_75"]}},
         ["requires.compute_capability: `sm_75` is not a compute capability such as 7.5, 9.0+PTX, 9.0a or 10.0f"],
@@ -202,26 +221,33 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "variable-newline": ({"environment": {"append": {"A\n": ["x"]}}}, ["environment: `A\\n` is not a variable name"]),
     "value-line-break": ({"environment": {"set": {"A": "x\ny"}}}, [f"environment: {LINE_BREAK}"]),
     "value-dollar": ({"environment": {"set": {"A": "5$"}}}, [f"environment: `5$`: bad `$`; {KNOWN}"]),
-    "value-unknown": ({"environment": {"set": {"A": "$PATH/x"}}}, [f"environment: `$PATH/x`: unknown ['PATH']; {KNOWN}"]),
+    "value-unknown": (
+        {"environment": {"set": {"A": "$PATH/x"}}},
+        [f"environment: `$PATH/x`: unknown ['PATH']; {KNOWN}"],
+    ),
     "value-unknown-default": (
-        {"environment": {"set_default": {"A": "${SHELL}"}}}, [f"environment: `${{SHELL}}`: unknown ['SHELL']; {KNOWN}"]
+        {"environment": {"set_default": {"A": "${SHELL}"}}},
+        [f"environment: `${{SHELL}}`: unknown ['SHELL']; {KNOWN}"],
     ),
     "function-name": (
-        {"environment": {"functions": {"a-b": {"bash": "x"}}}}, ["environment.functions: `a-b` cannot be the name of a function"]
+        {"environment": {"functions": {"a-b": {"bash": "x"}}}},
+        ["environment.functions: `a-b` cannot be the name of a function"],
     ),
     "function-of-lmod": (
         {"environment": {"functions": {"module": {"bash": "x"}}}},
         ["environment.functions: `module` cannot be the name of a function"],
     ),
     "function-word": (
-        {"environment": {"functions": {"if": {"bash": "x"}}}}, ["environment.functions: `if` cannot be the name of a function"]
+        {"environment": {"functions": {"if": {"bash": "x"}}}},
+        ["environment.functions: `if` cannot be the name of a function"],
     ),
     "function-quote": (
         {"environment": {"functions": {"f": {"bash": "x", "csh": "echo 'a'"}}}},
         ["environment.functions: `csh` of f cannot hold `'`: Lmod makes an alias of it, between such quotes"],
     ),
     "function-lines": (
-        {"environment": {"functions": {"f": {"bash": "x", "csh": "a\nb"}}}}, ["environment.functions.f: `csh` must be one line"]
+        {"environment": {"functions": {"f": {"bash": "x", "csh": "a\nb"}}}},
+        ["environment.functions.f: `csh` must be one line"],
     ),
     "functions-many": (
         {"environment": {"functions": {f"f{number}": {"bash": ":"} for number in range(51)}}},
@@ -229,21 +255,30 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "functions-long": (
         {"environment": {"functions": {f"f{number}": {"bash": ": $(:);" * 300} for number in range(11)}}},
-        ["environment.functions: 23100 characters of functions: there are 20000 at most; a file of the install can have more"],
+        [
+            "environment.functions: 23100 characters of functions: there are 20000 at most; a file of the install can have more"
+        ],
     ),
     "unload-long": (
         {"environment": {"on_unload": {"bash": ": $(:);" * 3_000}}},
         ["environment.on_unload.bash: has 21000 characters: there are 20000 at most"],
     ),
     "version-digits": (
-        {"requires": {"glibc": f"2.{'9' * 10}"}}, [f"requires.glibc: `2.{'9' * 10}` is not a version of digits and dots"],
+        {"requires": {"glibc": f"2.{'9' * 10}"}},
+        [f"requires.glibc: `2.{'9' * 10}` is not a version of digits and dots"],
     ),
     "version-parts": (
         {"requires": {"nvidia_driver": "1" + ".1" * 10}},
         [f"requires.nvidia_driver: `1{'.1' * 10}` is not a version of digits and dots"],
     ),
-    "function-empty": ({"environment": {"functions": {"f": {"bash": " \n"}}}}, ["environment.functions.f: `bash` is empty"]),
-    "function-csh-only": ({"environment": {"functions": {"f": {"csh": "x"}}}}, [f"environment.functions.f.bash: {pydantic_says('missing')}"]),
+    "function-empty": (
+        {"environment": {"functions": {"f": {"bash": " \n"}}}},
+        ["environment.functions.f: `bash` is empty"],
+    ),
+    "function-csh-only": (
+        {"environment": {"functions": {"f": {"csh": "x"}}}},
+        [f"environment.functions.f.bash: {pydantic_says('missing')}"],
+    ),
     "function-and-variable": (
         {"environment": {"set": {"F": "1"}, "functions": {"F": {"bash": "x"}}}},
         ["environment: F cannot be a variable and a function: Lmod keeps one thing of a name"],
@@ -260,7 +295,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         for name in FORBIDDEN
         for where in ("set", "set_default", "prepend", "append")
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FAULTS)

@@ -336,7 +336,7 @@ def test_load_site_makes_folder_mirrors_uris_and_keeps_urls(tmp_path: Path, monk
     "fields",
     [{"catalogs": ["~no-such-user/recipes"]}, {"sources": {"mirrors": ["~no-such-user/recipes"]}}],
     ids=["catalog", "mirror"],
-)  # fmt: skip
+)
 def test_load_site_tells_the_home_of_a_user_that_does_not_exist(tmp_path: Path, fields: dict[str, Any]) -> None:
     path = write(tmp_path, **fields)
     with pytest.raises(InputError) as caught:

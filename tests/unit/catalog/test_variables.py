@@ -172,9 +172,12 @@ def test_easybuild_s_software_finds_its_own_libraries(tmp_path: Path) -> None:
         sound = f'prepend_path("{name}","{tmp_path}/toy/1.0/lib:{tmp_path}/toy/1.0/lib64")\nsetenv("PATH_OF","x")\n'
         refuse_forbidden(read_shown(("toy/1.0", sound)), tmp_path)
         for wrong in (
-            f'prepend_path("{name}","/evil")', f'prepend_path("{name}","{tmp_path}/../evil")', f'prepend_path("{name}","")',
-            f'append_path("{name}","{tmp_path}/toy:/evil")', f'setenv("{name}","{tmp_path}/toy")',
-        ):  # fmt: skip
+            f'prepend_path("{name}","/evil")',
+            f'prepend_path("{name}","{tmp_path}/../evil")',
+            f'prepend_path("{name}","")',
+            f'append_path("{name}","{tmp_path}/toy:/evil")',
+            f'setenv("{name}","{tmp_path}/toy")',
+        ):
             with pytest.raises(EnvmgrError):
                 refuse_forbidden(read_shown(("toy/1.0", wrong + "\n")), tmp_path)
 

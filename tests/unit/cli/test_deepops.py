@@ -19,15 +19,23 @@ MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/expor
 DRIFT = Finding("contexts", "warning", "bash-login", "MODULEPATH differs", between="c1,c2")
 OLDER = Finding("mount", "note", "/sw", "an older generation", nodes="c[1-3]")
 ILL = replace(
-    WELL, nodes="c[1-4]", count=4, asked=(Asked("ssh", "c[1-3]", "c4", ""), Asked("slurm", "c[1,4]", "", "c2")),
+    WELL,
+    nodes="c[1-4]",
+    count=4,
+    asked=(Asked("ssh", "c[1-3]", "c4", ""), Asked("slurm", "c[1,4]", "", "c2")),
     findings=(MOUNT, DRIFT, OLDER),
-)  # fmt: skip
+)
 GROUPS = EnvmgrError("groups-unreadable", "`sinfo` fails", context=["no such program", "in PATH"], hint="install it")
 
 # What every validator has, and names of validate_slurm.py that say the same here: their types there.
 VALIDATORS = {
-    "ok": bool, "failures": list, "nodes_total": int, "nodes_available": int, "nodes_unavailable": int, "nodes": list,
-}  # fmt: skip
+    "ok": bool,
+    "failures": list,
+    "nodes_total": int,
+    "nodes_available": int,
+    "nodes_unavailable": int,
+    "nodes": list,
+}
 
 
 def verdict(answer: AuditResult | EnvmgrError) -> dict[str, Any]:
@@ -46,10 +54,17 @@ def verdict(answer: AuditResult | EnvmgrError) -> dict[str, Any]:
 
 def test_a_good_audit_is_ok_and_has_no_failures() -> None:
     assert verdict(WELL) == {
-        "ok": True, "failures": [], "checks": ["mount", "nodes"], "notes": 0,
+        "ok": True,
+        "failures": [],
+        "checks": ["mount", "nodes"],
+        "notes": 0,
         "nodes": [{"name": name, "state": "answered", "failures": 0} for name in ("c1", "c2", "c3")],
-        "nodes_total": 3, "nodes_available": 3, "nodes_unavailable": 0, "published_generation": 12, "published_entries": 2,
-    }  # fmt: skip
+        "nodes_total": 3,
+        "nodes_available": 3,
+        "nodes_unavailable": 0,
+        "published_generation": 12,
+        "published_entries": 2,
+    }
 
 
 def test_errors_and_warnings_are_failures_that_say_what_to_do_and_notes_are_none() -> None:
@@ -65,8 +80,11 @@ def test_errors_and_warnings_are_failures_that_say_what_to_do_and_notes_are_none
 def test_a_node_has_the_worst_state_of_all_ways_in_which_it_was_asked() -> None:
     found = verdict(ILL)
     assert {node["name"]: (node["state"], node["failures"]) for node in found["nodes"]} == {
-        "c1": ("answered", 0), "c2": ("unreachable", 1), "c3": ("answered", 1), "c4": ("silent", 0),
-    }  # fmt: skip
+        "c1": ("answered", 0),
+        "c2": ("unreachable", 1),
+        "c3": ("answered", 1),
+        "c4": ("silent", 0),
+    }
     assert (found["nodes_total"], found["nodes_available"], found["nodes_unavailable"]) == (4, 2, 2)
 
 

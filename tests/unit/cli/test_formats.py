@@ -28,9 +28,12 @@ SILENT = Finding("nodes", "error", "ssh", "silent: no answer", "an answer", "try
 OLDER = Finding("mount", "note", "/sw", "an older generation", nodes="c[1-3]")
 HERE = Finding("generation", "error", "/sw", "this host cannot read the published generation")
 ILL = replace(
-    WELL, nodes="c[1-4]", count=4, asked=(Asked("ssh", "c[1-3]", "c4", ""), Asked("slurm", "c1", "", "c[2-4]")),
+    WELL,
+    nodes="c[1-4]",
+    count=4,
+    asked=(Asked("ssh", "c[1-3]", "c4", ""), Asked("slurm", "c1", "", "c[2-4]")),
     findings=(MOUNT, SILENT, SLOW, OLDER),
-)  # fmt: skip
+)
 GROUPS = EnvmgrError(
     "groups-unreadable", "`sinfo` does not say which nodes there are", context="no such program", hint="x"
 )
@@ -73,9 +76,14 @@ def test_findings_are_counted_by_check_and_by_node() -> None:
         tuple(dict(labels)[k] for k in ("node", "check", "severity")) for labels in series["envmgr_audit_node_findings"]
     }
     assert by_node == {
-        ("c2", "mount", "error"), ("c3", "mount", "error"), ("c4", "nodes", "error"), ("c2", "mount", "warning"),
-        ("c1", "mount", "note"), ("c2", "mount", "note"), ("c3", "mount", "note"),
-    }  # fmt: skip
+        ("c2", "mount", "error"),
+        ("c3", "mount", "error"),
+        ("c4", "nodes", "error"),
+        ("c2", "mount", "warning"),
+        ("c1", "mount", "note"),
+        ("c2", "mount", "note"),
+        ("c3", "mount", "note"),
+    }
 
 
 def test_a_finding_of_this_host_and_of_a_check_that_was_not_chosen_is_counted() -> None:

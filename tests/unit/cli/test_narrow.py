@@ -12,11 +12,30 @@ from envmgr.cli.narrow import narrowed
 from tests.helpers.verbs import VERBS
 
 LINES = [
-    [], ["--help"], ["-h"], ["--version"], ["--nonsense"], ["buidl"], ["buidl", "--help"], ["build", "--nonsense"],
-    ["build", "-j", "0"], ["diff", "a", "b"], ["site"], ["site", "--help"], ["site", "chekc"], ["catalog"], ["show"],
-    ["--version", "build"], ["_build-item", "--help"], ["--help", "build"], [""], ["Build"], ["sit"], ["list_"],
+    [],
+    ["--help"],
+    ["-h"],
+    ["--version"],
+    ["--nonsense"],
+    ["buidl"],
+    ["buidl", "--help"],
+    ["build", "--nonsense"],
+    ["build", "-j", "0"],
+    ["diff", "a", "b"],
+    ["site"],
+    ["site", "--help"],
+    ["site", "chekc"],
+    ["catalog"],
+    ["show"],
+    ["--version", "build"],
+    ["_build-item", "--help"],
+    ["--help", "build"],
+    [""],
+    ["Build"],
+    ["sit"],
+    ["list_"],
     *([*verb.split(), "--help"] for verb in VERBS),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("argv", LINES, ids=" ".join)

@@ -154,9 +154,11 @@ def test_to_data_takes_dataclasses_in_tuples() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8")),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
+    ),
     max_leaves=8,
-)  # fmt: skip
+)
 
 
 @given(JSON)
@@ -223,10 +225,7 @@ def test_print_error_as_json_is_data_on_stdout(
 
 def test_print_error_as_text_is_talk_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     print_error(ERRORS[0][0], "table")
-    assert capsys.readouterr() == (
-        "",
-        "error[a-b]: the fact\n  one\n  two\n  log: /l\n\nhint: do it\n",
-    )
+    assert capsys.readouterr() == ("", "error[a-b]: the fact\n  one\n  two\n  log: /l\n\nhint: do it\n")
 
 
 def test_table_is_one_line_a_record_when_stdout_is_no_terminal(

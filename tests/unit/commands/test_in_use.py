@@ -114,8 +114,9 @@ def test_disk_that_is_full_keeps_all(ctx: Context, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "run_detached", full)
     asked = ask_in_use(ctx, 60)
     assert (asked.found().unknown, asked.of) == (
-        ("this host: its processes could not be looked at: No space left on device",), []
-    )  # fmt: skip
+        ("this host: its processes could not be looked at: No space left on device",),
+        [],
+    )
 
 
 def test_nodes_are_told_in_their_order_whoever_answers_first(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def test_training_on_gpus_is_one_task_a_node_with_a_process_a_gpu() -> None:
         (Launch("program", "none"), ("run",), False, "srun --mpi=none run"),
         (Launch("torchrun", "none"), ("ddp.py", "--epochs", "3"), True, "  ddp.py --epochs 3"),
     ],
-)  # fmt: skip
+)
 def test_last_line_starts_what_the_entry_has(launch: Launch, command: tuple[str, ...], python: bool, last: str) -> None:
     made = text("app-x/1.0", launch, JobShape(3, 2, 0, None, ()), *command, python=python)
     assert made.splitlines()[-1] == last

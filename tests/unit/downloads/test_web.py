@@ -94,9 +94,10 @@ def test_file_that_is_no_regular_one_or_too_large_is_no_page(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "content", [b"[" * 1_000_000, b'{"files": ' * 100_000, b'{"files": [' + b"1," * 3_000_000 + b"1]}", b"9" * 100_000],
+    "content",
+    [b"[" * 1_000_000, b'{"files": ' * 100_000, b'{"files": [' + b"1," * 3_000_000 + b"1]}", b"9" * 100_000],
     ids=["lists", "maps", "values", "number"],
-)  # fmt: skip
+)
 def test_hostile_json_of_an_index_is_a_fault_of_the_page(content: bytes) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
         pages._files(pages.Page("application/vnd.pypi.simple.v1+json", content))

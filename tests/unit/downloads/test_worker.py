@@ -38,9 +38,13 @@ def call(runner: Runner, tmp_path: Path, module: str = "none", **request: Any) -
     """What the call gives, and the kinds of the events that it passed on."""
     seen: list[str] = []
     end = call_worker(
-        module, {"cache": str(tmp_path), **request}, runner, SilentReporter(), failure=failure,
+        module,
+        {"cache": str(tmp_path), **request},
+        runner,
+        SilentReporter(),
+        failure=failure,
         on_event=lambda event: seen.append(event["event"]),
-    )  # fmt: skip
+    )
     return end, seen
 
 

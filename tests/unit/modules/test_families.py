@@ -35,13 +35,19 @@ def member(*depends: str, named: tuple[str, ...] | None = None, python: bool = T
         ({"sci": member(named=("lab", "python"))}, {"sci": ("lab", "python")}),
         ({"mpich": member(named=("mpi",), python=False)}, {"mpich": ("mpi",)}),
         ({"sci": PYTHON, "app": member("sci")}, {"sci": ("python",), "app": ()}),
-        ({"sci": PYTHON, "way": member("sci", python=False), "app": member("way")}, {"sci": ("python",), "way": (), "app": ()}),
+        (
+            {"sci": PYTHON, "way": member("sci", python=False), "app": member("way")},
+            {"sci": ("python",), "way": (), "app": ()},
+        ),
         ({"sci": member(named=()), "app": member("sci")}, {"sci": (), "app": ()}),
         ({"tool": TOOL, "app": member("tool")}, {"tool": (), "app": ("python",)}),
         ({"env": member(named=("python",), python=False), "app": member("env")}, {"env": ("python",), "app": ()}),
         ({"sci": PYTHON, "app": member("sci", named=("lab", "python"))}, {"sci": ("python",), "app": ("lab",)}),
         ({"a": member(named=("mpi",)), "b": member("a", named=("mpi", "x"))}, {"a": ("mpi",), "b": ("x",)}),
-        ({"sci": PYTHON, "other": PYTHON, "lab": member("sci", "other", python=False)}, {"sci": (), "other": (), "lab": ()}),
+        (
+            {"sci": PYTHON, "other": PYTHON, "lab": member("sci", "other", python=False)},
+            {"sci": (), "other": (), "lab": ()},
+        ),
         (
             {"sci": PYTHON, "conda": member(named=("python",)), "lab": member("sci", "conda", python=False)},
             {"sci": (), "conda": ("python",), "lab": ()},
@@ -50,11 +56,24 @@ def member(*depends: str, named: tuple[str, ...] | None = None, python: bool = T
         ({"a": member("b"), "b": member("a")}, {"a": (), "b": ()}),
     ],
     ids=[
-        "no Python", "two Pythons", "stacks", "named", "named without a Python", "on a Python", "on a Python by another",
-        "on a Python that stacks", "on a tool", "on a family without a Python", "forced", "forced by name",
-        "two Pythons under one entry", "a Python and a named one under one entry", "dependency that is not there", "circle",
+        "no Python",
+        "two Pythons",
+        "stacks",
+        "named",
+        "named without a Python",
+        "on a Python",
+        "on a Python by another",
+        "on a Python that stacks",
+        "on a tool",
+        "on a family without a Python",
+        "forced",
+        "forced by name",
+        "two Pythons under one entry",
+        "a Python and a named one under one entry",
+        "dependency that is not there",
+        "circle",
     ],
-)  # fmt: skip
+)
 def test_families_of_an_entry(members: dict[str, Member], own: dict[str, tuple[str, ...]]) -> None:
     found = find_families(members)
     assert {entry: families.own for entry, families in found.items()} == own
@@ -86,14 +105,21 @@ def test_load_replaces_what_its_dependencies_replace() -> None:
             {"sci/1": PYTHON, "other/1": PYTHON, "lab/1": member("sci/1", "other/1", python=False)},
             [Clash("lab/1", "python", ("other/1", "sci/1"), certain=False)],
         ),
-        ({"app/1": TOOL, "app/2": member("app/1", python=False)}, [Clash("app/2", "", ("app/1", "app/2"), certain=True)]),
         (
-            {"python/1": member(named=("python",)), "python/2": member(named=("python",)), "a/1": member("python/1", "python/2")},
+            {"app/1": TOOL, "app/2": member("app/1", python=False)},
+            [Clash("app/2", "", ("app/1", "app/2"), certain=True)],
+        ),
+        (
+            {
+                "python/1": member(named=("python",)),
+                "python/2": member(named=("python",)),
+                "a/1": member("python/1", "python/2"),
+            },
             [Clash("a/1", "", ("python/1", "python/2"), certain=True)],
         ),
     ],
     ids=["none", "forced", "two of a family", "two Pythons", "two versions", "two versions of a family"],
-)  # fmt: skip
+)
 def test_clashes_of_recipes(members: dict[str, Member], clashes: list[Clash]) -> None:
     assert find_clashes(members) == clashes
 
@@ -149,8 +175,13 @@ def test_member_of_several_families_replaces_a_member_of_each(tmp_path: Path) ->
 
 def test_entry_on_a_python_is_loaded_with_it_and_replaces_another(tmp_path: Path) -> None:
     """Loaded twice, after a swap of what it depends on, and unloaded."""
-    tree = make_tree(tmp_path, environment("python/3.10"), environment("python/3.11"), environment("app/1", "python/3.10"),
-                     environment("sci/1"))  # fmt: skip
+    tree = make_tree(
+        tmp_path,
+        environment("python/3.10"),
+        environment("python/3.11"),
+        environment("app/1", "python/3.10"),
+        environment("sci/1"),
+    )
     replaced = 'Lmod is automatically replacing "sci/1" with "python/3.10".'
     assert pythons(tree, "module load sci; module load app") == (
         ["0", "python/3.10:app/1"],

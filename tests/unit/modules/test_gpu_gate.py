@@ -150,9 +150,14 @@ def test_lmod_says_what_the_oracle_says(tmp_path: Path, row: Row) -> None:
     driver = (row.facts.gpus or ())[0].driver
     done = load(tree, f"{node(sys=driver)}\n{written(row.facts)}")
     words = {
-        "full": "", "no-jit": "compile at run time", "forward": "cuda-compat", "unknown": "is not known",
-        "no-code": "it has code for", "too-old": "is older than", "broken": "no GPU program runs here",
-    }  # fmt: skip
+        "full": "",
+        "no-jit": "compile at run time",
+        "forward": "cuda-compat",
+        "unknown": "is not known",
+        "no-code": "it has code for",
+        "too-old": "is older than",
+        "broken": "no GPU program runs here",
+    }
     assert done.stdout == ("1 []\n" if row.refused else "0 [torch/2.1]\n"), done.stderr
     assert (words[row.verdict] in done.stderr) if words[row.verdict] else done.stderr == ""
 
@@ -173,8 +178,10 @@ def test_there_are_twenty_rows_for_lmod() -> None:
 def test_no_jit_is_said_once_for_a_session_and_again_on_another_node(tmp_path: Path) -> None:
     tree = gated(tmp_path)
     text = "module load torch; module unload torch; echo -- >&2; module load torch; echo -- >&2; module unload torch; "
-    done = tree.shell(text + "echo other > /run/hostname; mount --bind /run/hostname /proc/sys/kernel/hostname; module load torch",
-                      before=with_gpu("525.60.13"))  # fmt: skip
+    done = tree.shell(
+        text + "echo other > /run/hostname; mount --bind /run/hostname /proc/sys/kernel/hostname; module load torch",
+        before=with_gpu("525.60.13"),
+    )
     first, second, third = done.stderr.split("--\n")
     assert first.startswith(
         f"Note: torch/2.1 on {HERE}: it runs, but whatever it would compile at run time (Triton, NVRTC"

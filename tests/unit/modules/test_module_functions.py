@@ -295,11 +295,16 @@ def test_users_own_folders_and_own_conda_are_kept(conda: Conda, shell: str) -> N
     """The user has another conda with an environment active: one level deep when the module comes."""
     folder = conda.tree.folder
     own = {
-        "CONDA_SHLVL": "1", "CONDA_PREFIX": "/own/envs/work", "CONDA_DEFAULT_ENV": "work", "CONDA_EXE": "/own/conda/bin/conda",
-        "CONDA_PROMPT_MODIFIER": "(work) ", "CONDA_PYTHON_EXE": "/own/conda/bin/python",
+        "CONDA_SHLVL": "1",
+        "CONDA_PREFIX": "/own/envs/work",
+        "CONDA_DEFAULT_ENV": "work",
+        "CONDA_EXE": "/own/conda/bin/conda",
+        "CONDA_PROMPT_MODIFIER": "(work) ",
+        "CONDA_PYTHON_EXE": "/own/conda/bin/python",
         "PATH": f"/own/envs/work/bin:/own/conda/condabin:{clean_env()['PATH']}",
-        "CONDA_ENVS_PATH": f"{folder}/scratch/envs", "CONDA_PKGS_DIRS": f"{folder}/scratch/pkgs",
-    }  # fmt: skip
+        "CONDA_ENVS_PATH": f"{folder}/scratch/envs",
+        "CONDA_PKGS_DIRS": f"{folder}/scratch/pkgs",
+    }
     script = """snapshot before; module load anaconda/1; conda create -n mine; conda activate mine; tool; conda install x
 module unload anaconda; snapshot after"""
     done = conda.run(shell, script, **own)

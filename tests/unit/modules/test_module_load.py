@@ -172,8 +172,12 @@ def test_dependency_that_leaves_as_another_changes_its_version_is_loaded_again(
 ) -> None:
     """`base` came with `app/2.0`, and goes with it when `tool` brings `app/1.0`; Lmod 8.6 then has to load it for `tool`."""
     tree = make_tree(
-        tmp_path, spec("base/1.0"), spec("app/1.0"), spec("app/2.0", depends=("base/1.0",)), spec("tool/1.0", depends=depends)
-    )  # fmt: skip
+        tmp_path,
+        spec("base/1.0"),
+        spec("app/1.0"),
+        spec("app/2.0", depends=("base/1.0",)),
+        spec("tool/1.0", depends=depends),
+    )
     done = tree.shell(
         "module load app/2.0; module load tool; echo $?:$LOADEDMODULES; module unload tool; echo $LOADEDMODULES"
     )

@@ -50,11 +50,20 @@ def own(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["install", "x"], ["install"], ["--log", "f", "install", "x"], ["-v", "uninstall", "x"], ["install", "--user", "x"],
-        ["install", "--root-user-action=ignore", "x"], ["install", "--prefer-binary", "x"], ["--proxy", "install", "install", "x"],
-        ["install", "list"], ["install", "x", "--break-system-packages"], ["install", "x y"], ["install", "--python", "3"],
+        ["install", "x"],
+        ["install"],
+        ["--log", "f", "install", "x"],
+        ["-v", "uninstall", "x"],
+        ["install", "--user", "x"],
+        ["install", "--root-user-action=ignore", "x"],
+        ["install", "--prefer-binary", "x"],
+        ["--proxy", "install", "install", "x"],
+        ["install", "list"],
+        ["install", "x", "--break-system-packages"],
+        ["install", "x y"],
+        ["install", "--python", "3"],
     ],
-)  # fmt: skip
+)
 def test_what_changes_packages_is_refused_with_the_way_out(
     tmp_path: Path, own: str, arguments: list[str], shell: str
 ) -> None:
@@ -66,11 +75,23 @@ def test_what_changes_packages_is_refused_with_the_way_out(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [], ["list"], ["show", "install"], ["--version"], ["help", "install"], ["install", "--help"], ["install", "-t", "d", "x"],
-        ["install", "--target=d", "x"], ["install", "--prefix", "d", "x"], ["install", "--root=d", "x"], ["install", "--dry-run", "x"],
-        ["--python", "own", "install", "x"], ["download", "a b", "*"], ["unknown"], ["search", "install"],
+        [],
+        ["list"],
+        ["show", "install"],
+        ["--version"],
+        ["help", "install"],
+        ["install", "--help"],
+        ["install", "-t", "d", "x"],
+        ["install", "--target=d", "x"],
+        ["install", "--prefix", "d", "x"],
+        ["install", "--root=d", "x"],
+        ["install", "--dry-run", "x"],
+        ["--python", "own", "install", "x"],
+        ["download", "a b", "*"],
+        ["unknown"],
+        ["search", "install"],
     ],
-)  # fmt: skip
+)
 def test_all_else_is_done_by_the_pip_of_the_module(tmp_path: Path, own: str, arguments: list[str]) -> None:
     done = run(tmp_path, own, *arguments, PIP_REQUIRE_VIRTUALENV="1")
     assert (done.returncode, done.stdout) == (0, "".join(f"{a}|" for a in ("1", *arguments)))
@@ -94,15 +115,46 @@ def test_names_are_those_of_its_python(minor: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "--log list install x", "--proxy show --log list install x", "install --log -t x", "install x -c --target d", "install x --constraint -t d",
-        "install --prefix= x", "install --root= x", "install --root / x", "install --target= x", "install -t {home}/lib x", "install -qt{home}/lib x",
-        "install -t d --target {home} x", "install --prefix {home}/../1-xx/. x", "install --root=/.. x", "install -r -h", "install -e --help", "install --report --dry-run x",
-        "install --new-option -t d x", "install --new-option --help x", "--new-flag install -t d x", "--new-option list install x", "install -- -t d x",
-        "install --pre d x", "-- install x", "install -Z -t x", "uninstall -t d x", "uninstall --root d x", "-qv install -Uq x", "install --cert -t x",
-        "--python {home}/bin/python install x", "--python {home} install x", "--python={home}/bin/python uninstall x", "--python link install x", "--pyth link install x",
-        "--python {other}/bin/python install x", "--isolated install x", "install --user x", "--log config install x",
+        "--log list install x",
+        "--proxy show --log list install x",
+        "install --log -t x",
+        "install x -c --target d",
+        "install x --constraint -t d",
+        "install --prefix= x",
+        "install --root= x",
+        "install --root / x",
+        "install --target= x",
+        "install -t {home}/lib x",
+        "install -qt{home}/lib x",
+        "install -t d --target {home} x",
+        "install --prefix {home}/../1-xx/. x",
+        "install --root=/.. x",
+        "install -r -h",
+        "install -e --help",
+        "install --report --dry-run x",
+        "install --new-option -t d x",
+        "install --new-option --help x",
+        "--new-flag install -t d x",
+        "--new-option list install x",
+        "install -- -t d x",
+        "install --pre d x",
+        "-- install x",
+        "install -Z -t x",
+        "uninstall -t d x",
+        "uninstall --root d x",
+        "-qv install -Uq x",
+        "install --cert -t x",
+        "--python {home}/bin/python install x",
+        "--python {home} install x",
+        "--python={home}/bin/python uninstall x",
+        "--python link install x",
+        "--pyth link install x",
+        "--python {other}/bin/python install x",
+        "--isolated install x",
+        "install --user x",
+        "--log config install x",
     ],
-)  # fmt: skip
+)
 def test_whatever_stands_around_it_a_change_of_the_module_is_refused(tmp_path: Path, line: str) -> None:
     done = run_in_store(tmp_path, line)
     assert (done.returncode, done.stdout, done.stderr.splitlines()[1:]) == (1, "", ["", *WAY_OUT])
@@ -111,13 +163,37 @@ def test_whatever_stands_around_it_a_change_of_the_module_is_refused(tmp_path: P
 @pytest.mark.parametrize(
     "line",
     [
-        "install -qt d x", "install -Uqtd x", "install --targ d x", "install --tar=d x", "install --prefi d x", "install --root d x", "install -t {home}/lib --target d x",
-        "install --dry x", "install -qh", "install --he", "install --log list -t d x", "--log list list", "--log install show x", "install -r f -t d", "install --no-deps -t d x",
-        "--python venv install x", "--python venv/bin/python install x", "--python=venv uninstall x", "--log f --python venv config --site set a.b c", "--python nowhere install x",
-        "config list", "config --site list", "config --site get a.b", "config set a.b c", "config --user set a.b c", "config --global unset a.b", "download -d d x", "list --new-option install",
+        "install -qt d x",
+        "install -Uqtd x",
+        "install --targ d x",
+        "install --tar=d x",
+        "install --prefi d x",
+        "install --root d x",
+        "install -t {home}/lib --target d x",
+        "install --dry x",
+        "install -qh",
+        "install --he",
+        "install --log list -t d x",
+        "--log list list",
+        "--log install show x",
+        "install -r f -t d",
+        "install --no-deps -t d x",
+        "--python venv install x",
+        "--python venv/bin/python install x",
+        "--python=venv uninstall x",
+        "--log f --python venv config --site set a.b c",
+        "--python nowhere install x",
+        "config list",
+        "config --site list",
+        "config --site get a.b",
+        "config set a.b c",
+        "config --user set a.b c",
+        "config --global unset a.b",
+        "download -d d x",
+        "list --new-option install",
         "--new-flag list",
     ],
-)  # fmt: skip
+)
 def test_what_goes_elsewhere_is_done(tmp_path: Path, line: str) -> None:
     done = run_in_store(tmp_path, line)
     assert (done.returncode, done.stderr) == (0, "")
@@ -126,26 +202,49 @@ def test_what_goes_elsewhere_is_done(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("env", "line", "code"),
     [
-        ({"PIP_TARGET": "d"}, "install x", 0), ({"PIP_PREFIX": "d"}, "install x", 0), ({"PIP_ROOT": "d"}, "install x", 0), ({"PIP_DRY_RUN": "1"}, "install x", 0),
-        ({"PIP_PYTHON": "venv"}, "install x", 0), ({"PIP_TARGET": ""}, "install x", 1), ({"PIP_ROOT": "/"}, "install x", 1), ({"PIP_DRY_RUN": "0"}, "install x", 1),
-        ({"PIP_TARGET": "d"}, "install --target= x", 1), ({"PIP_TARGET": "d"}, "--isolated install x", 1), ({"PIP_TARGET": "{home}"}, "install x", 1),
-        ({"PIP_TARGET": "{home}"}, "install -t d x", 0), ({"PIP_PYTHON": "{home}"}, "install x", 1), ({"PIP_TARGET": "d"}, "uninstall x", 1),
+        ({"PIP_TARGET": "d"}, "install x", 0),
+        ({"PIP_PREFIX": "d"}, "install x", 0),
+        ({"PIP_ROOT": "d"}, "install x", 0),
+        ({"PIP_DRY_RUN": "1"}, "install x", 0),
+        ({"PIP_PYTHON": "venv"}, "install x", 0),
+        ({"PIP_TARGET": ""}, "install x", 1),
+        ({"PIP_ROOT": "/"}, "install x", 1),
+        ({"PIP_DRY_RUN": "0"}, "install x", 1),
+        ({"PIP_TARGET": "d"}, "install --target= x", 1),
+        ({"PIP_TARGET": "d"}, "--isolated install x", 1),
+        ({"PIP_TARGET": "{home}"}, "install x", 1),
+        ({"PIP_TARGET": "{home}"}, "install -t d x", 0),
+        ({"PIP_PYTHON": "{home}"}, "install x", 1),
+        ({"PIP_TARGET": "d"}, "uninstall x", 1),
         ({"PIP_SITE": "1"}, "config set a.b c", 1),
     ],
-)  # fmt: skip
+)
 def test_variables_of_pip_count_as_its_options(tmp_path: Path, env: dict[str, str], line: str, code: int) -> None:
     assert run_in_store(tmp_path, line, **env).returncode == code
 
 
-@pytest.mark.parametrize("line", ["config --site set a.b c", "config --site edit", "config unset --site a.b", "config --si set a.b c", "config --editor set --site edit"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "config --site set a.b c",
+        "config --site edit",
+        "config unset --site a.b",
+        "config --si set a.b c",
+        "config --editor set --site edit",
+    ],
+)
 def test_settings_of_the_install_are_not_changed(tmp_path: Path, line: str) -> None:
     done = run_in_store(tmp_path, line)
     action = next(word for word in reversed(line.split()) if word in ("set", "edit", "unset"))
     assert (done.returncode, done.stdout, done.stderr.splitlines()) == (
-        1, "",
-        ["error: pip cannot change the settings of the module a/1: all users share it, and it never changes", "",
-         f"hint: for settings of your own run `pip config --user {action} …`"],
-    )  # fmt: skip
+        1,
+        "",
+        [
+            "error: pip cannot change the settings of the module a/1: all users share it, and it never changes",
+            "",
+            f"hint: for settings of your own run `pip config --user {action} …`",
+        ],
+    )
 
 
 def test_settings_go_to_the_install_where_it_has_some(tmp_path: Path) -> None:
@@ -188,5 +287,10 @@ def run_in_store(tmp_path: Path, line: str, **env: str) -> subprocess.CompletedP
     words = [word.format(home=home, other=other) for word in line.split()]
     variables = {name: value.format(home=home) for name, value in env.items()}
     return subprocess.run(
-        ["sh", shim, *words], capture_output=True, text=True, check=False, cwd=work, env={"PATH": "/usr/bin:/bin", **variables}
-    )  # fmt: skip
+        ["sh", shim, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=work,
+        env={"PATH": "/usr/bin:/bin", **variables},
+    )

@@ -19,9 +19,12 @@ from tests.helpers.lmod_shell import LMOD, Tree, make_tree, op, spec
 from tests.helpers.waiting import DEADLINE
 
 SHELLS = {
-    "bash": ["bash", "--noprofile", "--norc"], "sh": ["sh"], "zsh": ["zsh", "-f"], "tcsh": ["tcsh", "-f"],
+    "bash": ["bash", "--noprofile", "--norc"],
+    "sh": ["sh"],
+    "zsh": ["zsh", "-f"],
+    "tcsh": ["tcsh", "-f"],
     "fish": ["fish", "--no-config"],
-}  # fmt: skip
+}
 SPECIAL = [chr(n) for n in range(1, 127) if not chr(n).isalnum()]
 OTHER = [
     "é",
@@ -101,8 +104,26 @@ def test_every_shell_gets_exactly_these_bytes(tmp_path: Path, shell: str, locale
 
 @pytest.mark.parametrize(
     "value",
-    ["{a,touch,x}", "a{b c}d", "a}b", "wow!", "!!", "a\tb", "a\rb", "\x0c", "a\nb", "\x1b[2J", "\x9b2J", "=ls", "a:=ls", "é", "日", "\u202ex", "a\x00b"],
-)  # fmt: skip
+    [
+        "{a,touch,x}",
+        "a{b c}d",
+        "a}b",
+        "wow!",
+        "!!",
+        "a\tb",
+        "a\rb",
+        "\x0c",
+        "a\nb",
+        "\x1b[2J",
+        "\x9b2J",
+        "=ls",
+        "a:=ls",
+        "é",
+        "日",
+        "\u202ex",
+        "a\x00b",
+    ],
+)
 @pytest.mark.parametrize("kind", ["set", "set-default", "prepend", "append"])
 def test_what_some_shell_would_not_get_is_in_no_module(kind: str, value: str) -> None:
     with pytest.raises(EnvmgrError) as caught:
@@ -116,7 +137,14 @@ def test_what_lmod_changes_in_a_list_is_in_no_module(value: str) -> None:
         operations(spec("app/1", op("prepend", "V", value)), ModulePolicies())
 
 
-BODIES = [":; }; touch evil; f2() { :", "echo a\n}\ntouch evil\nf2() {", "cat <<'}'\n}\ntouch evil", "echo 'it'\\''s' \\", 'echo "$(', "# }; touch evil"]  # fmt: skip
+BODIES = [
+    ":; }; touch evil; f2() { :",
+    "echo a\n}\ntouch evil\nf2() {",
+    "cat <<'}'\n}\ntouch evil",
+    "echo 'it'\\''s' \\",
+    'echo "$(',
+    "# }; touch evil",
+]
 
 
 @pytest.mark.parametrize("body", BODIES)
@@ -144,9 +172,17 @@ def test_what_a_recipe_tells_never_acts_on_a_terminal(tmp_path: Path) -> None:
     gone = Deprecated.model_construct(message=UNSHOWN, date=date(2030, 1, 1))
     tree = make_tree(
         tmp_path,
-        spec("app/1", description=UNSHOWN, help=UNSHOWN, homepage=UNSHOWN, licence=UNSHOWN, category=UNSHOWN,
-             extensions=(f"{UNSHOWN}/1",), deprecated=gone),
-    )  # fmt: skip
+        spec(
+            "app/1",
+            description=UNSHOWN,
+            help=UNSHOWN,
+            homepage=UNSHOWN,
+            licence=UNSHOWN,
+            category=UNSHOWN,
+            extensions=(f"{UNSHOWN}/1",),
+            deprecated=gone,
+        ),
+    )
     done = tree.shell(
         "for v in help whatis show 'spider' 'keyword app'; do module $v app; done; module load app; module avail"
     )

@@ -51,9 +51,16 @@ def test_every_export_without_all_is_told(tree: Tree, export: str) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"SLURM_JOB_ID": ""}, {"SLURM_STEP_ID": "0"}, {"SLURM_EXPORT_ENV": ""}, {"SLURM_EXPORT_ENV": "ALL"}, {"SLURM_EXPORT_ENV": "all"},
-     {"SLURM_EXPORT_ENV": "X=1,ALL"}, {"SLURM_EXPORT_ENV": "ALL,X=1"}],
-)  # fmt: skip
+    [
+        {"SLURM_JOB_ID": ""},
+        {"SLURM_STEP_ID": "0"},
+        {"SLURM_EXPORT_ENV": ""},
+        {"SLURM_EXPORT_ENV": "ALL"},
+        {"SLURM_EXPORT_ENV": "all"},
+        {"SLURM_EXPORT_ENV": "X=1,ALL"},
+        {"SLURM_EXPORT_ENV": "ALL,X=1"},
+    ],
+)
 def test_nothing_is_said_where_srun_passes_all_on_or_nothing_runs_srun(tree: Tree, changed: dict[str, str]) -> None:
     done = tree.shell("module load app; echo $? ${ENVMGR_SRUN_NOTE-none}", **{**JOB, **changed})
     assert (done.stdout, done.stderr) == ("0 none\n", "")

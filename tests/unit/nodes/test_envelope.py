@@ -22,8 +22,12 @@ SHELLS = ["dash", "bash"]
 def answer(body: bytes, *, status: int = 0, limit: int = 1 << 20, nonce: str = NONCE) -> bytes:
     """What a node prints for a script's `body`."""
     return b"\n--envmgr:%s:begin--\n%s\n--envmgr:%s:end:%d:%d--\n" % (
-        nonce.encode(), body, nonce.encode(), status, limit
-    )  # fmt: skip
+        nonce.encode(),
+        body,
+        nonce.encode(),
+        status,
+        limit,
+    )
 
 
 def sent(
@@ -182,9 +186,11 @@ def test_wrap_lets_the_script_tidy_up_when_its_time_is_over(shell: str, tmp_path
 def test_marked_keeps_exported_functions_and_environment_of_its_shell() -> None:
     script = "module >/dev/null 2>&1; echo $?; env | grep -c '^envmgr'"
     done = subprocess.run(
-        ["bash", "-c", marked(script, NONCE, limit=999)], capture_output=True, check=True,
+        ["bash", "-c", marked(script, NONCE, limit=999)],
+        capture_output=True,
+        check=True,
         env={**os.environ, "BASH_FUNC_module%%": "() { return 9; }"},
-    )  # fmt: skip
+    )
     assert unwrap(done.stdout, NONCE).text == "9\n0\n"
 
 
@@ -235,8 +241,11 @@ def test_unwrap_undoes_a_terminals_line_ends_and_keeps_the_scripts_own() -> None
         (answer(b"x", nonce="feedbeef"), f"the answer of another run (feedbeef, asked by {NONCE})"),
         (answer(b"x" * 5000, limit=4096), "the answer is longer than 4.1 kB"),
         (answer(b"x" * (5 << 20), limit=4 << 20), "the answer is longer than 4.2 MB"),
-        (end_mark(NONCE) + b"0:99--\n", 'no answer among 38 B of output, which begin "--envmgr:0123456789abcdef:end:…"'),
+        (
+            end_mark(NONCE) + b"0:99--\n",
+            'no answer among 38 B of output, which begin "--envmgr:0123456789abcdef:end:…"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_unwrap_says_what_is_wrong_in_one_line(output: bytes, reason: str) -> None:
     assert unwrap(output, NONCE) == Answer("silent", "", reason)

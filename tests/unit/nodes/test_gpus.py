@@ -55,13 +55,19 @@ def test_the_sites_own_options_may_ask_for_gpus_already(given: tuple[str, ...], 
 
 
 STATES = dict.fromkeys(("c1", "c2", "c3", "c4", "c5", "c8"), ("idle", "")) | {
-    "c6": ("drained", "bad fan"), "c7": ("idle~", ""),
-}  # fmt: skip
+    "c6": ("drained", "bad fan"),
+    "c7": ("idle~", ""),
+}
 GPUS = {
-    "c1": SlurmGpus(1, 0, ("all", "gpu")), "c2": SlurmGpus(4, 3, ("gpu", "long")), "c3": SlurmGpus(1, 1, ("all",)),
-    "c4": SlurmGpus(4, 4, ("all",)), "c5": SlurmGpus(0, 0, ("all",)), "c6": SlurmGpus(1, 0, ("all",)), "c7": SlurmGpus(1, 0, ("all",)),
+    "c1": SlurmGpus(1, 0, ("all", "gpu")),
+    "c2": SlurmGpus(4, 3, ("gpu", "long")),
+    "c3": SlurmGpus(1, 1, ("all",)),
+    "c4": SlurmGpus(4, 4, ("all",)),
+    "c5": SlurmGpus(0, 0, ("all",)),
+    "c6": SlurmGpus(1, 0, ("all",)),
+    "c7": SlurmGpus(1, 0, ("all",)),
     "c8": SlurmGpus(1, 0, ()),
-}  # fmt: skip
+}
 
 
 def test_jobs_go_where_a_gpu_is_free_and_others_are_told_why_not() -> None:

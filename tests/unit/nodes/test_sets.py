@@ -137,9 +137,12 @@ print(*resolve_nodes("@gpu", load_site(Path(sys.argv[1]), {}), Runner()))
 print(fold(["r1c1", "r1c2", "r2c1", "r2c2"]))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "site.yaml"], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", code, tmp_path / "site.yaml"],
+        capture_output=True,
+        text=True,
+        check=True,
         env={"PATH": "/usr/bin:/bin", "CLUSTERSHELL_CFGDIR": str(config)},
-    )  # fmt: skip
+    )
     assert done.stdout == "c1 c2 c3 c4\nr[1-2]c[1-2]\n"
 
 

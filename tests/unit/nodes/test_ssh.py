@@ -25,16 +25,22 @@ Host key verification failed.
         ("ssh: connect to host c1 port 2222: No route to host\n", "No route to host (port 2222)", True),
         ("ssh: Could not resolve hostname c9: Name or service not known\n", "Could not resolve hostname", True),
         ("root@c1: Permission denied (publickey).\n", "Permission denied (publickey)", True),
-        ("No ED25519 host key is known for c1 and you have requested strict checking.\nHost key verification failed.\n",
-         "Host key verification failed", True),
-        ("kex_exchange_identification: Connection closed by remote host\nConnection closed by 10.77.0.101 port 22\n",
-         "Connection closed", False),
+        (
+            "No ED25519 host key is known for c1 and you have requested strict checking.\nHost key verification failed.\n",
+            "Host key verification failed",
+            True,
+        ),
+        (
+            "kex_exchange_identification: Connection closed by remote host\nConnection closed by 10.77.0.101 port 22\n",
+            "Connection closed",
+            False,
+        ),
         ("ControlSocket /tmp/x already exists, disabling multiplexing\n", "", False),
         ("mux_client_request_session: read from master failed: Broken pipe\n", "", False),
         ("", "", False),
         ("\n \n", "", False),
     ],
-)  # fmt: skip
+)
 def test_reason_is_sshs_last_word_without_the_nodes_name(said: str, reason: str, *, connecting: bool) -> None:
     assert ssh.reason(said.encode()) == reason
     assert ssh.is_about_connecting(said.encode()) is connecting
@@ -43,18 +49,26 @@ def test_reason_is_sshs_last_word_without_the_nodes_name(said: str, reason: str,
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ("srun: error: Unable to allocate resources: Requested nodes are busy\n",
-         "Unable to allocate resources: Requested nodes are busy"),
-        ("srun: error: invalid partition specified: nope\nsrun: error: Unable to allocate resources: Invalid partition\n",
-         "invalid partition specified: nope"),
-        ("sbatch: error: Batch job submission failed: Invalid node name specified\n",
-         "Batch job submission failed: Invalid node name specified"),
-        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)\n",
-         "Unable to contact slurm controller (connect failure)"),
+        (
+            "srun: error: Unable to allocate resources: Requested nodes are busy\n",
+            "Unable to allocate resources: Requested nodes are busy",
+        ),
+        (
+            "srun: error: invalid partition specified: nope\nsrun: error: Unable to allocate resources: Invalid partition\n",
+            "invalid partition specified: nope",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Invalid node name specified\n",
+            "Batch job submission failed: Invalid node name specified",
+        ),
+        (
+            "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n",
+            "Unable to contact slurm controller (connect failure)",
+        ),
         ("srun: job 5 queued and waiting for resources\nsrun: error: task 0: Killed\n", "task 0: Killed"),
         ("", ""),
     ],
-)  # fmt: skip
+)
 def test_reason_is_slurms_first_error(said: str, reason: str) -> None:
     assert slurm.reason(said.encode()) == reason
 

@@ -119,10 +119,13 @@ def test_answer_is_read() -> None:
     [
         ("", "the probe did not end: no reason"),
         (ANSWER.replace("@use.looked.node=yes", "@node.end=no end in 9 s"), "the probe did not end: no end in 9 s"),
-        ("@probe=cannot write to /tmp, /dev/shm or /run\n", "the probe did not end: cannot write to /tmp, /dev/shm or /run"),
+        (
+            "@probe=cannot write to /tmp, /dev/shm or /run\n",
+            "the probe did not end: cannot write to /tmp, /dev/shm or /run",
+        ),
         (f"{ANSWER}@use.late=12\n", "12 processes were not looked at in time"),
         (ANSWER.replace("named.count=2", "named.count=90000"), "its processes name 90000 paths, more than are told"),
     ],
-)  # fmt: skip
+)
 def test_answer_that_is_not_whole_says_so(answer: str, unknown: str) -> None:
     assert read_uses(answer).unknown == unknown

@@ -132,9 +132,15 @@ def test_every_other_variable_needs_a_word_whatever_its_name(name: str, way: str
 
 @pytest.mark.parametrize(
     ("name", "entry"),
-    [("CUDA_PATH", "cuda"), ("EBROOTCUDA", "cuda"), ("EBVERSIONCUDA", "CUDA"), ("EBROOTCMINARES", "c-ares"), ("EBROOTGTKPLUS", "gtk+"),
-     ("EBEXTSLISTR", "r")],
-)  # fmt: skip
+    [
+        ("CUDA_PATH", "cuda"),
+        ("EBROOTCUDA", "cuda"),
+        ("EBVERSIONCUDA", "CUDA"),
+        ("EBROOTCMINARES", "c-ares"),
+        ("EBROOTGTKPLUS", "gtk+"),
+        ("EBEXTSLISTR", "r"),
+    ],
+)
 def test_what_builds_find_software_by_is_that_software_s_own(name: str, entry: str) -> None:
     made = recipe(set={name: "${root}"})
     assert rules(made, Entry(entry, "1")) == []
@@ -198,8 +204,23 @@ def test_one_line_for_the_variables_of_one_program() -> None:
     assert [fault.rule for fault in judged.faults] == ["variable:TOOLS"]
 
 
-@pytest.mark.parametrize("key", ["variable:LD_PRELOAD", "variable:MODULEPATH", "variable:HOME", "variable:PYTHONPATH", "variable:*", "variable:A_*",
-                                 "variable:a-b", "variable:", "function:", "function:a b", "variables", "on-unload"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "variable:LD_PRELOAD",
+        "variable:MODULEPATH",
+        "variable:HOME",
+        "variable:PYTHONPATH",
+        "variable:*",
+        "variable:A_*",
+        "variable:a-b",
+        "variable:",
+        "function:",
+        "function:a b",
+        "variables",
+        "on-unload",
+    ],
+)
 def test_what_no_recipe_can_accept(key: str) -> None:
     with pytest.raises(ValidationError):
         recipe({key: "why"})
@@ -223,9 +244,27 @@ def test_every_function_needs_a_word(name: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["}; touch evil; f2() {", ": ; }\ntouch evil\nf2() { :", "cat <<'}'\nx", "cat <<E\n$(touch evil)", "echo \\", "echo '", 'echo "$(', "if true; then",
-     "done", ")", "esac", "case x in y) ;;", "f2() { :", ":; } ; { :", "&&", "`", "}", "{"],
-)  # fmt: skip
+    [
+        "}; touch evil; f2() {",
+        ": ; }\ntouch evil\nf2() { :",
+        "cat <<'}'\nx",
+        "cat <<E\n$(touch evil)",
+        "echo \\",
+        "echo '",
+        'echo "$(',
+        "if true; then",
+        "done",
+        ")",
+        "esac",
+        "case x in y) ;;",
+        "f2() { :",
+        ":; } ; { :",
+        "&&",
+        "`",
+        "}",
+        "{",
+    ],
+)
 def test_a_body_is_whole_commands_and_nothing_more(body: str) -> None:
     for field in ({"functions": {"f": {"bash": body}}}, {"on_unload": {"bash": body}}):
         with pytest.raises(ValidationError, match="is not whole commands in"):
@@ -275,8 +314,15 @@ def test_csh_text_that_backquotes_would_take_apart(csh: str) -> None:
 
 def test_csh_text_is_read_and_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for csh in ("touch evil", "set x = `touch evil`", "if (`touch evil`) echo a", "unset noexec; touch evil", "echo a > evil",
-                "foreach i (`touch evil`)", "eval touch evil"):  # fmt: skip
+    for csh in (
+        "touch evil",
+        "set x = `touch evil`",
+        "if (`touch evil`) echo a",
+        "unset noexec; touch evil",
+        "echo a > evil",
+        "foreach i (`touch evil`)",
+        "eval touch evil",
+    ):
         Environment.model_validate({"functions": {"f": {"bash": ":", "csh": csh}}})
     assert list(tmp_path.iterdir()) == []
 

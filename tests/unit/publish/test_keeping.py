@@ -20,14 +20,25 @@ def row(day: int, before: int | None, after: int) -> dict[str, Any]:
     ("rows", "current", "left"),
     [
         pytest.param([row(1, None, 1), row(3, 1, 2)], 2, {1: SECONDS[3], 2: NEVER}, id="the next one"),
-        pytest.param([row(1, None, 1), row(3, 1, 2), row(4, 2, 1), row(6, 1, 2)], 2, {1: SECONDS[6], 2: NEVER}, id="left twice"),
-        pytest.param([row(1, None, 1), row(5, 2, 3)], 3, {1: SECONDS[5], 2: SECONDS[5], 3: NEVER}, id="a flip is missing"),
+        pytest.param(
+            [row(1, None, 1), row(3, 1, 2), row(4, 2, 1), row(6, 1, 2)], 2, {1: SECONDS[6], 2: NEVER}, id="left twice"
+        ),
+        pytest.param(
+            [row(1, None, 1), row(5, 2, 3)], 3, {1: SECONDS[5], 2: SECONDS[5], 3: NEVER}, id="a flip is missing"
+        ),
         pytest.param([row(1, None, 1)], 2, {1: NEVER, 2: NEVER}, id="the last flip is missing"),
-        pytest.param([row(1, None, 1), {"time": "soon", "from": 1, "to": 2}], 2, {1: NEVER, 2: NEVER}, id="a time is damaged"),
-        pytest.param([row(1, None, 1), {"time": DAYS[2], "from": "x", "to": 2}], 2, {1: SECONDS[2], 2: NEVER}, id="from is damaged"),
+        pytest.param(
+            [row(1, None, 1), {"time": "soon", "from": 1, "to": 2}], 2, {1: NEVER, 2: NEVER}, id="a time is damaged"
+        ),
+        pytest.param(
+            [row(1, None, 1), {"time": DAYS[2], "from": "x", "to": 2}],
+            2,
+            {1: SECONDS[2], 2: NEVER},
+            id="from is damaged",
+        ),
         pytest.param([], 2, {1: NEVER, 2: NEVER}, id="nothing is told"),
     ],
-)  # fmt: skip
+)
 def test_time_at_which_a_generation_was_left_is_never_too_early(
     rows: list[dict[str, Any]], current: int, left: dict[int, float]
 ) -> None:

@@ -24,9 +24,17 @@ def record(*entries: Entry, render: str = "r", number: int = 7) -> GenerationRec
         str(e): PublishedEntry(digest=OLD, path="store/x/aaaaaaaa", lock="l", fingerprint="f") for e in entries
     }
     return GenerationRecord(
-        number=number, parent=None, created="2026-01-01T00:00:00+00:00", user="u", host="h", reason="test",
-        tools={}, render=render, entries=published, files={},
-    )  # fmt: skip
+        number=number,
+        parent=None,
+        created="2026-01-01T00:00:00+00:00",
+        user="u",
+        host="h",
+        reason="test",
+        tools={},
+        render=render,
+        entries=published,
+        files={},
+    )
 
 
 # What is published, what is wanted, and what then happens to the module.

@@ -41,14 +41,20 @@ def test_one_library(tmp_path: Path, containers: list[list[str]], codes: tuple[s
     [
         ({"libone.so": ["7.0", "7.5", "8.0"], "libtwo.so": ["7.0", "8.0"]}, ("7.0", "7.5", "8.0")),  # 7.0 runs on 7.5
         ({"libone.so": ["7.5", "8.0"], "libtwo.so": ["8.0", "9.0"]}, ("8.0",)),
-        ({"libone.so": ["8.0", "9.0"], "libtwo.so": ["8.0", "ptx 8.0"]}, ("8.0+PTX",)),  # one of them is compiled for 9.0
+        (
+            {"libone.so": ["8.0", "9.0"], "libtwo.so": ["8.0", "ptx 8.0"]},
+            ("8.0+PTX",),
+        ),  # one of them is compiled for 9.0
         ({"libone.so": ["8.0", "9.0"], "libtwo.so": ["8.0"]}, ("8.0",)),
         ({"libone.so": ["8.0", "9.0"], "libstub.so": ["5.2"]}, ("8.0", "9.0")),  # a single entry is the compiler's own
-        ({"libone.so": ["8.0", "9.0"], "libcusparseLt.so.0": ["9.0", "9.0"]}, ("8.0", "9.0")),  # NVIDIA's own do not restrict it
+        (
+            {"libone.so": ["8.0", "9.0"], "libcusparseLt.so.0": ["9.0", "9.0"]},
+            ("8.0", "9.0"),
+        ),  # NVIDIA's own do not restrict it
         ({"libcublas.so.12": ["8.0", "9.0"], "libcufft.so.11": ["8.0", "9.0"]}, ("8.0", "9.0")),
         ({"libstub.so": ["5.2"]}, ("5.2",)),
     ],
-)  # fmt: skip
+)
 def test_several_libraries(tmp_path: Path, libraries: dict[str, list[str]], codes: tuple[str, ...]) -> None:
     for name, each in libraries.items():
         library(tmp_path, name, each)

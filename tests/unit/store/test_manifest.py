@@ -144,10 +144,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         lambda root: (root / "link").unlink() or write(root / "data", "DATA"),
         ["data: sha256 changed", "link: missing"],
     ),
-    "odd-name": (
-        lambda root: (root / os.fsdecode(b"a\n\xff")).write_text(""),
-        [r"a\n\udcff: not in the manifest"],
-    ),
+    "odd-name": (lambda root: (root / os.fsdecode(b"a\n\xff")).write_text(""), [r"a\n\udcff: not in the manifest"]),
 }
 
 

@@ -142,8 +142,11 @@ def test_install_digest_differs_for_different_identities(a: Any, b: Any) -> None
 
 def test_prefix_has_the_layout_of_the_design() -> None:
     prefix = Prefix(ROOT)
-    assert {name: str(getattr(prefix, name).relative_to(ROOT)) for name in dir(prefix) if name[0] != "_"
-            and isinstance(getattr(prefix, name), Path) and name != "root"} == {
+    assert {
+        name: str(getattr(prefix, name).relative_to(ROOT))
+        for name in dir(prefix)
+        if name[0] != "_" and isinstance(getattr(prefix, name), Path) and name != "root"
+    } == {
         "store": "store",
         "generations": "generations",
         "flips": "flips",
@@ -159,7 +162,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "locks": "var/lock",
         "publish_lock": "var/lock/publish.lock",
         "history": "var/history.jsonl",
-    }  # fmt: skip
+    }
     assert prefix.generation(42) == ROOT / "generations/0042"
     assert prefix.generation(12345) == ROOT / "generations/12345"
 

@@ -108,8 +108,16 @@ def test_tabs_of_shell_texts_are_let_through(tmp_path: Path) -> None:
 
 def test_what_reads_others_texts_knows_one_end_of_a_line() -> None:
     """`str.splitlines` ends a line at eight characters more, which no reviewer sees."""
-    rooms = ("catalog", "system/reading.py", "system/yamlfile.py", "wheels/resolve.py", "backends/wheels/*.py", "backends/conda/lockfile.py",
-             "backends/conda/pipitems.py", "publish/flips.py")  # fmt: skip
+    rooms = (
+        "catalog",
+        "system/reading.py",
+        "system/yamlfile.py",
+        "wheels/resolve.py",
+        "backends/wheels/*.py",
+        "backends/conda/lockfile.py",
+        "backends/conda/pipitems.py",
+        "publish/flips.py",
+    )
     found = [
         path
         for room in rooms

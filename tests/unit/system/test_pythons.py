@@ -51,9 +51,7 @@ def test_mark_says_what_pip_shall_say(tmp_path: Path) -> None:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string((tmp_path / "lib/python3.11" / MARK).read_text())
     assert {name: dict(parser[name]) for name in parser.sections()} == {
-        "externally-managed": {
-            "error": "This Python belongs to a module. For your own packages see `module help`",
-        }
+        "externally-managed": {"error": "This Python belongs to a module. For your own packages see `module help`"}
     }
     assert (tmp_path / "lib/python3.11" / MARK).read_text() == MARK_TEXT
 
@@ -93,10 +91,15 @@ def test_mark_of_a_package_gives_way_and_the_package_keeps_its_own(tmp_path: Pat
 @pytest.mark.parametrize(
     ("pip", "mark", "conda", "writes"),
     [
-        ("22.3.1", True, False, True), ("9.0", True, False, True), ("23.0", True, False, False), ("24.3.1", True, False, False),
-        ("24.3.1", False, False, True), (None, False, False, False), ("22.3.1", True, True, False),
+        ("22.3.1", True, False, True),
+        ("9.0", True, False, True),
+        ("23.0", True, False, False),
+        ("24.3.1", True, False, False),
+        ("24.3.1", False, False, True),
+        (None, False, False, False),
+        ("22.3.1", True, True, False),
     ],
-)  # fmt: skip
+)
 def test_pip_that_would_install_into_a_module(
     tmp_path: Path, pip: str | None, mark: bool, conda: bool, writes: bool
 ) -> None:

@@ -33,8 +33,11 @@ def stream(
 ) -> tuple[list[str], Completed]:
     lines: list[str] = []
     done = (runner or Runner()).stream(
-        [sys.executable, "-c", script], stdin=stdin, on_line=lines.append, **options  # type: ignore[arg-type]
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        stdin=stdin,
+        on_line=lines.append,
+        **options,  # type: ignore[arg-type]
+    )
     return lines, done
 
 

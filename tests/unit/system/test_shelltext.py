@@ -109,5 +109,6 @@ def test_shellcheck_finds_a_variable_that_nobody_sets(tmp_path: Path) -> None:
     file.write_text('# shellcheck shell=sh\necho "$nobody"\n')
     done = subprocess.run([check_scripts.program(), "-f", "gcc", file], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (
-        1, f"{file}:2:7: warning: nobody is referenced but not assigned. [SC2154]\n"
-    )  # fmt: skip
+        1,
+        f"{file}:2:7: warning: nobody is referenced but not assigned. [SC2154]\n",
+    )

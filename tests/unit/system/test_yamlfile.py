@@ -179,10 +179,15 @@ def test_parse_yaml_accepts_many_items_and_many_short_lists() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=12),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz", min_size=1, max_size=5), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text("abcxyz", min_size=1, max_size=5), inner, max_size=4)
+    ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @given(JSON)
@@ -313,11 +318,13 @@ def test_of_many_faults_the_first_are_told_each_as_one_short_line(tmp_path: Path
     error = caught.value
     assert error.message == f"{tmp_path / 'thing.yaml'} has 5002 faults"
     assert [line.removeprefix(f"{tmp_path / 'thing.yaml'}:") for line in error.context] == [
-        *(f"{n + 2}: wrong{n}: unknown field" for n in range(20)), "and 4982 more",
-    ]  # fmt: skip
+        *(f"{n + 2}: wrong{n}: unknown field" for n in range(20)),
+        "and 4982 more",
+    ]
     assert faults(tmp_path, f'name: x\n"{"long" * 225}": 1\n"\U0010fffd": 1\n') == [
-        f"2: {'long' * 15}… (900 characters): unknown field", "3: \\U0010fffd: unknown field",
-    ]  # fmt: skip
+        f"2: {'long' * 15}… (900 characters): unknown field",
+        "3: \\U0010fffd: unknown field",
+    ]
 
 
 def test_read_text_tells_the_first_byte_that_is_not_utf_8(tmp_path: Path) -> None:

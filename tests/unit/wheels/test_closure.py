@@ -53,17 +53,34 @@ def test_wheels_that_answer(asked: Sequence[str], parts: dict[str, Part]) -> Non
     [
         (["alpha==1.0"], {"alpha": part("2.0")}, ["the recipe needs `alpha==1.0`, the lock has alpha 2.0"]),
         (["alpha", "beta"], {"alpha": part("1")}, ["the recipe needs `beta`, which the lock lacks"]),
-        (["alpha"], {"alpha": part("1", "beta>=2"), "beta": part("1")}, ["alpha 1 needs `beta>=2`, the lock has beta 1"]),
+        (
+            ["alpha"],
+            {"alpha": part("1", "beta>=2"), "beta": part("1")},
+            ["alpha 1 needs `beta>=2`, the lock has beta 1"],
+        ),
         (["alpha"], {"alpha": part("1", "beta>=2")}, ["alpha 1 needs `beta>=2`, which the lock lacks"]),
-        (["alpha"], {"alpha": part("1"), "evil": part("6.6")},
-         ["evil 6.6 is in the lock, and neither the recipe nor another package needs it"]),
-        (["alpha"], {"alpha": part("1", "evil; extra == 'x'"), "evil": part("6.6")},
-         ["evil 6.6 is in the lock, and neither the recipe nor another package needs it"]),
-        (["alpha[x]"], {"alpha": part("1", 'beta; extra == "x"')}, ['alpha 1 needs `beta; extra == "x"`, which the lock lacks']),
-        (["a; python_version < '3.11'"], {"a": part("1")},
-         ["a 1 is in the lock, and neither the recipe nor another package needs it"]),
+        (
+            ["alpha"],
+            {"alpha": part("1"), "evil": part("6.6")},
+            ["evil 6.6 is in the lock, and neither the recipe nor another package needs it"],
+        ),
+        (
+            ["alpha"],
+            {"alpha": part("1", "evil; extra == 'x'"), "evil": part("6.6")},
+            ["evil 6.6 is in the lock, and neither the recipe nor another package needs it"],
+        ),
+        (
+            ["alpha[x]"],
+            {"alpha": part("1", 'beta; extra == "x"')},
+            ['alpha 1 needs `beta; extra == "x"`, which the lock lacks'],
+        ),
+        (
+            ["a; python_version < '3.11'"],
+            {"a": part("1")},
+            ["a 1 is in the lock, and neither the recipe nor another package needs it"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_wheels_of_something_else(asked: Sequence[str], parts: dict[str, Part], expected: Sequence[str]) -> None:
     assert faults(asked, parts) == [*expected]
 

@@ -33,9 +33,14 @@ def test_row_that_is_no_plain_requirement_gets_into_no_file_of_uv(row: str, tmp_
     for asked, limits in (([row], []), (["one"], [row])):
         with pytest.raises(InputError) as caught:
             compile_requirements(
-                asked, [Place("x", "http://127.0.0.1:1")], Runner(), tmp_path, python="3.11", platform="x86_64-manylinux_2_28",
+                asked,
+                [Place("x", "http://127.0.0.1:1")],
+                Runner(),
+                tmp_path,
+                python="3.11",
+                platform="x86_64-manylinux_2_28",
                 constraints=limits,
-            )  # fmt: skip
+            )
         assert caught.value.reference == "requirement-invalid"
         assert caught.value.message.isprintable()
         assert len(caught.value.message) < 1000
@@ -103,9 +108,15 @@ def test_uv_of_root_runs_as_the_other_user_who_writes_its_cache_alone(
     before = os.umask(0o077)
     try:
         found = compile_requirements(
-            ["one"], [Place("x", "http://127.0.0.1:1")], Runner(), tmp_path, python="3.11", platform="x86_64-manylinux_2_28",
-            account=account, environ={"NETRC": str(tmp_path / "netrc")},
-        )  # fmt: skip
+            ["one"],
+            [Place("x", "http://127.0.0.1:1")],
+            Runner(),
+            tmp_path,
+            python="3.11",
+            platform="x86_64-manylinux_2_28",
+            account=account,
+            environ={"NETRC": str(tmp_path / "netrc")},
+        )
     finally:
         os.umask(before)
     assert found.splitlines() == [str(account.uid), f"{account.home} root secret", "one", "new"]

@@ -40,8 +40,10 @@ def test_cuda_majors_of_names_and_of_versions() -> None:
         "nvidia-ml-py": "12.5",
     }
     assert cuda_majors(versions) == {
-        "12": ["nvidia-cudnn-cu12 9.1"], "13": ["nvidia-cuda-runtime 13.0.1", "nvidia-nvjitlink 13.5"], "11": ["torch 2.1+cu118"],
-    }  # fmt: skip
+        "12": ["nvidia-cudnn-cu12 9.1"],
+        "13": ["nvidia-cuda-runtime 13.0.1", "nvidia-nvjitlink 13.5"],
+        "11": ["torch 2.1+cu118"],
+    }
 
 
 @pytest.mark.parametrize(

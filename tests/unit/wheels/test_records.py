@@ -25,9 +25,13 @@ PACKAGES = "lib/python3.11/site-packages"
 def test_places_of_each_scheme(tmp_path: Path) -> None:
     data = "one-1.0.data"
     files = {
-        f"{data}/scripts/tool": "#!python\n", f"{data}/data/etc/x": "x", f"{data}/headers/one.h": "h", f"{data}/purelib/pure.py": "p",
-        f"{data}/platlib/plat.so": "s", "pkg/__pycache__/x.cpython-311.pyc": "c",
-    }  # fmt: skip
+        f"{data}/scripts/tool": "#!python\n",
+        f"{data}/data/etc/x": "x",
+        f"{data}/headers/one.h": "h",
+        f"{data}/purelib/pure.py": "p",
+        f"{data}/platlib/plat.so": "s",
+        "pkg/__pycache__/x.cpython-311.pyc": "c",
+    }
     wheel = Wheelhouse(tmp_path).wheel("one", files=files, scripts={"run": "one:main"})
     found = promised([wheel], "3.11")
     assert found.files["etc/x"] == hashlib.sha256(b"x").hexdigest()
@@ -117,10 +121,18 @@ def test_signatures_are_in_no_record_and_bytecode_may_be_absent(tmp_path: Path) 
 @pytest.mark.parametrize(
     "path",
     [
-        "pyvenv.cfg", "bin/pyvenv.cfg", "bin/pybuilddir.txt", "bin/python3.11", "bin/python", "lib/python311.zip", "lib/libpython3.11.so.1.0",
-        "lib/python3.11/sitecustomize.py", "lib/python3.11/os.py", "lib64/python3.11/os.py",
+        "pyvenv.cfg",
+        "bin/pyvenv.cfg",
+        "bin/pybuilddir.txt",
+        "bin/python3.11",
+        "bin/python",
+        "lib/python311.zip",
+        "lib/libpython3.11.so.1.0",
+        "lib/python3.11/sitecustomize.py",
+        "lib/python3.11/os.py",
+        "lib64/python3.11/os.py",
     ],
-)  # fmt: skip
+)
 def test_files_of_the_python_itself(tmp_path: Path, path: str) -> None:
     with pytest.raises(BadWheel, match="has a file of the Python that it is installed into"):
         promised([Wheelhouse(tmp_path).wheel("one", files={f"one-1.0.data/data/{path}": "x"})], "3.11")

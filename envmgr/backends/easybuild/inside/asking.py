@@ -91,8 +91,10 @@ class _Look:
                 only_one.setdefault(setting, f"its easyblock {kind} takes just one")
         return {
             "asks": [setting for setting in SETTINGS if setting in asks],
-            "lacks": lacks, "only_one": only_one, "unresolved": unresolved,
-        }  # fmt: skip
+            "lacks": lacks,
+            "only_one": only_one,
+            "unresolved": unresolved,
+        }
 
     def value(self, setting):
         """As EasyBuild takes it: the option, the easyconfig's own, that of NVIDIA's compilers."""
@@ -317,10 +319,14 @@ def _read(node, setting, held, tests):
 def is_not_one(test, held):
     """`len(values) != 1`."""
     return (
-        isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq) and getattr(test.comparators[0], "value", None) == 1
-        and isinstance(test.left, ast.Call) and getattr(test.left.func, "id", "") == "len"
-        and bool(test.left.args) and getattr(test.left.args[0], "id", None) in held
-    )  # fmt: skip
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.NotEq)
+        and getattr(test.comparators[0], "value", None) == 1
+        and isinstance(test.left, ast.Call)
+        and getattr(test.left.func, "id", "") == "len"
+        and bool(test.left.args)
+        and getattr(test.left.args[0], "id", None) in held
+    )
 
 
 class _Not:

@@ -179,12 +179,14 @@ def files_of(item):
     sources = [{**spec, "checksums": sha256_of(checksums.get(name), spec["name"])} for name, spec in asked.items()]
     files = [
         {
-            "name": name, "path": path, "checksums": sha256_of(checksums.get(name), name),
+            "name": name,
+            "path": path,
+            "checksums": sha256_of(checksums.get(name), name),
             "can_have": name in checksums,  # a script for tests has no place among an easyconfig's checksums
         }
         for name, path in local.items()
         if name not in patches
-    ]  # fmt: skip
+    ]
     patches = [{"name": n, "path": str(p), "checksums": sha256_of(c, n)} for n, (p, c) in patches.items()]
     return sources, patches, files, sorted(eulas), isinstance(block, Conda)
 

@@ -93,10 +93,19 @@ def call_child(
     words = placed(source, work, shut, runner, wheels, account)
     seen = PLACE if words else work
     request = {
-        "ask": ask, "work": str(seen), "log": str(seen / "log"), "answer": str(seen / _ANSWER), "sdist": str(source.sdist),
-        "patches": [str(p) for p in source.patches], "minor": source.minor, "wheels": [str(path) for path in wheels],
-        "base": None if source.base is None else str(source.base), "programs": str(source.programs), "jobs": jobs, "times": times,
-    }  # fmt: skip
+        "ask": ask,
+        "work": str(seen),
+        "log": str(seen / "log"),
+        "answer": str(seen / _ANSWER),
+        "sdist": str(source.sdist),
+        "patches": [str(p) for p in source.patches],
+        "minor": source.minor,
+        "wheels": [str(path) for path in wheels],
+        "base": None if source.base is None else str(source.base),
+        "programs": str(source.programs),
+        "jobs": jobs,
+        "times": times,
+    }
     env = clean_env(PYTHONPATH=str(_PACKAGES), HOME=str(seen), TMPDIR=str(seen))
     # Its output goes into the log from its first instruction on: nobody but us holds the pipe, which could be flooded.
     argv: list[str | Path] = [*shut.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
@@ -104,9 +113,16 @@ def call_child(
     building = ask == "wheel"
     try:
         done = runner.run(
-            argv, env=env, cwd=work, stdin=json.dumps(request), check=False, run_as=account, on_tick=on_tick,
-            timeout=None if building else _QUESTION_LIMIT, bounds=None if building else _QUESTION,
-        )  # fmt: skip
+            argv,
+            env=env,
+            cwd=work,
+            stdin=json.dumps(request),
+            check=False,
+            run_as=account,
+            on_tick=on_tick,
+            timeout=None if building else _QUESTION_LIMIT,
+            bounds=None if building else _QUESTION,
+        )
     except CommandError as error:
         raise _failure(
             Answer(kind="late"), ask, source, [printable(error.message), *_said(log)], keep_log(log)
@@ -151,9 +167,12 @@ def _read(told: Path, ask: str, source: Source, done: Completed, log: Path, kept
             found = error.errors(include_url=False)
             lines = [printable(reason_of(each)) for each in found[:10]]
             raise EnvmgrError(
-                "sdist-invalid", f"what {source.name} {source.version} says of itself is refused", context=lines, log=kept,
+                "sdist-invalid",
+                f"what {source.name} {source.version} says of itself is refused",
+                context=lines,
+                log=kept,
                 hint="a patch of its pyproject.toml (`patches` in the recipe) can say it as the index gives it; or lock another version",
-            ) from None  # fmt: skip
+            ) from None
     except (OSError, ValueError, EnvmgrError):
         pass
     raise _failure(
@@ -171,27 +190,39 @@ def _failure(answer: Answer, ask: str, source: Source, said: Sequence[str], log:
     match answer.kind:
         case "archive":
             return EnvmgrError(
-                "sdist-invalid", message, context=[*lines, *said], log=log,
+                "sdist-invalid",
+                message,
+                context=[*lines, *said],
+                log=log,
                 hint="report it to the package's authors; lock another version",
-            )  # fmt: skip
+            )
         case "patch":
             return EnvmgrError(
-                "patch-failed", message, context=said, log=log,
+                "patch-failed",
+                message,
+                context=said,
+                log=log,
                 hint="make it anew for this version, as `diff -ru a b` or git writes it (`patch -p1` reads it)",
-            )  # fmt: skip
+            )
         case "differs":
             more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
             return EnvmgrError(
-                "build-differs", f"two builds of {what} differ", context=[*lines[:10], *more], log=log,
+                "build-differs",
+                f"two builds of {what} differ",
+                context=[*lines[:10], *more],
+                log=log,
                 hint="its build puts something of the moment (a time, a random name, the order of a folder) into its files: a patch "
                 "(`patches` in the recipe) takes that out; or put a wheel that you made into a folder that is an index of the site",
-            )  # fmt: skip
+            )
     fact = "did not build from its source" if ask == "wheel" else "did not say what it is built with, and what it needs"
     return EnvmgrError(
-        "build-failed", f"{what} {fact}", context=said or [message or "its process was ended"], log=log,
+        "build-failed",
+        f"{what} {fact}",
+        context=said or [message or "its process was ended"],
+        log=log,
         hint="its build has no network, and only the packages that it asks for: a patch of its pyproject.toml (`patches` in the recipe) "
         "adds one that it forgot (`requires` of `[build-system]`), `constraints` holds one to an older version",
-    )  # fmt: skip
+    )
 
 
 def _said(log: Path) -> list[str]:

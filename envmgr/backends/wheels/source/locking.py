@@ -87,9 +87,14 @@ class _Locker:
             for patch in patches:
                 copy_file(self.recipe / patch.file, files / patch.file, BESIDE, tree=catalog_of(self.recipe))
             source = Source(
-                name=name, version=found.version, sdist=sdist, patches=[files / patch.file for patch in patches],
-                minor=".".join(self.asking.python.split(".")[:2]), base=installed, programs=programs,
-            )  # fmt: skip
+                name=name,
+                version=found.version,
+                sdist=sdist,
+                patches=[files / patch.file for patch in patches],
+                minor=".".join(self.asking.python.split(".")[:2]),
+                base=installed,
+                programs=programs,
+            )
             rows = self._ask("system", source, work).requires
             wheels = self._wheels(rows)
             paths = self._fetch(wheels, files, name)
@@ -104,9 +109,10 @@ class _Locker:
             ]
         if told is None or told.name != name or Version(told.version) != Version(found.version):
             raise EnvmgrError(
-                "sdist-invalid", f"{found.file} says that it is {'nothing' if told is None else f'{told.name} {told.version}'}",
+                "sdist-invalid",
+                f"{found.file} says that it is {'nothing' if told is None else f'{told.name} {told.version}'}",
                 hint="a patch (`patches` in the recipe) can say its version where its build asks git for it",
-            )  # fmt: skip
+            )
         locked = found.model_copy(
             update={
                 "requires": told.requires,
@@ -128,14 +134,21 @@ class _Locker:
             raise EnvmgrError("unsolvable", f"no index has a source of {name} {package.version}")
         if "sha256" not in sdist.hashes:
             raise EnvmgrError(
-                "wheel-unhashed", f"the index tells no sha256 of {sdist.filename}", hint="ask an index that has hashes, or a folder"
-            )  # fmt: skip
+                "wheel-unhashed",
+                f"the index tells no sha256 of {sdist.filename}",
+                hint="ask an index that has hashes, or a folder",
+            )
         try:
             locked = LockedSdist(
-                name=name, version=str(package.version), file=sdist.filename, sha256=sdist.hashes["sha256"], size=sdist.size,
-                index=self.asking.origins(rows, words)(name), build=(),
+                name=name,
+                version=str(package.version),
+                file=sdist.filename,
+                sha256=sdist.hashes["sha256"],
+                size=sdist.size,
+                index=self.asking.origins(rows, words)(name),
+                build=(),
                 uploaded="" if sdist.upload_time is None else sdist.upload_time.isoformat(),
-            )  # fmt: skip
+            )
         except ValidationError:
             raise EnvmgrError("sdist-invalid", f"{sdist.filename} is no archive that is unpacked here") from None
         self.asking.refuse_unhashed({name: (locked.file, locked.index)})
@@ -158,8 +171,15 @@ class _Locker:
         given = {file.sha256: path for file, _ in files if (path := cache / file.sha256 / file.file).is_file()}
         downloads = [Download(file.file, file.sha256, (url,), file.size) for file, url in files]
         bring(
-            downloads, folder, self.site.policies, self.runner, self.reporter, label=label, failure=_failure, given=given,
-        )  # fmt: skip
+            downloads,
+            folder,
+            self.site.policies,
+            self.runner,
+            self.reporter,
+            label=label,
+            failure=_failure,
+            given=given,
+        )
         return [download.path(folder) for download in downloads]
 
     def _ask(self, ask: str, source: Source, folder: Path, wheels: Sequence[Path] = ()) -> Answer:
@@ -209,9 +229,10 @@ def _python(base: Base, wanted: Wanted, site: Site) -> tuple[Path | None, Path]:
     """The install of the Python, or None and the folder of one of this host. EnvmgrError `lock-needs-python`."""
     if (wants := wanted.platform.partition("-")[0]) != platform.machine():
         raise EnvmgrError(
-            "lock-needs-python", f"{', '.join(wanted.build)} cannot be locked here: this host is {platform.machine()}, the recipe's platform {wants}",
+            "lock-needs-python",
+            f"{', '.join(wanted.build)} cannot be locked here: this host is {platform.machine()}, the recipe's platform {wants}",
             hint="its build is asked what it needs: lock it on a host of that kind",
-        )  # fmt: skip
+        )
     if base.entry is not None:
         install = base.entry.lock.items(site, read_target(site.cpu_level))[-1].install
         if install.exists():
@@ -225,6 +246,8 @@ def _python(base: Base, wanted: Wanted, site: Site) -> tuple[Path | None, Path]:
         else f"install python{base.minor} on this host"
     )
     raise EnvmgrError(
-        "lock-needs-python", f"there is no Python {base.minor} here to ask the build of {', '.join(wanted.build)} what it needs",
-        context=f"looked for the install of {base.name}, {SYSTEM_PYTHONS} and {sys.base_prefix}", hint=hint,
-    )  # fmt: skip
+        "lock-needs-python",
+        f"there is no Python {base.minor} here to ask the build of {', '.join(wanted.build)} what it needs",
+        context=f"looked for the install of {base.name}, {SYSTEM_PYTHONS} and {sys.base_prefix}",
+        hint=hint,
+    )

@@ -87,15 +87,28 @@ def made_wheels(
 
 def _source(sdist: LockedSdist, base: Base, recipe: Path, item: Item) -> Source:
     return Source(
-        name=sdist.name, version=sdist.version, sdist=_cached(sdist, item.install), minor=base.minor, programs=SYSTEM_PYTHONS,
-        patches=[recipe / patch.file for patch in sdist.patches], base=item.needs[0].path if item.needs else None,
-    )  # fmt: skip
+        name=sdist.name,
+        version=sdist.version,
+        sdist=_cached(sdist, item.install),
+        minor=base.minor,
+        programs=SYSTEM_PYTHONS,
+        patches=[recipe / patch.file for patch in sdist.patches],
+        base=item.needs[0].path if item.needs else None,
+    )
 
 
 def _make(
-    sdist: LockedSdist, source: Source, work: Path, install: Install, shut: Shut, runner: Runner, reporter: Reporter,
-    tick: Callable[[], None], *, jobs: int
-) -> Made:  # fmt: skip
+    sdist: LockedSdist,
+    source: Source,
+    work: Path,
+    install: Install,
+    shut: Shut,
+    runner: Runner,
+    reporter: Reporter,
+    tick: Callable[[], None],
+    *,
+    jobs: int,
+) -> Made:
     wheels = [*_builders(sdist, install).values()]
 
     def keep(log: Path) -> str:
@@ -115,17 +128,32 @@ def _make(
     reporter.say(
         f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
     )
-    return Made(path, {
-        "name": sdist.name, "version": sdist.version, "sdist": sdist.file, "sdist_sha256": sdist.sha256, "wheel": path.name,
-        "wheel_sha256": sha256, "network": shut.network,
-        "path": str(seen),
-    })  # fmt: skip
+    return Made(
+        path,
+        {
+            "name": sdist.name,
+            "version": sdist.version,
+            "sdist": sdist.file,
+            "sdist_sha256": sdist.sha256,
+            "wheel": path.name,
+            "wheel_sha256": sha256,
+            "network": shut.network,
+            "path": str(seen),
+        },
+    )
 
 
 def _require_own_builders(
-    sdist: LockedSdist, source: Source, work: Path, wanted: Wanted, base: Base, install: Install, shut: Shut, runner: Runner,
+    sdist: LockedSdist,
+    source: Source,
+    work: Path,
+    wanted: Wanted,
+    base: Base,
+    install: Install,
+    shut: Shut,
+    runner: Runner,
     tick: Callable[[], None],
-) -> None:  # fmt: skip
+) -> None:
     """Each question has a folder in `work`, of which nothing stays."""
 
     def ask(question: str, wheels: Sequence[Path]) -> Sequence[str]:
@@ -157,10 +185,11 @@ def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
         ) from None
     if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(checked_all(sdist.requires)):
         raise EnvmgrError(
-            "sdist-invalid", f"{sdist.file} built another package than it told when it was locked",
+            "sdist-invalid",
+            f"{sdist.file} built another package than it told when it was locked",
             context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
-        )  # fmt: skip
+        )
 
 
 def _keep_log(log: Path, install: Install, name: str) -> str:

@@ -33,11 +33,13 @@ def shut_off(site: Site, runner: Runner, reporter: Reporter, account: Account | 
         )
         return Shut((), "open")
     raise EnvmgrError(
-        "build-network", "a build from source cannot be kept off the network here", context=said,
+        "build-network",
+        "a build from source cannot be kept off the network here",
+        context=said,
         hint="let the build user make namespaces (sysctl user.max_user_namespaces and user.max_net_namespaces above 0; on Debian and "
         "Ubuntu also kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); or build on another host; "
         "or run the same command with --allow-network: what its build then fetches is in no lock",
-    )  # fmt: skip
+    )
 
 
 def say_who(reporter: Reporter, names: Iterable[str], account: Account | None = None) -> None:

@@ -371,12 +371,7 @@ def test_capture_survives_what_scripts_do_to_the_shell(capture):
     rough = "set -efu -o pipefail -o noclobber\nIFS=x; export A=1\nbreak; set -- 1 2; enable -n test; unused=$PATH"
     assert capture(
         rough, 'export B="$A"; : "$NOT_SET"; shopt -s extglob; [[ x = +(x) ]] && export C=1', "export D=1"
-    ) == [
-        ("set", "A", "1"),
-        ("set", "B", "1"),
-        ("set", "C", "1"),
-        ("set", "D", "1"),
-    ]
+    ) == [("set", "A", "1"), ("set", "B", "1"), ("set", "C", "1"), ("set", "D", "1")]
 
 
 def test_capture_is_not_irritated_by_a_shell_or_build_test(capture):
@@ -396,10 +391,7 @@ def test_capture_notes_a_false_last_test_and_goes_on(capture):
     assert capture("export A=1\n[[ -n $NEVER ]] && export B=1\n", "false || return\n", log=logged.append) == [
         ("set", "A", "1")
     ]
-    assert logged == [
-        "etc/conda/activate.d/a.sh ended with status 1",
-        "etc/conda/activate.d/b.sh ended with status 1",
-    ]
+    assert logged == ["etc/conda/activate.d/a.sh ended with status 1", "etc/conda/activate.d/b.sh ended with status 1"]
 
 
 @pytest.mark.parametrize(

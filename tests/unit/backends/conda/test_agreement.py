@@ -28,8 +28,13 @@ def package(name: str, **changes: Any) -> LockedPackage:
 
 def write(folder: Path) -> None:
     lock = CondaLock(
-        "linux-64", "d" * 64, (package("xz", depends=()), package("zlib")), (ChannelSource("c", URL, "channel", {}),), {}, "rattler 0"
-    )  # fmt: skip
+        "linux-64",
+        "d" * 64,
+        (package("xz", depends=()), package("zlib")),
+        (ChannelSource("c", URL, "channel", {}),),
+        {},
+        "rattler 0",
+    )
     for name, text in lock_texts(lock).items():
         (folder / name).write_text(text)
 
@@ -79,11 +84,13 @@ ATTACKS: dict[str, Attack] = {
     "one package more": lambda data, text: data["packages"].append(data["packages"][0]) or text,
     "another platform": of_the_sidecar(platform="linux-aarch64"),
     "another recipe": of_the_sidecar(recipe_digest="e" * 64),
-    "another channel": of_the_sidecar(channels=[{"name": "c", "url": "https://evil.example", "kind": "channel", "repodata": {}, "note": ""}]),
+    "another channel": of_the_sidecar(
+        channels=[{"name": "c", "url": "https://evil.example", "kind": "channel", "repodata": {}, "note": ""}]
+    ),
     "noarch, which the installer goes by": of_the_first(noarch="python"),
     "a folder of packages outside": of_the_first(python_site_packages_path="../../etc"),
     "another subdir": of_the_first(subdir="osx-64"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=list(ATTACKS))

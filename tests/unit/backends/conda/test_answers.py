@@ -15,17 +15,29 @@ from envmgr.wheels.lock import LockedWheel
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:
     name, version, build = text.split()
     return LockedPackage(
-        name=name, version=version, build=build, build_number=0, subdir="linux-64", url="", md5="", sha256="",
-        depends=depends, constrains=tuple(constrains),
-    )  # fmt: skip
+        name=name,
+        version=version,
+        build=build,
+        build_number=0,
+        subdir="linux-64",
+        url="",
+        md5="",
+        sha256="",
+        depends=depends,
+        constrains=tuple(constrains),
+    )
 
 
 def wheel(text: str, *requires: str, unknown: bool = False) -> LockedWheel:
     name, version = text.split()
     return LockedWheel(
-        name=name, version=version, file=f"{name}-{version}-py3-none-any.whl", sha256="0" * 64, index="pypi",
+        name=name,
+        version=version,
+        file=f"{name}-{version}-py3-none-any.whl",
+        sha256="0" * 64,
+        index="pypi",
         requires=None if unknown else requires,
-    )  # fmt: skip
+    )
 
 
 def faults(
@@ -68,18 +80,41 @@ def test_lock_that_answers(specs: Sequence[str]) -> None:
         (["alpha * mpi_*"], [ALPHA, BETA], ["the recipe needs `alpha * mpi_*`, the lock has alpha 1.0 h1_0"]),
         (["alpha", "gamma"], [ALPHA, BETA], ["the recipe needs `gamma`, which the lock lacks"]),
         (["__glibc >=2.30"], [], ["the recipe needs `__glibc >=2.30`, the lock has __glibc 2.28"]),
-        (["alpha"], [ALPHA, BETA, package("evil 6.6 h1_0")],
-         ["evil 6.6 h1_0 is in the lock, and neither the recipe nor another package needs it"]),
-        (["alpha"], [ALPHA, BETA, package("evil 6.6 h1_0", "worse"), package("worse 1 h1_0", "evil")],
-         ["evil 6.6 h1_0 is in the lock, and neither the recipe nor another package needs it",
-          "worse 1 h1_0 is in the lock, and neither the recipe nor another package needs it"]),
-        (["alpha"], [ALPHA, package("beta 3.0 h1_0")], ["alpha 1.0 h1_0 needs `beta >=2,<3`, the lock has beta 3.0 h1_0"]),
-        (["alpha", "beta"], [package("alpha 1 h1_0", constrains=["beta <2"]), BETA],
-         ["alpha 1 h1_0 needs `beta <2`, the lock has beta 2.1 h1_0"]),
-        (["a"], [package("a 1 h1_0", "__cuda >=12")], ["a 1 h1_0 needs `__cuda >=12`, and the recipe declares no `__cuda`"]),
-        (["a"], [package("a 1 h1_0", "__glibc >=2.34")], ["a 1 h1_0 needs `__glibc >=2.34`, the lock has __glibc 2.28"]),
+        (
+            ["alpha"],
+            [ALPHA, BETA, package("evil 6.6 h1_0")],
+            ["evil 6.6 h1_0 is in the lock, and neither the recipe nor another package needs it"],
+        ),
+        (
+            ["alpha"],
+            [ALPHA, BETA, package("evil 6.6 h1_0", "worse"), package("worse 1 h1_0", "evil")],
+            [
+                "evil 6.6 h1_0 is in the lock, and neither the recipe nor another package needs it",
+                "worse 1 h1_0 is in the lock, and neither the recipe nor another package needs it",
+            ],
+        ),
+        (
+            ["alpha"],
+            [ALPHA, package("beta 3.0 h1_0")],
+            ["alpha 1.0 h1_0 needs `beta >=2,<3`, the lock has beta 3.0 h1_0"],
+        ),
+        (
+            ["alpha", "beta"],
+            [package("alpha 1 h1_0", constrains=["beta <2"]), BETA],
+            ["alpha 1 h1_0 needs `beta <2`, the lock has beta 2.1 h1_0"],
+        ),
+        (
+            ["a"],
+            [package("a 1 h1_0", "__cuda >=12")],
+            ["a 1 h1_0 needs `__cuda >=12`, and the recipe declares no `__cuda`"],
+        ),
+        (
+            ["a"],
+            [package("a 1 h1_0", "__glibc >=2.34")],
+            ["a 1 h1_0 needs `__glibc >=2.34`, the lock has __glibc 2.28"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_lock_of_other_packages(
     specs: Sequence[str], packages: Sequence[LockedPackage], expected: Sequence[str]
 ) -> None:

@@ -13,9 +13,17 @@ from envmgr.backends.conda.lock import CondaLock, LockedPackage
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:
     name, version, build = text.split()
     return LockedPackage(
-        name=name, version=version, build=build, build_number=0, subdir="linux-64", url="", md5="", sha256="",
-        depends=depends, constrains=tuple(constrains),
-    )  # fmt: skip
+        name=name,
+        version=version,
+        build=build,
+        build_number=0,
+        subdir="linux-64",
+        url="",
+        md5="",
+        sha256="",
+        depends=depends,
+        constrains=tuple(constrains),
+    )
 
 
 def lock(*packages: LockedPackage) -> CondaLock:

@@ -228,15 +228,24 @@ def change(path: tuple[str | int, ...], value: Any) -> Callable[[dict[str, Any]]
     [
         (change(("version",), 2), "{path} is not a conda-lock v1 file\n  version: 2"),
         (change(("package",), {}), "{path}: `package` must be a list\n  found dict"),
-        (change(("metadata", "platforms"), ["linux-64", "osx-64"]), "{path}: one platform is expected\n  platforms: ['linux-64', 'osx-64']"),
+        (
+            change(("metadata", "platforms"), ["linux-64", "osx-64"]),
+            "{path}: one platform is expected\n  platforms: ['linux-64', 'osx-64']",
+        ),
         (change(("package", 0, "manager"), "npm"), "{path}: package[0]: manager `npm` is not supported\n  zlib"),
-        (change(("package", 0, "platform"), "osx-64"), "{path}: package[0]: platform `osx-64` in a lock for linux-64\n  zlib"),
+        (
+            change(("package", 0, "platform"), "osx-64"),
+            "{path}: package[0]: platform `osx-64` in a lock for linux-64\n  zlib",
+        ),
         (change(("package", 0, "version"), 1.3), "{path}: package[0]: `version` must be a str\n  found float"),
-        (change(("package", 0, "name"), "xz"), f"{{path}}: package[0]: the URL does not name xz 1.3\n  {URL}/linux-64/zlib-1.3-h1_5.conda"),
+        (
+            change(("package", 0, "name"), "xz"),
+            f"{{path}}: package[0]: the URL does not name xz 1.3\n  {URL}/linux-64/zlib-1.3-h1_5.conda",
+        ),
         (lambda data: data["package"].append(data["package"][0]), "{path}: zlib is locked twice\n  zlib"),
         (change(("package", 0), "zlib"), "{path}: package[0] is not a mapping"),
     ],
-)  # fmt: skip
+)
 def test_faulty_lock_is_refused_with_the_fault(tmp_path: Path, edit: Callable[[Any], None], message: str) -> None:
     path = write(tmp_path, lock_with(simple()))
     data = yaml.safe_load(path.read_text())

@@ -33,8 +33,14 @@ def lock(*wheels: LockedWheel, python: str = "3.11.7", assumed: dict[str, str] |
     added = AddedWheels(python=python, platform="x86_64-manylinux_2_28", uv="1", wheels=wheels, assumed=assumed or {})
     packages = (package("python", python, "0_cpython", ()), package("six"))
     return CondaLock(
-        "linux-64", "d" * 64, packages, (ChannelSource("c", URL, "channel", {}),), {}, "rattler 0", added if wheels else None
-    )  # fmt: skip
+        "linux-64",
+        "d" * 64,
+        packages,
+        (ChannelSource("c", URL, "channel", {}),),
+        {},
+        "rattler 0",
+        added if wheels else None,
+    )
 
 
 def wheel(name: str = "one", **given: Any) -> LockedWheel:
@@ -60,16 +66,25 @@ def change(path: Path, **fields: Any) -> None:
 def test_packages_bring_distributions_by_their_names() -> None:
     found = distributions(
         [
-            package("six"), package("typing_extensions", "4.0"), package("pytorch", "2.1.2", depends=("python >=3.11", "libtorch")),
-            package("matplotlib", "3.8", depends=("matplotlib-base", "python>=3.9")), package("matplotlib-base", "3.8.2"),
-            package("Ruamel.Yaml", "0.18", depends=("python_abi 3.11.* *_cp311",)), package("zlib", depends=("libgcc",)),
-            package("python_abi"), package("strange", "9e"), package("pytorch-cuda", "11.8"),
+            package("six"),
+            package("typing_extensions", "4.0"),
+            package("pytorch", "2.1.2", depends=("python >=3.11", "libtorch")),
+            package("matplotlib", "3.8", depends=("matplotlib-base", "python>=3.9")),
+            package("matplotlib-base", "3.8.2"),
+            package("Ruamel.Yaml", "0.18", depends=("python_abi 3.11.* *_cp311",)),
+            package("zlib", depends=("libgcc",)),
+            package("python_abi"),
+            package("strange", "9e"),
+            package("pytorch-cuda", "11.8"),
         ]
-    )  # fmt: skip
+    )
     assert found == {
-        "six": ("six", "1.0"), "typing-extensions": ("typing_extensions", "4.0"), "torch": ("pytorch", "2.1.2"),
-        "matplotlib": ("matplotlib-base", "3.8.2"), "ruamel-yaml": ("Ruamel.Yaml", "0.18"),
-    }  # fmt: skip
+        "six": ("six", "1.0"),
+        "typing-extensions": ("typing_extensions", "4.0"),
+        "torch": ("pytorch", "2.1.2"),
+        "matplotlib": ("matplotlib-base", "3.8.2"),
+        "ruamel-yaml": ("Ruamel.Yaml", "0.18"),
+    }
 
 
 @pytest.mark.parametrize("build", ["73_pypy", "h1_1_cp313t", "0_graalpy", None])
@@ -110,8 +125,11 @@ def test_dependencies_of_an_item_are_those_of_its_platform() -> None:
 def test_name_of_a_package_and_a_wheel_are_told_apart() -> None:
     made = lock(wheel("six"), wheel("one"))
     assert made.describe() == {
-        "python": "3.11.7 0_cpython", "six": "1.0 py_0", "one": "1.0 py3-none-any", "six (pip)": "1.0 py3-none-any",
-    }  # fmt: skip
+        "python": "3.11.7 0_cpython",
+        "six": "1.0 py_0",
+        "one": "1.0 py3-none-any",
+        "six (pip)": "1.0 py3-none-any",
+    }
 
 
 def test_lock_and_sidecar_that_name_different_wheels_are_refused(tmp_path: Path) -> None:
@@ -137,7 +155,11 @@ def test_item_of_another_tool_is_had_at_its_url(tmp_path: Path) -> None:
     [
         ({"url": "https://files.example.org/one-1.0.tar.gz"}, "lock-invalid", "the URL names no wheel of one 1.0"),
         ({"url": "git+https://example.org/one.git"}, "lock-invalid", "the URL names no wheel of one 1.0"),
-        ({"url": "git+https://example.org/one-1.0-py3-none-any.whl"}, "lock-invalid", "the URL names no wheel of one 1.0"),
+        (
+            {"url": "git+https://example.org/one-1.0-py3-none-any.whl"},
+            "lock-invalid",
+            "the URL names no wheel of one 1.0",
+        ),
         ({"version": "2.0"}, "lock-invalid", "the URL names no wheel of one 2.0"),
         ({"name": "other"}, "lock-invalid", "the URL names no wheel of other 1.0"),
         ({"url": PLACE, "hash": {"md5": "1" * 32}}, "lock-unhashed", "one 1.0 has no sha256"),
@@ -146,7 +168,7 @@ def test_item_of_another_tool_is_had_at_its_url(tmp_path: Path) -> None:
         ({"platform": "osx-64"}, "lock-invalid", "platform `osx-64` in a lock for linux-64"),
     ],
     ids=["sdist", "git", "git-wheel", "version", "name", "no-sha256", "no-hash", "manager", "platform"],
-)  # fmt: skip
+)
 def test_items_that_are_refused(tmp_path: Path, fields: dict[str, Any], reference: str, told: str) -> None:
     path = write(tmp_path, lock(wheel()))
     change(path, **fields)

@@ -36,14 +36,23 @@ def test_lock_as_it_was_written_differs_in_nothing() -> None:
         ({"rpath": True}, "rpath: the recipe says nothing, the lock True"),
         ({"filter_deps": ["M4"]}, "filter_deps: the recipe says nothing, the lock M4"),
         ({"accept_eula": ["CUDA"]}, "accept_eula: the recipe says nothing, the lock CUDA"),
-        ({"source": {"unhashed": "why not"}}, "unhashed.toy.tar.gz: the recipe says its authors publish none, the lock why not"),
-        ({"source": {"name": "other.tar.gz"}}, "unhashed.other.tar.gz: the recipe says nothing, the lock its authors publish none"),
-        ({"easybuild_sha256": "0" * 64}, f"easybuild_sha256: EasyBuild 5.4.1 was released as {CONTENTS[:8]}…, the lock says 00000000…"),
+        (
+            {"source": {"unhashed": "why not"}},
+            "unhashed.toy.tar.gz: the recipe says its authors publish none, the lock why not",
+        ),
+        (
+            {"source": {"name": "other.tar.gz"}},
+            "unhashed.other.tar.gz: the recipe says nothing, the lock its authors publish none",
+        ),
+        (
+            {"easybuild_sha256": "0" * 64},
+            f"easybuild_sha256: EasyBuild 5.4.1 was released as {CONTENTS[:8]}…, the lock says 00000000…",
+        ),
         (
             {"easybuild_files": [FIRST, *(file.model_dump() for file in FILES[1:])]},
             "easybuild_files: easybuild_framework-5.4.1.tar.gz was released with another sha256, or lies elsewhere",
         ),
     ],
-)  # fmt: skip
+)
 def test_field_that_was_changed_is_told(fields: dict[str, Any], told: str) -> None:
     assert differing_from_recipe(lock(**fields), WANTED) == [told]

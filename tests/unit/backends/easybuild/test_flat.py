@@ -37,9 +37,15 @@ unsetenv("TOY_OLD")
 pushenv("CC","gcc")
 """
     assert steps(text) == [
-        "base/1.0-01234567", op("prepend", "PATH", "/p/bin"), op("append", "MANPATH", ""), "other/1.0-89abcdef",
-        "third/2.0-89abcdef", op("set", "EBROOTTOY", "/p"), op("unset", "TOY_OLD"), op("set", "CC", "gcc"),
-    ]  # fmt: skip
+        "base/1.0-01234567",
+        op("prepend", "PATH", "/p/bin"),
+        op("append", "MANPATH", ""),
+        "other/1.0-89abcdef",
+        "third/2.0-89abcdef",
+        op("set", "EBROOTTOY", "/p"),
+        op("unset", "TOY_OLD"),
+        op("set", "CC", "gcc"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +77,14 @@ def test_who_loads_it_is_only_known_at_load() -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ['set_alias("t","toy")', 'execute{cmd="echo hi",modeA={"load"}}', 'remove_path("PATH","/x")', 'source_sh("bash","x")',
-     'set_shell_function("f","echo","echo")'],
-)  # fmt: skip
+    [
+        'set_alias("t","toy")',
+        'execute{cmd="echo hi",modeA={"load"}}',
+        'remove_path("PATH","/x")',
+        'source_sh("bash","x")',
+        'set_shell_function("f","echo","echo")',
+    ],
+)
 def test_what_a_flat_module_cannot_repeat_is_an_error(statement: str) -> None:
     with pytest.raises(EnvmgrError) as caught:
         steps(f'setenv("A","1")\n{statement}\n')
@@ -90,27 +101,43 @@ def modules(**made: list[str | EnvOp]) -> dict[str, Shown]:
 
 
 def test_what_several_load_does_its_work_once_and_first() -> None:
-    order, ops = flatten("top", modules(
-        top=["left", "right", op("set", "TOP", "1")], left=["base", op("set", "LEFT", "1")],
-        right=["base", op("set", "RIGHT", "1")], base=[op("set", "BASE", "1")],
-    ))  # fmt: skip
+    order, ops = flatten(
+        "top",
+        modules(
+            top=["left", "right", op("set", "TOP", "1")],
+            left=["base", op("set", "LEFT", "1")],
+            right=["base", op("set", "RIGHT", "1")],
+            base=[op("set", "BASE", "1")],
+        ),
+    )
     assert order == ["base", "left", "right", "top"]
     assert [o.name for o in ops] == ["BASE", "LEFT", "RIGHT", "TOP"]
 
 
 def test_the_last_value_of_a_variable_wins_whether_it_is_set_or_taken_away() -> None:
-    _, ops = flatten("top", modules(
-        top=["base", op("set", "A", "top"), op("unset", "B"), op("set", "C", "top")],
-        base=[op("set", "A", "base"), op("set", "B", "base"), op("unset", "C")],
-    ))  # fmt: skip
+    _, ops = flatten(
+        "top",
+        modules(
+            top=["base", op("set", "A", "top"), op("unset", "B"), op("set", "C", "top")],
+            base=[op("set", "A", "base"), op("set", "B", "base"), op("unset", "C")],
+        ),
+    )
     assert ops == (op("set", "A", "top"), op("unset", "B"), op("set", "C", "top"))
 
 
 def test_lists_come_to_what_the_chain_makes_of_them() -> None:
-    _, ops = flatten("top", modules(
-        top=["base", op("prepend", "PATH", "/top"), op("append", "MANPATH", "/top"), op("prepend", "PATH", "/base")],
-        base=[op("prepend", "PATH", "/base"), op("append", "MANPATH", "/base"), op("prepend", "PATH", "/deep")],
-    ))  # fmt: skip
+    _, ops = flatten(
+        "top",
+        modules(
+            top=[
+                "base",
+                op("prepend", "PATH", "/top"),
+                op("append", "MANPATH", "/top"),
+                op("prepend", "PATH", "/base"),
+            ],
+            base=[op("prepend", "PATH", "/base"), op("append", "MANPATH", "/base"), op("prepend", "PATH", "/deep")],
+        ),
+    )
     assert ops == (op("prepend", "PATH", "/base:/top:/deep"), op("append", "MANPATH", "/base:/top"))
 
 

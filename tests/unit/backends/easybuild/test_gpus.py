@@ -42,9 +42,14 @@ def site(folder: Path, **said: object) -> Site:
 
 def item(name: str, *, asks: Sequence[Setting] = (), depends: Sequence[str] = ()) -> LockedItem:
     return LockedItem(
-        name=name, version="1.0", easyconfig=f"{name}-1.0.eb", origin="catalog", sha256="a" * 64, asks=tuple(asks),
+        name=name,
+        version="1.0",
+        easyconfig=f"{name}-1.0.eb",
+        origin="catalog",
+        sha256="a" * 64,
+        asks=tuple(asks),
         depends=tuple(f"{each}/1.0" for each in depends),
-    )  # fmt: skip
+    )
 
 
 def lock(*items: LockedItem, **said: Any) -> EasyBuildLock:
@@ -128,14 +133,17 @@ def test_only_items_that_ask_get_easybuild_s_option() -> None:
     both = lock(BELOW, item("asking", asks=[CUDA, AMD]), **SAYS, amdgcn_capabilities=["gfx90a"])
     below, asking = (configuration_of(both, each, "x86-64-v2") for each in both.items)
     assert {name: asking[name] for name in asking.keys() - below.keys()} == {
-        "cuda-compute-capabilities": ["7.5", "8.6"], "amdgcn-capabilities": ["gfx90a"],
-    }  # fmt: skip
+        "cuda-compute-capabilities": ["7.5", "8.6"],
+        "amdgcn-capabilities": ["gfx90a"],
+    }
 
 
 def test_what_is_shown_of_an_item_tells_its_gpus() -> None:
     assert describe(lock(BELOW, ASKING, **SAYS)) == {
-        "easybuild-framework": "5.4.1", "below": "1.0 aaaaaaaa", "asking": "1.0 aaaaaaaa for 7.5, 8.6",
-    }  # fmt: skip
+        "easybuild-framework": "5.4.1",
+        "below": "1.0 aaaaaaaa",
+        "asking": "1.0 aaaaaaaa for 7.5, 8.6",
+    }
 
 
 def test_lock_says_who_asks_and_no_more_than_that() -> None:
@@ -197,8 +205,13 @@ def told(where: Site) -> list[tuple[str, ...]]:
     return [astuple(fact) for fact in explain_gpus(where)]
 
 
-FLEET = {"c1": gpu("nvidia", "10.0"), "c2": gpu("nvidia", "7.5"), "c3": gpu("nvidia", "7.5"), "c4": gpu("nvidia", ""),
-         "a1": gpu("amd", "gfx90a")}  # fmt: skip
+FLEET = {
+    "c1": gpu("nvidia", "10.0"),
+    "c2": gpu("nvidia", "7.5"),
+    "c3": gpu("nvidia", "7.5"),
+    "c4": gpu("nvidia", ""),
+    "a1": gpu("amd", "gfx90a"),
+}
 
 
 def test_nothing_is_said_without_an_audit_or_a_setting(tmp_path: Path) -> None:
@@ -216,16 +229,18 @@ def test_line_is_proposed_from_the_last_audits_and_can_be_written_as_it_stands(t
     before = sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file())
     assert told(where) == [
         (
-            "backends.easybuild.cuda_compute_capabilities", "ok",
+            "backends.easybuild.cuda_compute_capabilities",
+            "ok",
             "not set: what needs it is not locked; the last audits saw 7.5 on c[2-3], 10.0 on c1",
             'for these GPUs, under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.5", "10.0"]`',
         ),
         (
-            "backends.easybuild.amdgcn_capabilities", "ok",
+            "backends.easybuild.amdgcn_capabilities",
+            "ok",
             "not set: what needs it is not locked; the last audits saw gfx90a on a1",
             'for these GPUs, under `backends.easybuild` in site.yaml: `amdgcn_capabilities: ["gfx90a"]`',
         ),
-    ]  # fmt: skip
+    ]
     assert sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()) == before
     lines = [fact[-1].split("`")[3] for fact in told(where)]  # both can stand under one `backends`
     text = f"prefix: {tmp_path}/prefix\nbackends:\n  easybuild:\n" + "".join(f"    {line}\n" for line in lines)
@@ -239,14 +254,16 @@ def test_gpus_outside_of_the_values_are_told_with_the_line_that_has_them(tmp_pat
     audited(where, **FLEET)
     assert [fact[1:] for fact in told(where) if fact[1] == "warning"] == [
         (
-            "warning", "no code for 10.0 on c1, seen by the last audits",
+            "warning",
+            "no code for 10.0 on c1, seen by the last audits",
             'under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.0", "10.0"]`',
         ),
         (
-            "warning", "no code for gfx90a on a1, seen by the last audits",
+            "warning",
+            "no code for gfx90a on a1, seen by the last audits",
             'under `backends.easybuild` in site.yaml: `amdgcn_capabilities: ["gfx9-generic", "gfx90a"]`',
         ),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -58,10 +58,14 @@ def files_of(house: Wheelhouse) -> tuple[EasyBuildFile, ...]:
     paths.append(("setuptools", "81.0.0", "setuptools-81.0.0-py3-none-any.whl"))
     return tuple(
         EasyBuildFile(
-            package=package, version=version, name=name, sha256=sha256_file(house.files / name), url=f"index:pypi/{name}"
+            package=package,
+            version=version,
+            name=name,
+            sha256=sha256_file(house.files / name),
+            url=f"index:pypi/{name}",
         )
         for package, version, name in paths
-    )  # fmt: skip
+    )
 
 
 def test_files_of_the_released_version_are_known_without_an_index(tmp_path: Path) -> None:
@@ -114,9 +118,18 @@ def test_public_index_is_no_mirror_of_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda rows: rows[1:], "easybuild_files must have EasyBuild's three packages, each once, and what builds them"),
-        (lambda rows: rows[:3], "easybuild_files must have EasyBuild's three packages, each once, and what builds them"),
-        (lambda rows: [*rows, rows[0]], "easybuild_files must have EasyBuild's three packages, each once, and what builds"),
+        (
+            lambda rows: rows[1:],
+            "easybuild_files must have EasyBuild's three packages, each once, and what builds them",
+        ),
+        (
+            lambda rows: rows[:3],
+            "easybuild_files must have EasyBuild's three packages, each once, and what builds them",
+        ),
+        (
+            lambda rows: [*rows, rows[0]],
+            "easybuild_files must have EasyBuild's three packages, each once, and what builds",
+        ),
         (
             lambda rows: [{**rows[0], "url": "https://example.org/a.tar.gz"}, *rows[1:]],
             "`https://example.org/a.tar.gz` is no place of the package index `pypi`",
@@ -131,7 +144,7 @@ def test_public_index_is_no_mirror_of_itself(tmp_path: Path) -> None:
         ),
         (lambda rows: [{**rows[0], "version": "5 --index-url x"}, *rows[1:]], "cannot be a folder's name"),
     ],
-)  # fmt: skip
+)
 def test_lock_with_a_part_of_easybuild_or_a_foreign_place_is_refused(change: object, said: str) -> None:
     rows = [file.model_dump() for file in FILES]
     item = {"name": "toy", "version": "1", "easyconfig": "toy-1.eb", "origin": "catalog", "sha256": "0" * 64}

@@ -30,9 +30,14 @@ def site(tmp_path: Path) -> Site:
 def locked(name: str, *, depends: tuple[str, ...] = (), build: tuple[str, ...] = (), text: str = "a") -> LockedItem:
     software, version = name.split("/")
     return LockedItem(
-        name=software, version=version, easyconfig=f"{software}-{version}.eb", origin="catalog", sha256=text * 64,
-        depends=depends, build_depends=build,
-    )  # fmt: skip
+        name=software,
+        version=version,
+        easyconfig=f"{software}-{version}.eb",
+        origin="catalog",
+        sha256=text * 64,
+        depends=depends,
+        build_depends=build,
+    )
 
 
 def chain(site: Site, *items: LockedItem) -> dict[str, Item]:

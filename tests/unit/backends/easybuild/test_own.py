@@ -96,10 +96,7 @@ def half_installed(places: Places) -> str:
     return f"{path}: No such file or directory"
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [writable_file, writable_folder, writable_top, writable_parent, link, half_installed],
-)
+@pytest.mark.parametrize("harm", [writable_file, writable_folder, writable_top, writable_parent, link, half_installed])
 def test_what_others_could_change_or_is_not_whole_is_not_used(places: Places, harm: Callable[[Places], str]) -> None:
     wanted = contents_sum(places)
     said = harm(places)

@@ -80,10 +80,16 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 def lock_of(contents: str, version: str = "5.4.1") -> EasyBuildLock:
     item = {"name": "toy", "version": "1", "easyconfig": "toy-1.eb", "origin": "catalog", "sha256": "0" * 64}
-    return EasyBuildLock.model_validate({
-        "recipe": "", "framework": version, "easyblocks": version, "easybuild_sha256": contents, "rpath": False,
-        "items": [item],
-    })  # fmt: skip
+    return EasyBuildLock.model_validate(
+        {
+            "recipe": "",
+            "framework": version,
+            "easyblocks": version,
+            "easybuild_sha256": contents,
+            "rpath": False,
+            "items": [item],
+        }
+    )
 
 
 @pytest.mark.parametrize("fault", ["gone", "not executable"])
@@ -210,10 +216,7 @@ def test_build_with_the_easybuild_of_the_lock_installs_none(scene: Scene) -> Non
 
 @pytest.mark.parametrize(
     ("contents", "said"),
-    [
-        ("", "the lock has no sha256 of EasyBuild"),
-        ("of the index", "its sha256 is {own}, the lock says {index}"),
-    ],
+    [("", "the lock has no sha256 of EasyBuild"), ("of the index", "its sha256 is {own}, the lock says {index}")],
 )
 def test_build_with_another_easybuild_installs_it_once(scene: Scene, contents: str, said: str) -> None:
     wanted = contents and scene.contents

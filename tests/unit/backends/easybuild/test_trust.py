@@ -69,11 +69,19 @@ def test_accepted_eula_is_that_of_one_software_only() -> None:
 
 def test_words_of_a_lock_are_each_told_once() -> None:
     item = {"easyconfig": "x.eb", "origin": "catalog", "sha256": "0" * 64, "version": "1"}
-    lock = EasyBuildLock.model_validate({
-        "recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "accept_eula": ["CUDA"],
-        "items": [
-            {**item, "name": "CUDA", "eulas": ["CUDA"]}, {**item, "name": "cuDNN"}, {**item, "name": "cuTENSOR"},
-            {**item, "name": "x", "sources": [{"name": "Miniconda3-latest.sh", "sha256": "0" * 64}]},
-        ],
-    })  # fmt: skip
+    lock = EasyBuildLock.model_validate(
+        {
+            "recipe": "",
+            "framework": "5.4.1",
+            "easyblocks": "5.4.1",
+            "rpath": False,
+            "accept_eula": ["CUDA"],
+            "items": [
+                {**item, "name": "CUDA", "eulas": ["CUDA"]},
+                {**item, "name": "cuDNN"},
+                {**item, "name": "cuTENSOR"},
+                {**item, "name": "x", "sources": [{"name": "Miniconda3-latest.sh", "sha256": "0" * 64}]},
+            ],
+        }
+    )
     assert words_of(lock) == ("cuda-eula", "cudnn-eula", "cutensor-eula", "anaconda-terms")

@@ -17,17 +17,37 @@ A, B = "a" * 64, "b" * 64
 
 @pytest.mark.parametrize(
     "row",
-    ["numpy<2", "tensorflow[and-cuda]==2.21.*", "x; python_version < '3.12'", "a_b.c >= 1, != 1.5", "torch==2.1.2+cu118"],
-)  # fmt: skip
+    [
+        "numpy<2",
+        "tensorflow[and-cuda]==2.21.*",
+        "x; python_version < '3.12'",
+        "a_b.c >= 1, != 1.5",
+        "torch==2.1.2+cu118",
+    ],
+)
 def test_rows_of_an_index(row: str) -> None:
     assert checked(checked(row)) == checked(row)
 
 
 @pytest.mark.parametrize(
     "row",
-    ["git+ssh://x/y", "x@https://example.org/x.whl", "x @ file:///x", "https://example.org/x.whl", "./x", "../x", "~/x", "dir/x.whl",
-     "-r other.txt", "--find-links /x", "-e git+https://x", "two words", "==1", ""],
-)  # fmt: skip
+    [
+        "git+ssh://x/y",
+        "x@https://example.org/x.whl",
+        "x @ file:///x",
+        "https://example.org/x.whl",
+        "./x",
+        "../x",
+        "~/x",
+        "dir/x.whl",
+        "-r other.txt",
+        "--find-links /x",
+        "-e git+https://x",
+        "two words",
+        "==1",
+        "",
+    ],
+)
 def test_rows_that_are_refused(row: str) -> None:
     with pytest.raises(ValueError, match=r"`"):
         checked(row)
@@ -128,9 +148,16 @@ def test_file_that_asks_for_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"python": "python"}, {"python": "system/2.7"}, {"platform": "win_amd64"}, {"requirements": []}, {"requirements": "../x.txt"},
-     {"indexes": []}, {"exclude_newer": "yesterday"}],
-)  # fmt: skip
+    [
+        {"python": "python"},
+        {"python": "system/2.7"},
+        {"platform": "win_amd64"},
+        {"requirements": []},
+        {"requirements": "../x.txt"},
+        {"indexes": []},
+        {"exclude_newer": "yesterday"},
+    ],
+)
 def test_input_that_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         WheelsInput.model_validate({"python": "python/3.11", "requirements": ["x"], **given})

@@ -32,8 +32,7 @@ def test_source_its_builders_and_its_patches_decide(changed: dict[str, object]) 
 
 
 @pytest.mark.parametrize(
-    "same",
-    [{"index": "y"}, {"size": 3}, {"uploaded": "2024-01-01"}, {"requires": ("dep",)}, {"asks": ("flit_core",)}],
+    "same", [{"index": "y"}, {"size": 3}, {"uploaded": "2024-01-01"}, {"requires": ("dep",)}, {"asks": ("flit_core",)}]
 )
 def test_where_it_lies_decides_nothing(same: dict[str, object]) -> None:
     assert SDIST.model_copy(update=same).identity() == SDIST.identity()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import errno
 import os
-import re
 import stat
 import threading
 from collections.abc import Iterator
@@ -13,37 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, ClassVar, Protocol
 
-from envmgr.characters import LINES, shown
-
-_SECRETS = (
-    re.compile(r"(://)[^\s/@'\"<>]+(?=@)"),  # a user's name and password
-    re.compile(r"(https?://[^\s'\"<>]*?/t/)[^/\s'\"<>,]+"),  # conda's tokens
-    re.compile(r"([?&](?:[a-z_-]*(?:token|password|secret|signature|credential)|key|sig)=)[^&\s'\"<>]+", re.IGNORECASE),
-)
-
-
-def masked(text: str) -> str:
-    """Without what URLs hold of names, passwords and tokens: for every output, log and record."""
-    if "://" not in text:
-        return text
-    for secret in _SECRETS:
-        text = secret.sub(r"\1***", text)
-    return text
-
-
-def printable(text: str) -> str:
-    """`masked`, and with what acts unseen by its numbers, all but line breaks and tabs: for terminals, and for logs that are read on one."""
-    return shown(masked(text), LINES)
-
-
-def size_text(count: int) -> str:
-    """Bytes in every message and table: `999 B`, `12.3 kB`, `12.3 MB`, `2.05 GB`; decimal units, the largest that leaves 1 or more."""
-    value = float(min(count, 10**18))  # of a size that others wrote down, which may be any number
-    for unit in ("B", "kB", "MB"):
-        if value < (1000 if unit == "B" else 999.95):  # 999.95 would be shown as 1000.0
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.2f} GB"
+from envmgr.wording import for_terminal
 
 
 class Result(Protocol):
@@ -137,7 +106,7 @@ class LoggedReporter:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     self._file = os.fdopen(_regular(self.path), "a", encoding="utf-8", errors="backslashreplace")
-                self._file.writelines(f"{now} {line}\n" for line in printable(text).splitlines() or [""])
+                self._file.writelines(f"{now} {line}\n" for line in for_terminal(text).splitlines() or [""])
                 self._file.flush()
             except OSError as error:
                 self._broken = True

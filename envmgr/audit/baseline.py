@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from envmgr.errors import InputError
 from envmgr.nodes import expand, fold, read_folded
+from envmgr.system.models import FrozenModel
 from envmgr.system.reading import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
@@ -55,12 +56,10 @@ class Notebook:
             page.setdefault(value, []).extend(nodes)
 
 
-class Asked(BaseModel):
+class Asked(FrozenModel):
     """How an audit asked: with other contexts or another user there is something else to compare. `of_user` are the checks that look at
     its user's login shell: what they tell of folders and modules depends on who looks.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     nodes: str
     user: str
@@ -81,9 +80,7 @@ class Asked(BaseModel):
         return compared.where in self.shells if _SHELL.fullmatch(compared.where) else True
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _File(FrozenModel):
     schema_: str
     asked: Asked
     values: dict[str, dict[str, dict[str, dict[str, str]]]]

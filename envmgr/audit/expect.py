@@ -15,6 +15,7 @@ from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
+from envmgr.wording import did_you_mean
 
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
 
@@ -65,7 +66,7 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
                 "not-published",
                 f"{name} is not published",
                 context=f"generation {published.record.number}",
-                hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
+                hint=did_you_mean(close, "`envmgr list` shows what is"),
             )
     if names or len(entries) <= SAMPLE:
         return tuple(names or entries)

@@ -18,10 +18,11 @@ from envmgr.nodes import Reply, ask_nodes
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
 from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.report import Reporter
-from envmgr.store.tree import TreePath, shown
+from envmgr.store.tree import TreePath
 from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text, words
+from envmgr.wording import escaped
 
 _AROUND = 8.0  # seconds that a node needs besides the reading
 _MOST = 40  # paths of a folder that a node tells
@@ -240,9 +241,9 @@ def _in_words(lines: Sequence[str]) -> Iterator[str]:
         yield f".: {_NOT_HASHED}"
     for path in sorted({*of.have, *of.want, *of.closed}):
         if path in of.closed:
-            yield f"{shown(path)}: cannot be read"
+            yield f"{escaped(path)}: cannot be read"
         elif words := _changed(path, of):
-            yield f"{shown(path)}: {words}"
+            yield f"{escaped(path)}: {words}"
     if of.more and not of.cut:
         yield f"and {of.more} more path{'s' if of.more > 1 else ''}"
 

@@ -13,7 +13,7 @@ from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.publish.compose import recipe_changes
-from envmgr.system.reading import shortened
+from envmgr.wording import shortened
 
 
 def hidden_by(environment: Iterable[EnvOp]) -> dict[str, str]:

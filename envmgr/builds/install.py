@@ -20,7 +20,7 @@ from envmgr.catalog.gpu.codes import same_effect
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter, size_text
+from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
 from envmgr.store.place import write_place
 from envmgr.store.prefix import Install, Item, Prefix
@@ -32,6 +32,7 @@ from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
+from envmgr.wording import shortened, size_text, utc_now
 
 _ATTRIBUTES = 61.0  # seconds for which a client of NFS keeps what it knows of a folder. Source: nfs(5), acdirmax
 
@@ -154,7 +155,7 @@ def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built,
         **({"made": [dict(each) for each in built.made]} if built.made else {}),
         "host": socket.gethostname(),
         "user": own_name(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": utc_now(),
     }
 
 
@@ -166,12 +167,11 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
         if found.get(path) != digest
     ]
     if wrong:
-        more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
         raise EnvmgrError(
             "install-differs",
             f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} {'differ' if len(wrong) > 1 else 'differs'} "
             "from what the packages promise",
-            context=[*wrong[:10], *more],
+            context=shortened(wrong, 10),
             hint="the file system or the cache is damaged: run a file system check, then build again",
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from envmgr.system.reading import shortened
+from envmgr.wording import shortened
 
 MOST_BELOW = 300  # entries that one may depend on, directly or not
 

@@ -13,7 +13,7 @@ from envmgr.catalog.names import Entry, catalog_of, fault_in_part, nearest, pars
 from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software, sort_key
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.system.reading import shortened
+from envmgr.wording import did_you_mean, shortened
 
 SOFTWARE_NAME = "software.yaml"
 
@@ -92,7 +92,7 @@ class Catalog:
             "unknown-entry",
             f"no catalog has {entry}",
             context=f"searched: {', '.join(str(r) for r in self.roots)}",
-            hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what there is",
+            hint=did_you_mean(close, "`envmgr list` shows what there is"),
         )
 
     def parse(self, text: str) -> Entry:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from envmgr.catalog.gpu.facts import Gpu, GpuFacts
 from envmgr.catalog.gpu.needs import GpuNeeds
@@ -14,13 +14,10 @@ from envmgr.catalog.gpu.verdict import Judgement, Verdict, judge
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.catalog.versions import older
+from envmgr.system.models import FrozenModel
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class NodeFacts(_Model):
+class NodeFacts(FrozenModel):
     """What decides which entries run on a node; empty for what is not known, or not there.
 
     `driver` is the version of the loaded kernel module of NVIDIA's; `gpus` are sorted, those without a driver among them; `library`

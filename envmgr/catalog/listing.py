@@ -10,7 +10,8 @@ from pathlib import Path
 
 from envmgr.catalog.names import fault_in_part
 from envmgr.errors import InputError
-from envmgr.system.reading import printable, stays_in
+from envmgr.system.reading import stays_in
+from envmgr.wording import one_line
 
 RECIPE_NAME = "recipe.yaml"
 MOST_RECIPES = 10_000
@@ -42,7 +43,7 @@ def list_catalog(root: Path) -> Listed:
                 faults.append(_leads_out(folder))
             elif os.path.lexists(folder / RECIPE_NAME):
                 told = [
-                    f"{printable(folder / RECIPE_NAME)}: bad name `{printable(part)}`: {why}"
+                    f"{one_line(folder / RECIPE_NAME)}: bad name `{one_line(part)}`: {why}"
                     for part in (name.name, version.name)
                     if (why := fault_in_part(part))
                 ]
@@ -76,4 +77,4 @@ def _folders_in(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _leads_out(folder: Path) -> str:
-    return f"{printable(folder)}: is a link out of the catalog: put the folder itself there"
+    return f"{one_line(folder)}: is a link out of the catalog: put the folder itself there"

@@ -15,8 +15,9 @@ from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
 from envmgr.system.invisible import LINES, require_visible
-from envmgr.system.reading import LOCK, MOST_LOCKED, printable, read_file_text, read_json, require_visible_values
+from envmgr.system.reading import LOCK, MOST_LOCKED, read_file_text, read_json, require_visible_values
 from envmgr.system.yamlfile import parse_yaml, reason_of
+from envmgr.wording import one_line
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -78,11 +79,11 @@ def lock_json(path: Path) -> Any:
     try:
         return read_json(path, LOCK, tree=catalog_of(path.parent), most=MOST_LOCKED)
     except ValueError as error:
-        raise InputError("lock-invalid", f"{path} is not JSON", context=printable(error)) from None
+        raise InputError("lock-invalid", f"{path} is not JSON", context=one_line(error)) from None
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise InputError("file-unreadable", f"cannot read lock {path}", context=printable(error)) from None
+        raise InputError("file-unreadable", f"cannot read lock {path}", context=one_line(error)) from None
 
 
 def require_lock_visible(text: str, name: str) -> None:
@@ -105,7 +106,7 @@ def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, s
         return model.model_validate(parse_yaml(text, path, most=MOST_LOCKED)), sha256_bytes(text.encode())
     except ValidationError as error:
         lines = [
-            printable(".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e))
+            one_line(".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e))
             for e in error.errors(include_url=False)
         ]
         raise InputError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.accept import fault_in_key
 from envmgr.catalog.gpu.codes import parse_code
@@ -19,11 +19,12 @@ from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
 from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix, fault_in_tcsh
 from envmgr.catalog.target import CpuLevel
 from envmgr.catalog.variables import fault_in_value, fault_in_variable
-from envmgr.characters import LINES, first_unseen
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
-from envmgr.system.reading import RECIPE, SOFTWARE, TEST_FILE, printable, read_bytes
+from envmgr.system.models import FrozenModel
+from envmgr.system.reading import RECIPE, SOFTWARE, TEST_FILE, read_bytes
 from envmgr.system.yamlfile import load_model
+from envmgr.wording import LINES, first_unseen, one_line
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a value may name: known when the module is made, or only where it is loaded.
@@ -33,10 +34,6 @@ _END = "ENVMGR_FILE"  # of a file in a test's text
 _MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
 _MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads
 _MOST_TEXT = 4 << 20  # characters, of the files of all tests of a recipe: modules keep them
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _one_line(value: str) -> str:
@@ -51,7 +48,7 @@ def _lines(value: str) -> str:
     return value
 
 
-class Software(_Model):
+class Software(FrozenModel):
     """What all versions of a name share."""
 
     description: str = Field(min_length=1)
@@ -66,7 +63,7 @@ class Software(_Model):
     _several = field_validator("description")(_lines)
 
 
-class ShellText(_Model):
+class ShellText(FrozenModel):
     """What a shell runs: `bash` in bash, zsh, sh and ksh, `csh` in csh and tcsh. `${root}` is the install's folder.
 
     csh gets one line, because Lmod hands it its text in backquotes, which make one line of it.
@@ -116,7 +113,7 @@ def _few_functions(value: Any) -> Any:
     return value
 
 
-class Environment(_Model):
+class Environment(FrozenModel):
     """Extra variables, shell functions, and what unloading does besides undoing them.
 
     In values `${root}`, `${name}` and `${version}` are replaced, and `${HOME}` and `${USER}` at load; `prepend` and `append`
@@ -169,7 +166,7 @@ class Environment(_Model):
         return self
 
 
-class Requires(_Model):
+class Requires(FrozenModel):
     """What a node must have to run the entry. Versions are minima; none means no demand."""
 
     nvidia_driver: str | None = None
@@ -196,7 +193,7 @@ def _dotted(value: str) -> str:
     return value
 
 
-class SmokeTest(_Model):
+class SmokeTest(FrozenModel):
     """A bash command that must exit 0 with the entry's module loaded. `timeout` is seconds.
 
     With `nodes`, it runs once, on the first node of a Slurm job of at least so many. `files` are names; of a recipe that was
@@ -228,7 +225,7 @@ class SmokeTest(_Model):
         return self
 
 
-class Deprecated(_Model):
+class Deprecated(FrozenModel):
     """Told to the user that loads the entry; `date` is when it goes away."""
 
     message: str = Field(min_length=1)
@@ -237,7 +234,7 @@ class Deprecated(_Model):
     _several = field_validator("message")(_lines)
 
 
-class Recipe(_Model):
+class Recipe(FrozenModel):
     """One entry. `input` belongs to the backend, which has the model for it."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -383,7 +380,7 @@ def _written(recipe: Path, name: str) -> str:
         raise InputError(
             "recipe-invalid",
             f"a file of a test of {recipe} cannot be read",
-            context=f"{name}: {printable(error)}",
+            context=f"{name}: {one_line(error)}",
             hint=f"it is a text beside the recipe, or in {places[1].parent}",
         ) from None
     if "\0" in text or _END in text.split("\n"):

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
+from envmgr.system.models import FrozenModel
 from envmgr.system.reading import ANYWHERE, SITE, read_file_text
 from envmgr.system.yamlfile import Fault, faults_with_lines, reason_of
 
@@ -40,10 +41,8 @@ def quoted(values: Sequence[str]) -> str:
     return "[" + ", ".join(f'"{each}"' for each in values) + "]"
 
 
-class NoSettings(BaseModel):
+class NoSettings(FrozenModel):
     """Of a backend that has none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:

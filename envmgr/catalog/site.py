@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from envmgr.catalog.site_file import (
     Audit,
@@ -27,6 +27,7 @@ from envmgr.catalog.site_file import (
 from envmgr.catalog.target import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
+from envmgr.system.models import FrozenModel
 from envmgr.system.modes import ask_about_way, closing
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
@@ -40,13 +41,11 @@ FILE_NAME = "site.yaml"
 SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
 
 
-class Site(BaseModel):
+class Site(FrozenModel):
     """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded.
 
     `backends` is raw, a mapping for each backend that has settings; `old_keys` are those that the file has.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Path | None
     name: str

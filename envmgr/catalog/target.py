@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from envmgr.system.models import FrozenModel
 
 CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
 
@@ -14,10 +14,8 @@ CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
 CPU_ORDER = {"x86-64": 1, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 4}
 
 
-class Target(BaseModel):
+class Target(FrozenModel):
     """Architecture, the site's CPU level, OS id and major version, glibc."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arch: str
     cpu_level: CpuLevel

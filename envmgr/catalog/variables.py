@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from envmgr.catalog.names import variable_name
-from envmgr.characters import first_unseen, number_of
 from envmgr.system.known_programs import KNOWN
+from envmgr.wording import first_unseen, number_of
 
 # Sources: ld.so(8); glibc's `unsecvars.h`; bash(1); environ(7); python(1); perlrun(1); lua(1); git(1); Lmod's manual.
 _REACHES = re.compile(

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from envmgr.report import Reporter, SilentReporter, Stage, printable, size_text
+from envmgr.report import Reporter, SilentReporter, Stage
+from envmgr.wording import counted, for_terminal, size_text
 
 _EVERY = 5.0  # seconds between two plain lines of one stage
 _SAME = 60.0  # the same, where nothing has changed
@@ -20,12 +21,6 @@ def make_reporter(*, quiet: bool) -> Reporter:
     if quiet:
         return SilentReporter()
     return LiveReporter() if sys.stderr.isatty() else PlainReporter()
-
-
-def counted(number: int, plural: str) -> str:
-    """`1 entry`, `2 entries`; `plural` is an English plural in -s or -ies, or empty."""
-    singular = plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")
-    return f"{number} {singular if number == 1 else plural}".strip()
 
 
 def amount(done: int, unit: str) -> str:
@@ -55,7 +50,7 @@ class PlainReporter:
 
     def say(self, text: str) -> None:
         with self._lock:
-            print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
+            print(for_terminal(text), file=sys.stderr, flush=True)  # noqa: T201 - stderr is talk
 
     def log(self, text: str) -> None:
         pass
@@ -116,7 +111,7 @@ class LiveReporter:
         from rich.markup import escape
 
         console = self._progress.console if self._progress is not None else Console(stderr=True)
-        console.print(printable(text) if markup else escape(printable(text)), highlight=False)
+        console.print(for_terminal(text) if markup else escape(for_terminal(text)), highlight=False)
 
     def log(self, text: str) -> None:
         pass
@@ -148,4 +143,4 @@ class _LiveStage:
         if total is not None:
             self._progress.update(self._task, total=total)
         self.last = amount(done, self._unit)
-        self._progress.update(self._task, completed=done, amount=printable(f"{self.last} {detail}").strip())
+        self._progress.update(self._task, completed=done, amount=for_terminal(f"{self.last} {detail}").strip())

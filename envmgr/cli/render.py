@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from envmgr.errors import EnvmgrError, ErrorData
-from envmgr.report import masked, printable
+from envmgr.wording import for_terminal, masked
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
@@ -25,7 +25,7 @@ def print_error(error: EnvmgrError, fmt: str) -> None:
         several = {"failed": error.failed, "written": error.written} if error.failed or error.written else {}
         print_json("envmgr.error/1", to_data(ErrorData.of(error)) | to_data(several))
     else:
-        sys.stderr.write(printable(error.render()) + "\n")
+        sys.stderr.write(for_terminal(error.render()) + "\n")
 
 
 def print_json(schema: str, data: Mapping[str, Any]) -> None:
@@ -52,12 +52,12 @@ def to_data(value: Any) -> Any:
 
 def out(text: str = "") -> None:
     """One line on stdout."""
-    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.write(for_terminal(text) + "\n")
 
 
 def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
     """Columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
-    materialised = [[printable(cell) for cell in r] for r in rows]
+    materialised = [[for_terminal(cell) for cell in r] for r in rows]
     if not materialised:
         return
     if not sys.stdout.isatty():

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from envmgr.cli.formats import format_names, get_format
 from envmgr.cli.render import print_error, print_json, to_data
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.report import masked, printable
 from envmgr.system.files import atomic_write
+from envmgr.wording import for_terminal, masked
 
 if TYPE_CHECKING:
     from envmgr.cli.answer import Answer
@@ -35,7 +35,7 @@ def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) ->
         return
     text = masked(text)
     if report is None:
-        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(for_terminal(text) if sys.stdout.isatty() else text)
     else:  # names of files on nodes may hold what is no UTF-8
         refuse_missing_folder(report)
         atomic_write(report, text.encode("utf-8", "backslashreplace"), mode=0o644)

@@ -170,10 +170,10 @@ def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoRetu
         failure = EnvmgrError("output-failed", "the result could not be written to stdout", context=str(error))
     if failure is not None:
         code = failure.exit_code
-        from envmgr.report import printable
+        from envmgr.wording import for_terminal
 
         with suppress(OSError):
-            sys.stderr.write(printable(failure.render()) + "\n")
+            sys.stderr.write(for_terminal(failure.render()) + "\n")
     raise typer.Exit(code)
 
 
@@ -192,10 +192,10 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
             return told
         import traceback
 
-        from envmgr.report import printable
+        from envmgr.wording import for_terminal
 
         with suppress(OSError):
-            sys.stderr.write(printable(traceback.format_exc()))
+            sys.stderr.write(for_terminal(traceback.format_exc()))
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 

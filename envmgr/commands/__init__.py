@@ -24,6 +24,7 @@ from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import disk_error
 from envmgr.system.run import Runner
+from envmgr.wording import did_you_mean
 
 if TYPE_CHECKING:
     from envmgr.publish.signature import Signer
@@ -130,7 +131,7 @@ def require_published(names: Sequence[str], current: GenerationRecord) -> None:
                 "not-published",
                 f"{name} is not published",
                 context=f"generation {current.number}",
-                hint=f"did you mean {', '.join(close)}?" if close else "`envmgr list` shows what is",
+                hint=did_you_mean(close, "`envmgr list` shows what is"),
             )
 
 

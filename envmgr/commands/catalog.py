@@ -26,8 +26,9 @@ from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.accepted import judge_recipe
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
-from envmgr.system.reading import ANYWHERE, LOCK, MOST_LINES, SOFTWARE, copy_files, printable, read_bytes, shortened
+from envmgr.system.reading import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes
 from envmgr.system.scratch import clear_dead_scratch, copy_folder
+from envmgr.wording import MOST_LINES, one_line, shortened
 
 _LONGEST = 1500  # characters of one finding
 
@@ -116,7 +117,7 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
     told = (
-        replace(each, found=printable(each.found, _LONGEST), hint=printable(each.hint, _LONGEST)) for each in findings
+        replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings
     )
     return CheckResult(len(found), tuple(told), tuple(accepted))
 
@@ -139,11 +140,11 @@ def _check_entry(
         has_place = error.message.startswith(f"{where}:")  # else the faults are its context, each with its line
         lines = (error.message,) if has_place else error.context or (error.message,)
         return [
-            Finding("recipe", "error", str(found.entry), printable(line), hint=error.hint) for line in shortened(lines)
+            Finding("recipe", "error", str(found.entry), one_line(line), hint=error.hint) for line in shortened(lines)
         ]
     recipes[str(found.entry)] = recipe
     findings = [
-        Finding("recipe", "error", str(found.entry), printable(f"{where}: {fault}"))
+        Finding("recipe", "error", str(found.entry), one_line(f"{where}: {fault}"))
         for fault in shortened(backend.faults(recipe, ctx.site))
     ]
     if findings:
@@ -153,7 +154,7 @@ def _check_entry(
             "recipe",
             "warning",
             str(found.entry),
-            printable(f"{where}: {remark}"),
+            one_line(f"{where}: {remark}"),
             hint="name it in site.yaml, or look at what it has",
         )
         for remark in shortened(backend.remarks(recipe, ctx.site))
@@ -217,7 +218,7 @@ def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted])
 
 
 def _accepted(found: CatalogEntry, rule: str, change: str, reason: str) -> Accepted:
-    return Accepted(str(found.entry), rule, printable(change, _LONGEST), printable(reason, _LONGEST))
+    return Accepted(str(found.entry), rule, one_line(change, _LONGEST), one_line(reason, _LONGEST))
 
 
 @dataclass(slots=True)

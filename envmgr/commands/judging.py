@@ -12,7 +12,7 @@ from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
-from envmgr.system.reading import MOST_LINES, printable
+from envmgr.wording import MOST_LINES, one_line
 
 
 def judge_all(
@@ -65,7 +65,7 @@ def why_failed(error: Exception) -> str:
     """In one line, for an entry that cannot be read, whatever its author wrote."""
     if isinstance(error, EnvmgrError):
         return "; ".join((error.message, *error.context[:3]))
-    return printable(f"{type(error).__name__}: {error}")
+    return one_line(f"{type(error).__name__}: {error}")
 
 
 def _ways(fault: Fault) -> str:

@@ -21,7 +21,7 @@ from envmgr.commands import Context
 from envmgr.commands.upgrade import explain_upgrade
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
-from envmgr.report import Result, size_text
+from envmgr.report import Result
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, free_bytes, group_id
@@ -30,6 +30,7 @@ from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
 from envmgr.system.yamlfile import reason_of
+from envmgr.wording import size_text
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
 

@@ -24,8 +24,8 @@ from envmgr.downloads import has
 from envmgr.downloads.faults import Fault, differs, explain
 from envmgr.downloads.space import DownloadRecord, Room, TooLarge
 from envmgr.downloads.web import open_url
-from envmgr.report import size_text
 from envmgr.system.processes import host_mark
+from envmgr.wording import size_text
 
 AT_ONCE = 6  # downloads side by side
 _LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all: slower ones would go on for days

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from envmgr.errors import EnvmgrError
+from envmgr.wording import and_more
 
 _FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
 _NAMED = 3  # files that failed as the first did, and are named
@@ -48,9 +49,8 @@ def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, st
                 *(f"  {url}: {text}" for url, _, text in other["reasons"]),
             ]
     if alike:
-        names = ", ".join(str(other["name"]) for other in alike[:_NAMED])
-        rest = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
-        context.append(f"{names}{rest} cannot be had either, for the same reason")
+        names = and_more([str(other["name"]) for other in alike], _NAMED)
+        context.append(f"{names} cannot be had either, for the same reason")
     return EnvmgrError(reference, message, context=context, hint=hint)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads.web import open_url
-from envmgr.report import size_text
+from envmgr.wording import size_text
 
 _LOOK_EVERY = 8 << 20  # bytes between two looks at the file system
 _HEAD_TIMEOUT = 2  # seconds

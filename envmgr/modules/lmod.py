@@ -10,11 +10,11 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.modules.lua import lua_quote
-from envmgr.report import size_text
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import assign, script_text
+from envmgr.wording import size_text
 
 # The exit status of a smoke test whose module could not be loaded: sites' tests hardly ever end with it themselves.
 LOAD_FAILED = 97

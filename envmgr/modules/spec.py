@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpu.needs import GpuNeeds, gpu_needs
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
+from envmgr.system.models import FrozenModel
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class EnvOp(_Model):
+class EnvOp(FrozenModel):
     """One change of the environment at load; unload undoes it.
 
     `set` replaces (and remembers) a value, `set-default` sets only where there is none, `unset` removes, `prepend` and
@@ -31,7 +28,7 @@ class EnvOp(_Model):
     at_load: bool = False
 
 
-class ShellFunction(_Model):
+class ShellFunction(FrozenModel):
     """A function: `bash` in shells like sh; in csh `csh`, one line, is an alias in which `$*` are the arguments.
 
     csh gets nothing where its text is empty.
@@ -42,14 +39,14 @@ class ShellFunction(_Model):
     csh: str = ""
 
 
-class UnloadCommand(_Model):
+class UnloadCommand(FrozenModel):
     """What a shell runs after the module's changes are undone; nothing where the text is empty."""
 
     bash: str = ""
     csh: str = ""
 
 
-class Pip(_Model):
+class Pip(FrozenModel):
     """The pip beside the Python that a module puts first: `folder` has its programs, empty where none was found; `minor` is as 3.11.
 
     `writes`: it installs into the module's Python all the same, as it is too old to read the mark, or there is none.
@@ -60,7 +57,7 @@ class Pip(_Model):
     writes: bool
 
 
-class ModuleSpec(_Model):
+class ModuleSpec(FrozenModel):
     """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version build`.
 
     `environment` is in load order. `python` says that the module puts a Python into PATH, `own_python` that it is the install's

@@ -12,20 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.recipe import LOAD_NAMES
 from envmgr.catalog.site import Site
 from envmgr.catalog.variables import fault_in_value
-from envmgr.characters import LINES, shown
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.gpu import needs_table
 from envmgr.modules.pip_shim import FOLDER, own_packages
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
 from envmgr.system.known_programs import KNOWN
+from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
+from envmgr.wording import LINES, escaped
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
 
@@ -40,10 +39,8 @@ _NOT_FOR_SHELLS = {"\n": "a line break", "\0": "a zero byte"}
 AtLoad = tuple[tuple[str, bool], ...]
 
 
-class ModulePolicies(BaseModel):
+class ModulePolicies(FrozenModel):
     """What of the site's policies a modulefile depends on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     driver_gate: Literal["warn", "refuse"] = "warn"
     user_site: bool = False
@@ -127,7 +124,7 @@ def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
 
 def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
     # What packages and recipes say ends in terminals: Lmod prints it as it is.
-    yield _call("help", shown(_help_text(spec, families), LINES))
+    yield _call("help", escaped(_help_text(spec, families), LINES))
     facts = {
         "Name": spec.name,
         "Version": spec.version,
@@ -139,16 +136,16 @@ def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
         "Deprecated": _deprecation(spec),
     }
     # One line each: `module whatis` prints a line per fact and `module keyword` searches them.
-    yield from (_call("whatis", f"{key}: {shown(' '.join(value.split()))}") for key, value in facts.items() if value)
+    yield from (_call("whatis", f"{key}: {escaped(' '.join(value.split()))}") for key, value in facts.items() if value)
     if spec.extensions:
-        yield _call("extensions", shown(", ".join(spec.extensions)))
+        yield _call("extensions", escaped(", ".join(spec.extensions)))
 
 
 def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
     if (needs := spec.gpu_needs) is not None:
         yield Statement("gpu-gate", "gpu_gate", (spec.entry, policies.driver_gate, needs_table(needs)))
     if spec.deprecated:
-        yield Statement("deprecated", "LmodMessage", (shown(_deprecation(spec)),))
+        yield Statement("deprecated", "LmodMessage", (escaped(_deprecation(spec)),))
 
 
 def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:

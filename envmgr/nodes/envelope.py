@@ -6,8 +6,8 @@ import math
 import re
 from typing import Literal, NamedTuple
 
-from envmgr.report import size_text
 from envmgr.system.shelltext import assign, script_text
+from envmgr.wording import size_text
 
 _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of a node's own words in a reason

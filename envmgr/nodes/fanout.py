@@ -17,8 +17,8 @@ from envmgr.nodes.envelope import Answer, begun, end_mark, unwrap, wrap
 from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool_env
-from envmgr.report import size_text
 from envmgr.system.run import Runner
+from envmgr.wording import size_text
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop

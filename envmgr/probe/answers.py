@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from envmgr.characters import shown
 from envmgr.nodes import Reply
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.probe.shell import read_lines, split_answer
+from envmgr.wording import escaped
 
 
 class Folding:
@@ -22,7 +22,7 @@ class Folding:
         self._replies: dict[str, Reply] = {}
 
     def __call__(self, reply: Reply) -> None:
-        self._replies[reply.node] = replace(reply, text="", reason=shown(reply.reason, "\n")[:300])
+        self._replies[reply.node] = replace(reply, text="", reason=escaped(reply.reason, "\n")[:300])
         if reply.status != "answered":
             return
         own, text = split_answer(reply.text)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
 from envmgr.probe.model import ShellContext
+from envmgr.wording import did_you_mean
 
 CONTEXTS = (
     ShellContext("bash-login", "ssh", "bash-login", "a login shell: `ssh NODE`, then a prompt"),
@@ -45,7 +46,7 @@ def choose_contexts(names: Sequence[str], ways: Sequence[str]) -> tuple[ShellCon
             raise InputError(
                 "unknown-context",
                 f"there is no context `{name}`",
-                hint=f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}",
+                hint=did_you_mean(close, f"known: {', '.join(known)}"),
             )
         if known[name].way not in ways:
             raise InputError(

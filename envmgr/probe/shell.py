@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from envmgr.characters import shown
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
+from envmgr.wording import escaped
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
 NO_USER = "there is no user"  # how the end of a shell begins that could not be started for that
@@ -166,7 +166,7 @@ def read_lines(lines: Iterable[str]) -> Facts:
     """key -> value; what is no fact is passed over."""
     found: dict[str, list[str]] = {}
     for line in lines:
-        match = _LINE.fullmatch(shown(line))
+        match = _LINE.fullmatch(escaped(line))
         if match is None:
             continue
         key, kind, value = match.groups()

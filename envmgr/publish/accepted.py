@@ -14,7 +14,7 @@ from envmgr.errors import InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.publish.compose import recipe_changes
 from envmgr.store.manifest import InstallFacts
-from envmgr.system.reading import MOST_LINES, printable, shortened
+from envmgr.wording import MOST_LINES, one_line, shortened
 
 _ROOT = "/ROOT"  # that of an entry which is not installed: only what lies below it counts
 _SHOWN = 100  # characters of a value
@@ -79,4 +79,4 @@ def _told(op: EnvOp, short: Mapping[str, str]) -> str:
     value = op.value
     for root, name in short.items():
         value = value.replace(root, name)
-    return f"{op.kind} {printable(value, _SHOWN)}".strip() if op.kind != "unset" else "unset"
+    return f"{op.kind} {one_line(value, _SHOWN)}".strip() if op.kind != "unset" else "unset"

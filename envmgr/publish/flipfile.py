@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, pretty_json, sync_folder, write_new
 from envmgr.system.formats import require_format
+from envmgr.system.models import FrozenModel
 from envmgr.system.pulse import link_new, renew_listing
 from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
 
@@ -44,12 +45,10 @@ _LINK = re.compile(r"\.current\.(?P<number>[0-9]{6,12})\.(?P<kind>tmp|stopped)")
 _NAME = re.compile(r"([0-9]{6,12})\.(json|json\.sig|withdrawn)")
 
 
-class FlipRecord(BaseModel):
+class FlipRecord(FrozenModel):
     """What a site signs. `record` is the sha256 of the generation's record, which names all its files and the manifests of its
     installs; `before` is the generation that was current; `date` is UTC.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: int = FORMAT
     sequence: int = Field(ge=1, le=MOST)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,6 +41,7 @@ from envmgr.system.formats import require_format
 from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import GENERATION, HISTORY, append_line, digest_of, read_bytes
 from envmgr.system.usernames import own_name
+from envmgr.wording import utc_now
 
 FORMAT = 1
 """The number of the format of the history's lines, which have it only where it is another (`schema`)."""
@@ -319,7 +319,3 @@ def _history(prefix: Prefix) -> list[dict[str, Any]]:
                     require_format(row.get("schema", FORMAT), FORMAT, prefix.history)
                     found.append(row)
     return found
-
-
-def utc_now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

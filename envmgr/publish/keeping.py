@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from envmgr.wording import shortened
+
 NEVER = float("inf")
 _SHOWN = 3
 
@@ -78,8 +80,7 @@ def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]
 
 def in_few(reasons: Sequence[str]) -> str:
     """The first reasons, and how many more there are."""
-    more = len(reasons) - _SHOWN
-    return "; ".join([*reasons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+    return "; ".join(shortened(reasons, _SHOWN))
 
 
 def _seconds(time: object) -> float:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec, Pip
@@ -18,6 +18,7 @@ from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
 from envmgr.system.formats import require_format
+from envmgr.system.models import FrozenModel
 from envmgr.system.pythons import pip_writes
 from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
 from envmgr.system.shelltext import quote, words
@@ -34,11 +35,7 @@ FORMAT = 1
 _INSTALL = re.compile(rb"store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8}(?![0-9a-f])")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PublishedEntry(_Model):
+class PublishedEntry(FrozenModel):
     """One entry of a generation. `path` is relative to the prefix, as are `needs`, the installs that it stands on; `lock` is
     the sha256 of the lock's text.
     """
@@ -55,7 +52,7 @@ class PublishedEntry(_Model):
         return (self.path, *self.needs)
 
 
-class GenerationRecord(_Model):
+class GenerationRecord(FrozenModel):
     """`generation.json`: written last, so a generation without it is not complete.
 
     `files` maps a path below the generation to the sha256 of its text, and has all but the record itself; `manifests` maps
@@ -86,7 +83,7 @@ class GenerationRecord(_Model):
         return users
 
 
-class PublishedSpec(_Model):
+class PublishedSpec(FrozenModel):
     """What a later generation needs to render an entry again: the module's data, and the install's part of it."""
 
     spec: ModuleSpec

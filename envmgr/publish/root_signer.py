@@ -13,22 +13,21 @@ import struct
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.publish.flipfile import Flip, FlipRecord
 from envmgr.publish.signature import KeySigner, Signed, check_signature
 from envmgr.report import Reporter, SilentReporter
+from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner
 
 _SIZE = struct.Struct("!I")
 _MOST = 64 << 10  # bytes of a flip, and of an answer
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Answer(FrozenModel):
     signature: str = ""
     error: ErrorData | None = None
 

@@ -14,7 +14,7 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.change import Change, with_dependents
-from envmgr.publish.flips import known_current, utc_now
+from envmgr.publish.flips import known_current
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -43,6 +43,7 @@ from envmgr.system.files import (
 from envmgr.system.openat import change
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
+from envmgr.wording import utc_now
 
 
 @dataclass(frozen=True, slots=True)

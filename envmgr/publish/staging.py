@@ -22,7 +22,7 @@ from envmgr.publish.change import (
     published_entries,
     refuse_name_clash,
 )
-from envmgr.publish.flips import once_current, utc_now
+from envmgr.publish.flips import once_current
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -40,6 +40,7 @@ from envmgr.store.holds import holding
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sha256_bytes, sha256_file
 from envmgr.system.openat import change, empty_below
+from envmgr.wording import utc_now
 
 
 @contextmanager

@@ -28,9 +28,10 @@ from envmgr.publish.record import (
     read_records,
 )
 from envmgr.store.prefix import Prefix
-from envmgr.store.tree import Look, TreePath, look_at_tree, shown
+from envmgr.store.tree import Look, TreePath, look_at_tree
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.usernames import user_name
+from envmgr.wording import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
     look = look_at_tree(folder, folder.lstat().st_uid)
     record, of_record = _record(prefix, number, told.get(number))
     faults += of_record
-    faults += [Fault(f"{below}/{shown(path)}", found) for path, found in _tree_faults(look, record)]
+    faults += [Fault(f"{below}/{escaped(path)}", found) for path, found in _tree_faults(look, record)]
     if record is not None:
         faults += [Fault(f"{below}/{SPECS}", found) for found in _spec_faults(folder, record)]
     unseen = []

@@ -12,6 +12,7 @@ from envmgr.probe.shell import read_answer
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import SKIPS, detail_of, ending, no_end
 from envmgr.smoke.script import NodeTest
+from envmgr.wording import and_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Folding:
                 stuck = f"{_name(job)}: {what}"
             else:
                 unknown.append(job)
-        rest = ", ".join(map(_name, unknown[:3])) + (f" and {len(unknown) - 3} more" if len(unknown) > 3 else "")
+        rest = and_more([*map(_name, unknown)], 3)
         if stuck:
             self._miss(reply.node, "hung", stuck + (f"; not run: {rest}" if rest else ""))
         elif rest:

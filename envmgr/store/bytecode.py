@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from envmgr.wording import shortened
+
 _TELL_EVERY = 0.1  # seconds between two progress events
 
 # Run by the install's own Python: the number of processes, the install, its folders; prints `path: reason` for each file of
@@ -105,5 +107,4 @@ def prove_whole(python: Path, staging: Path, folders: Sequence[Path], jobs: int)
         raise ChildProcessError(f"the bytecode cannot be checked: exit status {end.returncode}\n{end.stderr[-2000:]}")
     if cut := sorted(end.stdout.splitlines()):
         first, *others = cut
-        more = [f"and {len(others) - 4} more"] if len(others) > 4 else []
-        raise ChildProcessError("\n".join([f"bytecode was not written whole: {first}", *others[:4], *more]))
+        raise ChildProcessError("\n".join([f"bytecode was not written whole: {first}", *shortened(others, 4)]))

@@ -22,6 +22,7 @@ from envmgr.system.processes import Process, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, renew_listing
 from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
+from envmgr.wording import utc_now
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def holding(
     path = prefix.holds / f"{me.host}-{me.pid}-{time.monotonic_ns()}.json"
     if generation is not None:
         path = _staging_row(prefix, generation)
-    row = {**asdict(me), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "installs": sorted(set(paths))}
+    row = {**asdict(me), "since": utc_now(), "installs": sorted(set(paths))}
 
     def waiting(holder: str) -> None:
         reporter.say(f"waiting for {holder}, which removes what is unused")

@@ -22,6 +22,7 @@ from envmgr.system.processes import Process, all_processes, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within
 from envmgr.system.reading import ROW, read_json
 from envmgr.system.sandbox import PLACE
+from envmgr.wording import utc_now
 
 _WATCH = 10.0  # seconds to look for a touch of a row
 
@@ -55,7 +56,7 @@ def _row_text(install: Install, work: Path) -> str:
     row = BuildRow(
         **asdict(this_process()),
         install=install.relative,
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        started=utc_now(),
         work=str(work),
         slurm=os.environ.get("SLURM_JOB_ID", ""),
     )

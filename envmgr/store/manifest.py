@@ -10,31 +10,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.store.prefix import Install
-from envmgr.store.tree import TreePath, look_at_tree, scan_tree, shown, tree_digest
+from envmgr.store.tree import TreePath, look_at_tree, scan_tree, tree_digest
 from envmgr.system.files import atomic_write
 from envmgr.system.formats import require_format
+from envmgr.system.models import FrozenModel
 from envmgr.system.openat import remove_below
 from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
 from envmgr.system.sandbox import PLACE
 from envmgr.system.usernames import user_name
+from envmgr.wording import escaped
 
 FORMAT = 1
 """The number of a manifest's format; another one is refused."""
 
 
-class InstallFacts(BaseModel):
+class InstallFacts(FrozenModel):
     """What a module needs to know of an install: `environment` is its PATH-like variables and captured activation.
 
     `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are the
     capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as they were measured; None where nothing was found.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     environment: tuple[EnvOp, ...] = ()
     python: str | None = None
@@ -184,7 +182,7 @@ def differences(root: Path, manifest: Manifest, *, owner: int | None = None, wor
     except FileNotFoundError:
         return [f"{root} is missing"]
     if not stat.S_ISDIR(status.st_mode):
-        what = f"a link to {shown(str(root.readlink()))}" if stat.S_ISLNK(status.st_mode) else "no folder"
+        what = f"a link to {escaped(str(root.readlink()))}" if stat.S_ISLNK(status.st_mode) else "no folder"
         return [f".: {what}, where the install's folder was"]
     owner = status.st_uid if owner is None else owner
     look = look_at_tree(root, owner, workers=workers)
@@ -206,21 +204,21 @@ def differences(root: Path, manifest: Manifest, *, owner: int | None = None, wor
         if path in odd:
             lines += _difference(path, odd[path], expected.get(path), look.unread.get(path))
         elif path in look.unread:
-            lines.append(f"{shown(path)}: cannot be read: {look.unread[path]}")
+            lines.append(f"{escaped(path)}: cannot be read: {look.unread[path]}")
         if path in look.owners:
-            lines.append(f"{shown(path)}: belongs to {user_name(look.owners[path])}, not to {user_name(owner)}")
+            lines.append(f"{escaped(path)}: belongs to {user_name(look.owners[path])}, not to {user_name(owner)}")
     return lines
 
 
 def _difference(path: str, have: TreePath | None, want: TreePath | None, unread: str | None) -> list[str]:
     if have is None:
-        return [f"{shown(path)}: missing"]
+        return [f"{escaped(path)}: missing"]
     if want is None:
-        return [f"{shown(path)}: not in the manifest"]
+        return [f"{escaped(path)}: not in the manifest"]
     names = ("kind", "mode", "size", "target") if unread else ("kind", "mode", "size", "sha256", "target")
     what = [name for name in names if getattr(have, name) != getattr(want, name)]
-    lines = [f"{shown(path)}: {', '.join(what)} changed"] if what else []
-    return lines + ([f"{shown(path)}: cannot be read: {unread}"] if unread else [])
+    lines = [f"{escaped(path)}: {', '.join(what)} changed"] if what else []
+    return lines + ([f"{escaped(path)}: cannot be read: {unread}"] if unread else [])
 
 
 def unmasked_tree(root: Path, *, workers: int = 4) -> tuple[TreePath, ...]:

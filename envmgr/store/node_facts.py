@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site import Site
@@ -16,6 +16,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
+from envmgr.system.models import FrozenModel
 from envmgr.system.reading import FACTS, read_bytes, why_unreadable
 from envmgr.system.shelltext import script_text
 from envmgr.system.users import command_as, find_account
@@ -23,11 +24,7 @@ from envmgr.system.users import command_as, find_account
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Seen(_Model):
+class Seen(FrozenModel):
     """Nodes with the same facts; `time` is when the audit saw them, seconds since the epoch."""
 
     nodes: tuple[str, ...]
@@ -35,7 +32,7 @@ class Seen(_Model):
     facts: NodeFacts
 
 
-class FleetFacts(_Model):
+class FleetFacts(FrozenModel):
     """`<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has seen."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

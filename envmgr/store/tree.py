@@ -14,6 +14,7 @@ from typing import NamedTuple
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_regular
 from envmgr.system.openat import change_tree
+from envmgr.wording import escaped
 
 _BATCH = 64  # paths that one thread takes at once: a task for each would cost more than a small file
 
@@ -60,7 +61,7 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
         if _kind(status.st_mode) not in _KEPT:
             raise EnvmgrError(
                 "install-special-file",
-                f"{shown(f'{root}/{relative}')} is neither file, folder nor link",
+                f"{escaped(f'{root}/{relative}')} is neither file, folder nor link",
                 context="no manifest can hold a pipe, a socket or a device",
                 hint="remove it at the end of the build, or have the software make it when it runs",
             )
@@ -124,11 +125,6 @@ def tree_digest(paths: Iterable[TreePath]) -> str:
     """sha256 over the sorted rows; times and owners are left out (they differ between two equal builds)."""
     rows = sorted((p.row() for p in paths), key=lambda row: str(row[0]))
     return sha256_bytes(canonical_json({"schema": 1, "paths": rows}))
-
-
-def shown(path: str) -> str:
-    """A path for a message: line breaks, control characters and bytes that are not UTF-8 are written as escapes."""
-    return path if path.isprintable() else repr(path)[1:-1]
 
 
 def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -> None:

@@ -14,6 +14,7 @@ from envmgr.store.tree import tree_digest
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name
+from envmgr.wording import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +125,9 @@ def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
 
 def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
     if wrong:
-        more = [f"and {len(wrong) - 10} more"] if len(wrong) > 10 else []
         raise EnvmgrError(
             "install-differs",
             f"{install.path} is not what its manifest says",
-            context=[*wrong[:10], *more],
+            context=shortened(wrong, 10),
             hint=f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
         )

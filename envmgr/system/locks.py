@@ -19,6 +19,7 @@ from envmgr.system.files import canonical_json, explain_os_error
 from envmgr.system.processes import Process, is_here, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within, says, seen_at_all
 from envmgr.system.reading import ROW, read_json
+from envmgr.wording import utc_now
 
 _LOCK_POLL = 0.1  # seconds
 _MARK_POLL = 0.5  # seconds; each look writes on the server
@@ -241,4 +242,4 @@ def _named(row: Mapping[str, Any]) -> str:
 
 
 def _now() -> str:
-    return time.strftime("%FT%TZ", time.gmtime())
+    return utc_now()

@@ -12,24 +12,22 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envmgr.characters import shown
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import write_new
 from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
+from envmgr.wording import one_line
 
 ANYWHERE = Path("/")
 """The tree of a file that its reader was told to read by people, or that lies in another program's install: links may lead anywhere."""
 
 _PIECE = 256 << 10  # bytes
-_LONGEST = 300  # characters
 MOST_LOCKED = 500_000  # keys and values of a lock
-MOST_LINES = 20  # that are told of one thing
 _MOST_FILES = 10_000  # of a tree that is copied
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -108,13 +106,13 @@ def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
     try:
         return _decoded(read_bytes(path, kind, tree=tree), path, kind)
     except FileNotFoundError:
-        raise InputError("file-missing", f"{kind.what} {printable(path)} does not exist") from None
+        raise InputError("file-missing", f"{kind.what} {one_line(path)} does not exist") from None
     except OSError as error:
         raise InputError(
-            "file-unreadable", f"cannot read {kind.what} {printable(path)}", context=printable(error)
+            "file-unreadable", f"cannot read {kind.what} {one_line(path)}", context=one_line(error)
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError("yaml-syntax", f"{printable(path)}: not UTF-8 (byte {error.start})") from None
+        raise InputError("yaml-syntax", f"{one_line(path)}: not UTF-8 (byte {error.start})") from None
 
 
 def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
@@ -142,17 +140,15 @@ def _decoded(data: bytes, path: Path, kind: Kind) -> str:
     """UTF-8. Raises UnicodeDecodeError, which is a ValueError; InputError `text-invisible`."""
     text = data.decode()
     if kind.also is not None:
-        require_visible(text, printable(path), also=kind.also)
+        require_visible(text, one_line(path), also=kind.also)
     return text
 
 
 def require_visible_values(data: Any, path: Path, also: str) -> None:
     """InputError `text-invisible`, for the first text of a JSON document that has such a character."""
     for place, reason in hidden_values(data, also):
-        field = ".".join(printable(part, 60) for part in place)
-        raise InputError(
-            "text-invisible", f"{printable(path)}: {field}: {reason}", hint="`envmgr lock` writes it again"
-        )
+        field = ".".join(one_line(part, 60) for part in place)
+        raise InputError("text-invisible", f"{one_line(path)}: {field}: {reason}", hint="`envmgr lock` writes it again")
 
 
 def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
@@ -172,7 +168,7 @@ def require_visible_patch(data: bytes, path: Path) -> None:
     It may hold bytes that are not UTF-8, form feeds, and the ends of lines of Windows, as the sources do that it changes.
     """
     text = data.decode(errors="surrogateescape")
-    require_visible(text.replace("\r\n", "\n"), printable(path), also=f"{TABS}\f")
+    require_visible(text.replace("\r\n", "\n"), one_line(path), also=f"{TABS}\f")
 
 
 def copy_file(path: Path, place: Path, kind: Kind, *, tree: Path | None = None) -> None:
@@ -199,7 +195,7 @@ def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
             for entry in entries:
                 left -= 1
                 if left < 0:
-                    raise InputError("file-too-large", f"{printable(folder)} has more than {_MOST_FILES} files")
+                    raise InputError("file-too-large", f"{one_line(folder)} has more than {_MOST_FILES} files")
                 path = source / entry.name
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append((path, target / entry.name))
@@ -251,20 +247,6 @@ def stays_in(path: Path, tree: Path) -> bool:
         return False
 
 
-def printable(value: object, longest: int = _LONGEST) -> str:
-    """A text of others as one line for people: control characters as escapes, and not without end."""
-    text = str(value)
-    if len(text) > longest:
-        text = f"{text[:longest]}… ({len(text)} characters)"
-    return shown(text)
-
-
-def shortened(lines: Sequence[str]) -> list[str]:
-    """The first of very many lines, and how many more there are."""
-    more = len(lines) - MOST_LINES
-    return [*lines[:MOST_LINES], f"and {more} more"] if more > 0 else [*lines]
-
-
 def _open(path: Path, kind: Kind, tree: Path | None, folder: int | None = None) -> int:
     """By name, as NFS asks the server for the newest file of a name only then; of one in an open `folder`, by its last name there."""
     name = path if folder is None else path.name
@@ -289,7 +271,7 @@ def _require_regular(path: Path, status: os.stat_result, kind: Kind) -> None:
         is_one = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
         raise InputError(
             "file-irregular",
-            f"{kind.what} {printable(path)} is {is_one}, and no regular file",
+            f"{kind.what} {one_line(path)} is {is_one}, and no regular file",
             hint="put the file itself there",
         )
 
@@ -298,7 +280,7 @@ def _require_below(path: Path, found: Path, tree: Path, kind: Kind) -> None:
     if not found.is_relative_to(tree.resolve()):
         raise InputError(
             "file-irregular",
-            f"{kind.what} {printable(path)} is a link out of {printable(tree)}",
+            f"{kind.what} {one_line(path)} is a link out of {one_line(tree)}",
             hint="put the file itself there",
         )
 
@@ -307,6 +289,6 @@ def _require_small(path: Path, size: int, kind: Kind) -> None:
     if size > kind.most:
         raise InputError(
             "file-too-large",
-            f"{kind.what} {printable(path)} is larger than {kind.most} bytes",
+            f"{kind.what} {one_line(path)} is larger than {kind.most} bytes",
             hint="such a file is not read: is it the right one?",
         )

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.errors import InputError
 from envmgr.system.invisible import hidden_values
-from envmgr.system.reading import Kind, printable, read_file_text
+from envmgr.system.reading import Kind, read_file_text
+from envmgr.wording import one_line
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -52,7 +53,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
             )
         if key in seen:
             raise yaml.constructor.ConstructorError(
-                None, None, f"the key `{printable(key, 60)}` is given twice", key_node.start_mark
+                None, None, f"the key `{one_line(key, 60)}` is given twice", key_node.start_mark
             )
         seen.add(key)
     loader.flatten_mapping(node)
@@ -66,7 +67,7 @@ def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         with suppress(ValueError, KeyError, AttributeError, OverflowError):
             if len(node.value) <= _LONGEST_NUMBER:
                 return construct(loader, node)
-        kind, shown = node.tag.rpartition(":")[2], printable(str(node.value)[:60])
+        kind, shown = node.tag.rpartition(":")[2], one_line(str(node.value)[:60])
         raise yaml.constructor.ConstructorError(None, None, f"`{shown}` is no {kind}", node.start_mark)
 
     return constructor
@@ -81,16 +82,16 @@ def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES, reviewed:
     """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column, and `text-invisible` for what
     people review.
     """
-    path = printable(path)
+    path = one_line(path)
     try:
         _refuse_huge(text, most)
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
-        raise InputError("yaml-syntax", f"{where}: {printable(error.problem or error.context)}") from None
+        raise InputError("yaml-syntax", f"{where}: {one_line(error.problem or error.context)}") from None
     except yaml.YAMLError as error:
-        raise InputError("yaml-syntax", f"{path}: {printable(' '.join(str(error).split()))}") from None
+        raise InputError("yaml-syntax", f"{path}: {one_line(' '.join(str(error).split()))}") from None
     if reviewed and (hidden := [*islice(hidden_values(data), _MOST_FAULTS)]):
         raise InputError(
             "text-invisible",
@@ -206,7 +207,7 @@ def validate(
     except ValidationError as error:
         rows += [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
     count = f"{len(rows)} fault{'s' if len(rows) > 1 else ''}"
-    raise InputError(reference, f"{printable(path)} has {count}", context=faults_with_lines(rows, text, path))
+    raise InputError(reference, f"{one_line(path)} has {count}", context=faults_with_lines(rows, text, path))
 
 
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
@@ -217,9 +218,9 @@ def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[st
     lines = _Lines(yaml.compose(text, Loader=_Loader))
     rows = []
     for location, reason in faults:
-        field = ".".join(printable(part, 60) for part in islice(location, 20)) or "(document)"
-        rows.append((lines.of(location), f"{field}: {printable(reason)}"))
-    shown = [f"{printable(path)}:{line}: {told}" for line, told in sorted(rows)[:_MOST_FAULTS]]
+        field = ".".join(one_line(part, 60) for part in islice(location, 20)) or "(document)"
+        rows.append((lines.of(location), f"{field}: {one_line(reason)}"))
+    shown = [f"{one_line(path)}:{line}: {told}" for line, told in sorted(rows)[:_MOST_FAULTS]]
     return [*shown, f"and {len(rows) - _MOST_FAULTS} more"] if len(rows) > _MOST_FAULTS else shown
 
 

@@ -10,18 +10,16 @@ from email.parser import HeaderParser
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
-from pydantic import BaseModel, ConfigDict
 
-from envmgr.system.reading import printable
+from envmgr.system.models import FrozenModel
 from envmgr.wheels.requirements import checked_all
+from envmgr.wording import one_line
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
-class Metadata(BaseModel):
+class Metadata(FrozenModel):
     """What a package is, and what it needs: parsed, and written anew."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     version: str
@@ -40,7 +38,7 @@ class Metadata(BaseModel):
 def extra_name(text: str) -> NormalizedName:
     """The normalised name of an extra, or of a package. ValueError."""
     if not re.fullmatch(_NAME, text):
-        raise ValueError(f"`{printable(text)}` is no name")
+        raise ValueError(f"`{one_line(text)}` is no name")
     return canonicalize_name(text)
 
 
@@ -50,7 +48,7 @@ def read_metadata(text: str) -> Metadata:
     try:
         version = str(Version(str(head["Version"])))
     except InvalidVersion:
-        raise ValueError(f"`{printable(head['Version'])}` is no version") from None
+        raise ValueError(f"`{one_line(head['Version'])}` is no version") from None
     return Metadata(
         name=extra_name(str(head["Name"])),
         version=version,

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from packaging.utils import parse_wheel_filename
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from envmgr.catalog.versions import older
+from envmgr.system.models import FrozenModel
 from envmgr.wheels.closure import Part
 
 # Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
@@ -30,11 +31,7 @@ _VERSIONED = re.compile(r"nvidia-(cuda-(runtime|nvrtc|cupti)|nvjitlink)(-cu\d+)?
 WHEEL_UNPACKED = 2
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LockedWheel(_Model):
+class LockedWheel(FrozenModel):
     """One wheel. `name` is normalised, `index` the name of the site's index that it was found in; `size` is bytes.
 
     `url` is where the lock says that the file lies; a wheel of no index is had there. `uploaded` is UTC, as the index has it;
@@ -52,14 +49,14 @@ class LockedWheel(_Model):
     url: str | None = None
 
 
-class LockedPatch(_Model):
+class LockedPatch(FrozenModel):
     """A file beside the recipe."""
 
     file: str
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class LockedSdist(_Model):
+class LockedSdist(FrozenModel):
     """One source, of which a wheel is built; its fields as a wheel's. `requires` is what that wheel will have as Requires-Dist.
 
     `build` are the wheels that it is built with, sorted by name: what its pyproject.toml names, and what its build asks for. `asks` are
@@ -98,7 +95,7 @@ class LockedSdist(_Model):
 LockedFile = LockedWheel | LockedSdist
 
 
-class WheelSet(_Model):
+class WheelSet(FrozenModel):
     """What requirements resolved to, sorted by name. `python` is the version that the wheels are for, `platform` in uv's words."""
 
     python: str

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.system.reading import printable
+from envmgr.wording import one_line
 
 _LARGEST = 64 << 20  # bytes of a RECORD
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -101,13 +101,13 @@ def _read(wheel: Path, minor: str) -> Iterator[Promise]:
         if path != records[0] and "__pycache__" not in path.split("/")[:-1]:  # bytecode is left out, and compiled
             place = _place(path, data, minor)
             if _is_pythons(place, minor):
-                raise BadWheel(f"{wheel.name} has a file of the Python that it is installed into: {printable(place)}")
+                raise BadWheel(f"{wheel.name} has a file of the Python that it is installed into: {one_line(place)}")
             with reading(wheel):
                 digest = _hex(sums.get(path, ""))
             yield Promise(place, digest, path.startswith(f"{data}/scripts/"))
     for name, module, attribute in points:
         if not _PROGRAM.fullmatch(name) or _is_pythons(f"bin/{name}", minor):
-            raise BadWheel(f"{wheel.name} has a script with the name `{printable(name)}`")
+            raise BadWheel(f"{wheel.name} has a script with the name `{one_line(name)}`")
         yield Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
 
 
@@ -126,23 +126,23 @@ def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], re
     paths = [row[0] for row in rows]
     for path in (*members, *paths):
         if path.startswith("/") or ".." in path.split("/"):
-            raise BadWheel(f"{wheel} has a path outside of its install: {printable(path)}")
+            raise BadWheel(f"{wheel} has a path outside of its install: {one_line(path)}")
         if posixpath.normpath(path) != path or not path.isprintable() or "\\" in path:
-            raise BadWheel(f"{wheel} has a path with more than one spelling: {printable(path)}")
+            raise BadWheel(f"{wheel} has a path with more than one spelling: {one_line(path)}")
     if wrong := next((row for row in rows if len(row) != 3), None):
-        raise BadWheel(f"{wheel} has a row of RECORD that is none: {printable(','.join(wrong))}")
+        raise BadWheel(f"{wheel} has a row of RECORD that is none: {one_line(','.join(wrong))}")
     for what, found in (("RECORD", paths), ("archive", members)):
         if len(found) != len({*found}):
             twice = next(path for path, count in Counter(found).items() if count > 1)
-            raise BadWheel(f"{wheel} has a file twice in its {what}: {printable(twice)}")
+            raise BadWheel(f"{wheel} has a file twice in its {what}: {one_line(twice)}")
     if extra := sorted({*members} - {*paths} - signatures - {record}):
         more = f", and {len(extra) - 1} more" if len(extra) > 1 else ""
-        raise BadWheel(f"{wheel} has files that its RECORD does not list: {printable(extra[0])}{more}")
+        raise BadWheel(f"{wheel} has files that its RECORD does not list: {one_line(extra[0])}{more}")
     if signed := sorted(signatures & {*paths}):
         raise BadWheel(f"{wheel} lists a signature of its RECORD in it: {signed[0]}")
     there = {*members}
     if absent := sorted(path for path in paths if path not in there and not path.endswith(".pyc") and path != record):
-        raise BadWheel(f"{wheel} lists a file that it does not have: {printable(absent[0])}")
+        raise BadWheel(f"{wheel} lists a file that it does not have: {one_line(absent[0])}")
     return {row[0]: row[1] for row in rows}
 
 
@@ -175,7 +175,7 @@ def _place(path: str, data: str, minor: str) -> str:
         return f"{_SCHEMES[scheme].format(minor=minor)}/{head.partition('-')[0]}/{inner}"
     folder = _SCHEMES.get(scheme)
     if folder is None or not inner:
-        raise BadWheel(f"{printable(path)}: there is no scheme `{printable(scheme)}`")
+        raise BadWheel(f"{one_line(path)}: there is no scheme `{one_line(scheme)}`")
     return f"{folder}/{inner}" if folder else inner
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
-from pydantic import BaseModel, ConfigDict
 
-from envmgr.system.reading import printable
+from envmgr.system.models import FrozenModel
 from envmgr.wheels.target import holds
+from envmgr.wording import one_line
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 _LONGEST = 2_000  # characters of one; the longest that were seen have some 300
@@ -28,22 +28,18 @@ _PLACE = re.compile(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*
 _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
 
-class HashedRow(BaseModel):
+class HashedRow(FrozenModel):
     """A requirement, and the sha256 sums that its author wrote beside it: a file of it has one of them, where there are any."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     requirement: str
     sha256: tuple[str, ...] = ()
 
 
-class Question(BaseModel):
+class Question(FrozenModel):
     """`indexes` are names of the site's: a package comes from the first that has its name. `platform` is in uv's words.
 
     `hashed` are those of the rows, of constraints too, that have hashes: locks are held to them, and do not answer them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
@@ -55,7 +51,7 @@ class Question(BaseModel):
 
 def read_requirement(row: str) -> Requirement:
     """One requirement that an index can answer. ValueError for everything else, with its reason and way out."""
-    shown = printable(row, 60)
+    shown = one_line(row, 60)
     if len(row) > _LONGEST:
         raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")
     if strange := _STRANGE.search(row):
@@ -69,7 +65,7 @@ def read_requirement(row: str) -> Requirement:
     try:
         requirement = Requirement(row.replace("\t", " ").strip())
     except InvalidRequirement as error:
-        raise ValueError(f"`{shown}` is no requirement: {printable(str(error).partition(chr(10))[0])}") from None
+        raise ValueError(f"`{shown}` is no requirement: {one_line(str(error).partition(chr(10))[0])}") from None
     if requirement.url is not None:
         raise ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
     if len(requirement.extras) > _MOST_EXTRAS:

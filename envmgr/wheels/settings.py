@@ -7,22 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import field_validator
 
 from envmgr.catalog.locks import foreign_lock
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
+from envmgr.system.models import FrozenModel
 from envmgr.wheels.lock import LockedFile, LockedSdist
 
 
-class Index(BaseModel):
+class Index(FrozenModel):
     """A Python package index: the URL of its simple API, and mirrors (URL, or folder of wheels) that are tried first, in order.
 
     Source: packaging.python.org, "Simple repository API".
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str
     mirrors: Mirrors = ()
@@ -42,10 +41,8 @@ _OF_INDEX = re.compile(r"index:(?P<index>[^/]+)/(?P<file>[^/]+)")
 DEFAULT_INDEXES: Mapping[str, Index] = {PUBLIC: Index(url="https://pypi.org/simple")}
 
 
-class WheelsSettings(BaseModel):
+class WheelsSettings(FrozenModel):
     """`backends.wheels` of the site."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     indexes: dict[str, Index] = {}
 

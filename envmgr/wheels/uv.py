@@ -17,11 +17,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.report import size_text
 from envmgr.system.run import Bounds, Runner, clean_env
 from envmgr.system.users import Account
 from envmgr.wheels.pages import environment_key, login_of
 from envmgr.wheels.requirements import checked
+from envmgr.wording import size_text
 
 _LIMIT = 1800.0  # seconds that a resolution may take
 # Many times what the largest resolutions that were seen need (186 packages: 0.4 GB). uv keeps whole pages in memory, and wheels without

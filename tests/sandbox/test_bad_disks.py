@@ -14,8 +14,9 @@ import pytest
 
 from envmgr.backends.conda.client import call_rattler
 from envmgr.errors import EnvmgrError
-from envmgr.report import SilentReporter, size_text
+from envmgr.report import SilentReporter
 from envmgr.system.run import Completed, Runner
+from envmgr.wording import size_text
 from tests.helpers.done import Done
 from tests.helpers.scenes import complete, error_of, finish, locked, parts, plain, rerun
 from tests.helpers.small_disk import Small, small_in

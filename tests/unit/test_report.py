@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr import report
-from envmgr.report import LoggedReporter, SilentReporter, Stage, size_text
+from envmgr.report import LoggedReporter, SilentReporter, Stage
+from envmgr.wording import size_text
 from tests.helpers.waiting import DEADLINE
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})Z (.*)")

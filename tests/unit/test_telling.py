@@ -8,7 +8,7 @@ import pytest
 
 from envmgr.cli.render import out, print_error, print_json, table
 from envmgr.errors import EnvmgrError
-from envmgr.report import masked, printable
+from envmgr.wording import for_terminal, masked
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_secrets_of_urls_are_masked(text: str, told: str) -> None:
     ],
 )
 def test_control_characters_do_not_reach_a_terminal(text: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printable(text) == told
+    assert for_terminal(text) == told
     out(text)
     table([[text.replace("\n", ""), "x"]])
     print_error(EnvmgrError("some-fault", text, context=[text], hint=text), "table")

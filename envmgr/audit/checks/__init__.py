@@ -9,6 +9,7 @@ from typing import cast
 from envmgr.audit.model import Check
 from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
+from envmgr.wording import did_you_mean
 
 
 def check_names() -> list[str]:
@@ -21,11 +22,7 @@ def get_check(name: str) -> Check:
     if module not in check_names():
         close = nearest(name, [n.replace("_", "-") for n in check_names()])
         known = ", ".join(n.replace("_", "-") for n in check_names())
-        raise InputError(
-            "unknown-check",
-            f"there is no check `{name}`",
-            hint=f"did you mean {', '.join(close)}?" if close else f"known: {known}",
-        )
+        raise InputError("unknown-check", f"there is no check `{name}`", hint=did_you_mean(close, f"known: {known}"))
     return cast("Check", importlib.import_module(f"{__name__}.{module}"))
 
 

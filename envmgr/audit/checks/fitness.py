@@ -44,6 +44,7 @@ from envmgr.nodes import fold, gpu_request
 from envmgr.probe.model import Fleet, Group, ProbeStage
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, script_text
+from envmgr.wording import and_more
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
@@ -71,7 +72,7 @@ def _fewer_names(finding: Finding, most: int = 8) -> Finding:
     names = finding.where.split(", ")
     if len(names) <= most:
         return finding
-    where = f"{', '.join(names[:most])} and {len(names) - most} more"
+    where = and_more(names, most)
     return Finding(finding.check, finding.severity, where, finding.found, finding.expected, finding.hint, finding.nodes)
 
 

@@ -14,11 +14,11 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.effect import changed_lines, effect
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.characters import shown
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
+from envmgr.wording import escaped
 
 NEEDS_MODULES = True
 OF_PREFIX = True
@@ -57,7 +57,7 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
     if here is None or _sum(here) not in found:
         if here is not None and len(found) == 1:
             ((value, nodes),) = found.items()
-            changed = short(changed_lines(_text(entry, value, fleet), shown(here, "\n")))
+            changed = short(changed_lines(_text(entry, value, fleet), escaped(here, "\n")))
             yield Finding(
                 "loading",
                 "error",
@@ -81,7 +81,7 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
         return
     for value, nodes in found.items():
         if value != _sum(here):
-            other = _other(_text(entry, value, fleet), shown(here, "\n"))
+            other = _other(_text(entry, value, fleet), escaped(here, "\n"))
             yield Finding("loading", "error", entry, other, "what loading it on this host gives", hint, fold(nodes))
 
 

@@ -24,9 +24,9 @@ from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
-from envmgr.report import size_text
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word
 from envmgr.system.shelltext import quote, script_text
+from envmgr.wording import size_text
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan

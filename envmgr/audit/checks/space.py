@@ -13,8 +13,8 @@ from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
-from envmgr.report import size_text
 from envmgr.system.shelltext import script_text
+from envmgr.wording import size_text
 
 OF_PREFIX = True
 

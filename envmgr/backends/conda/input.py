@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from envmgr.catalog.locks import recipe_digest
-from envmgr.report import masked
-from envmgr.system.reading import printable
+from envmgr.system.models import FrozenModel
 from envmgr.wheels.requirements import Question, checked_all
 from envmgr.wheels.settings import PUBLIC
+from envmgr.wording import masked, one_line
 
 # What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
 DEFAULT_VIRTUAL_PACKAGES = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
@@ -31,14 +31,12 @@ _FILES = (".conda", ".tar.bz2")
 _Any = TypeVar("_Any")
 
 
-class CondaInput(BaseModel):
+class CondaInput(FrozenModel):
     """A conda recipe's `input`. Virtual packages are `name: version [build]` and add to the defaults.
 
     `pip` are requirements, as pip has them, for wheels that are added to what `specs` bring; `indexes` (names of the site's) and
     `exclude_newer` are for them alone.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: tuple[str, ...] = Field(min_length=1)
     specs: tuple[str, ...] = Field(min_length=1)
@@ -64,7 +62,7 @@ class CondaInput(BaseModel):
         for value in values:
             if len(value) > _LONGEST or not _SPEC.fullmatch(value.strip()) or value.strip().endswith(_FILES):
                 raise ValueError(
-                    f"`{printable(value, 60)}`: write `name [version [build]]`; channels have their own field"
+                    f"`{one_line(value, 60)}`: write `name [version [build]]`; channels have their own field"
                 )
         return values
 
@@ -73,9 +71,9 @@ class CondaInput(BaseModel):
     def _double_underscore(cls, values: dict[str, str]) -> dict[str, str]:
         for name, value in values.items():
             if not name.startswith("__"):
-                raise ValueError(f"`{printable(name, 60)}`: virtual packages begin with __")
+                raise ValueError(f"`{one_line(name, 60)}`: virtual packages begin with __")
             if len(name) + len(value) > _LONGEST:
-                raise ValueError(f"`{printable(name, 60)}`: it and its version have {_LONGEST} characters at most")
+                raise ValueError(f"`{one_line(name, 60)}`: it and its version have {_LONGEST} characters at most")
         return values
 
     @field_validator("pip")

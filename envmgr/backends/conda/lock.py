@@ -8,11 +8,11 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from envmgr.system.reading import printable
 from envmgr.wheels.closure import Part
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 from envmgr.wheels.lock import describe as describe_wheels
+from envmgr.wording import one_line
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
@@ -24,7 +24,7 @@ CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
 def _require_texts(values: Iterable[object], longest: int) -> None:
     for value in values:
         if not isinstance(value, str) or len(value) > longest:
-            raise TypeError(f"`{printable(value, 60)}` is no text of a package, or too long for one")
+            raise TypeError(f"`{one_line(value, 60)}` is no text of a package, or too long for one")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, Lo
 from envmgr.catalog.locks import lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.reading import MOST_LOCKED, printable
+from envmgr.system.reading import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
+from envmgr.wording import one_line
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
@@ -191,7 +192,7 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
             added=AddedWheels.model_validate(data["added"]) if "added" in data else None,
         )
     except (KeyError, TypeError, ValidationError) as error:
-        raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=printable(error)) from None
+        raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=one_line(error)) from None
 
 
 def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:

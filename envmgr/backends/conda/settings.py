@@ -6,22 +6,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
-from envmgr.report import masked
+from envmgr.system.models import FrozenModel
+from envmgr.wording import masked
 
 
-class Channel(BaseModel):
+class Channel(FrozenModel):
     """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder) that are tried first, in order.
 
     A folder that holds only `repodata.json` is a snapshot: it serves locking, and downloads go to the next place. `note`
     says what a snapshot is; it is written into locks made from it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str
     mirrors: Mirrors = ()
@@ -44,10 +43,8 @@ DEFAULT_CHANNELS: Mapping[str, Channel] = {
 }
 
 
-class CondaSettings(BaseModel):
+class CondaSettings(FrozenModel):
     """`backends.conda` of the site."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     channels: dict[str, Channel] = {}
     program: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")

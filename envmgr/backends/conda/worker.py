@@ -22,8 +22,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads.child import cancel_on_sigterm, emit, serve
-from envmgr.report import size_text
 from envmgr.store.bytecode import compile_python
+from envmgr.wording import size_text
 
 _LINKED_FROM = ".unpacked"
 """Folder of a staging folder: what is linked from."""

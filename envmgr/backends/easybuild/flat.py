@@ -19,7 +19,7 @@ from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER, Lmod
 from envmgr.modules.spec import EnvOp
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.reading import printable
+from envmgr.wording import one_line
 
 # What a module says about itself; it changes nothing of the environment.
 _TALK = frozenset({"help", "whatis", "conflict", "extensions", "family", "add_property", "remove_property", "prereq"})
@@ -74,7 +74,7 @@ def refuse_forbidden(module: Shown, store: Path) -> None:
             raise EnvmgrError(
                 "module-forbidden",
                 f"EasyBuild's module {module.name} changes {op.name}",
-                context=f"{op.kind} {printable(op.value)}" if op.value else op.kind,
+                context=f"{op.kind} {one_line(op.value)}" if op.value else op.kind,
                 hint=f"no module may do so: {fault}; leave it out of the easyconfig",
             )
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from envmgr.backends.easybuild.capabilities import SETTINGS, AmdCapabilities, CudaCapabilities
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.target import CpuLevel
+from envmgr.system.models import FrozenModel
 
 EASYBUILD = "5.4.1"
 """The version that a recipe is locked with when it names none. Source: the release that all of this was tried with."""
 
 
-class EasyBuildInput(BaseModel):
+class EasyBuildInput(FrozenModel):
     """`input` of a recipe: the easyconfig's file name, and the configuration that matters.
 
     `unhashed` names sources for which the easyconfig has no sha256, each with the reason why that is accepted. The capabilities are
     those of the GPUs to compile for; the site's where they are empty.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     easyconfig: str
     easybuild: str = EASYBUILD

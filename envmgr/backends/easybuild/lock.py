@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from envmgr.backends.easybuild.capabilities import (
     SETTINGS,
@@ -21,6 +21,7 @@ from envmgr.backends.easybuild.capabilities import (
     said_by,
 )
 from envmgr.catalog.locks import read_lock_file
+from envmgr.system.models import FrozenModel
 from envmgr.system.yamlfile import dump_yaml
 from envmgr.wheels.settings import PUBLIC, index_of, with_host, without_host
 
@@ -33,10 +34,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def letter_folder(name: str) -> str:
     """`z/zlib`, `0/4ti2`. Source: easybuild-framework, `letter_dir_for`."""
     return f"{name[0].lower() if name[0].isalpha() else '0'}/{name}"
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _file_name(value: str) -> str:
@@ -80,7 +77,7 @@ FolderName = Annotated[str, AfterValidator(_folder_name)]
 Folder = Annotated[str, AfterValidator(_folder)]
 
 
-class LockedFile(_Model):
+class LockedFile(FrozenModel):
     """A file and its sha256 (64 hex digits). `folder` is where EasyBuild looks for it, where that is not its easyconfig's own."""
 
     name: FileName
@@ -95,7 +92,7 @@ class LockedSource(LockedFile):
     unhashed: str = ""
 
 
-class LockedItem(_Model):
+class LockedItem(FrozenModel):
     """One easyconfig. `version` is EasyBuild's full one (with toolchain and suffix); `depends` are `name/version` of items before it that
     it runs with, `build_depends` of those that only its build needs.
 
@@ -137,7 +134,7 @@ class LockedItem(_Model):
         return letter_folder(self.name)
 
 
-class EasyBuildFile(_Model):
+class EasyBuildFile(FrozenModel):
     """What a private EasyBuild is made from: the source of one of its packages, or a wheel that builds them.
 
     `package` is the name in the index, normalised, `name` the file's. `url` is its place, by index: see `locked_url`; a lock's text has
@@ -170,7 +167,7 @@ class EasyBuildFile(_Model):
         return self.package not in PACKAGES
 
 
-class EasyBuildLock(_Model):
+class EasyBuildLock(FrozenModel):
     """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input.
 
     `easybuild_sha256` is of EasyBuild's own files, where it is installed (`contents_sum`); `easybuild_files` are what an

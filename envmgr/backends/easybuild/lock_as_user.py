@@ -17,6 +17,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.report import Reporter
+from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
 
@@ -33,10 +34,8 @@ class LockRequest(BaseModel):
     site: Site
 
 
-class LockAnswer(BaseModel):
+class LockAnswer(FrozenModel):
     """A lock with its notes, or an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     lock: EasyBuildLock | None = None
     notes: tuple[str, ...] = ()

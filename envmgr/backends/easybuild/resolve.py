@@ -21,6 +21,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_file
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
+from envmgr.wording import did_you_mean
 
 Choose = Callable[[str, str, Sequence[str]], str]
 """Gets a source's folder and name, and its accepted sha256; returns the sha256 to lock."""
@@ -111,9 +112,7 @@ def _explain(wanted: EasyBuildInput, answer: Mapping[str, Any], said: str, roots
             "unknown-easyconfig",
             f"there is no easyconfig {wanted.easyconfig}",
             context=[f"looked in {root}" for root in roots],
-            hint=f"did you mean {', '.join(close)}?"
-            if close
-            else "easyconfigs lie in <letter>/<Name>/ of those folders",
+            hint=did_you_mean(close, "easyconfigs lie in <letter>/<Name>/ of those folders"),
         )
     if found := re.search(r"\(EULA\) for (\S+) is", text):
         seen = re.findall(r"https?://[^\s)]+", text)[:1]

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from envmgr.backends.easybuild.capabilities import AmdCapabilities, CudaCapabilities
 from envmgr.catalog.settings import SiteFact, backend_settings
 from envmgr.catalog.site import Site
+from envmgr.system.models import FrozenModel
 from envmgr.system.resources import shipped
 
 
-class EasyBuildSettings(BaseModel):
+class EasyBuildSettings(FrozenModel):
     """`backends.easybuild` of the site."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     easyconfigs: tuple[Path, ...] = Field(
         default=(),

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Self
 
 from packaging.utils import canonicalize_name
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from envmgr.backends.wheels.rows import read_rows
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
+from envmgr.system.models import FrozenModel
 from envmgr.system.reading import BESIDE, read_bytes, require_visible_patch
 from envmgr.wheels.requirements import HashedRow, Question, checked_all
 
@@ -24,27 +25,23 @@ SYSTEM = "system"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
 
 
-class Patch(BaseModel):
+class Patch(FrozenModel):
     """A change of a source before it is built, as `patch -p1` reads it: a `file` beside the recipe.
 
     `package` is whose; it need not be said where `build` has one name.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     package: str | None = None
 
 
-class WheelsInput(BaseModel):
+class WheelsInput(FrozenModel):
     """A wheels recipe's `input`. `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
 
     `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a package
     comes from the first that has its name. `build` are packages that are built from their source. `platform` is in uv's words; it is what the oldest node has, and never the host's.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     python: str
     requirements: tuple[str, ...] | str = Field(min_length=1)

@@ -19,9 +19,9 @@ from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.locks import lock_json, lock_text
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.reading import printable
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.lock import LockedFile, LockedWheel
+from envmgr.wording import one_line
 
 LOCK_NAME = "wheels.lock"
 SIDECAR_NAME = "wheels.lock.json"
@@ -83,7 +83,7 @@ def read_lock(folder: Path) -> tuple[WheelsLock, str]:
     try:
         lock = WheelsLock.model_validate(fields)
     except ValidationError as error:
-        lines = [printable(f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}") for e in error.errors(include_url=False)]
+        lines = [one_line(f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}") for e in error.errors(include_url=False)]
         raise InputError("lock-invalid", f"{beside} is no lock of wheels", context=lines[:10], hint=_AGAIN) from None
     _require_agreement(lock, path, text)
     return lock, sha256_bytes(text.encode())
@@ -98,11 +98,11 @@ def _require_hashes(path: Path, text: str) -> None:
             raise InputError(
                 "lock-invalid",
                 f"{path}:{number}: not `name==version --hash=sha256:…`",
-                context=printable(line),
+                context=one_line(line),
                 hint=_AGAIN,
             )
         if not re.fullmatch(r"\S+ --hash=sha256:[0-9a-f]{64}", line):
-            raise InputError("lock-unhashed", f"{path}:{number}: not one sha256", context=printable(line), hint=_AGAIN)
+            raise InputError("lock-unhashed", f"{path}:{number}: not one sha256", context=one_line(line), hint=_AGAIN)
 
 
 def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
@@ -110,7 +110,7 @@ def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
     rows, own = ([line for line in each.split("\n") if _counts(line)] for each in (text, _text(lock)))
     if rows != own:
         here, there = {*rows}, {*own}
-        lines = [printable(row) for row in (*(r for r in rows if r not in there), *(r for r in own if r not in here))]
+        lines = [one_line(row) for row in (*(r for r in rows if r not in there), *(r for r in own if r not in here))]
         raise InputError(
             "lock-invalid",
             f"{path} and {SIDECAR_NAME} name different wheels",

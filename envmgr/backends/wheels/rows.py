@@ -11,8 +11,9 @@ from pathlib import Path
 
 from envmgr.catalog.names import catalog_of
 from envmgr.errors import InputError
-from envmgr.system.reading import REQUIREMENTS, printable, read_file_text
+from envmgr.system.reading import REQUIREMENTS, read_file_text
 from envmgr.wheels.requirements import MOST_ROWS, HashedRow, checked
+from envmgr.wording import one_line
 
 _SHA256 = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
@@ -28,7 +29,7 @@ def read_rows(path: Path) -> Iterator[HashedRow]:
         try:
             yield _read(line)
         except ValueError as error:
-            raise _invalid(path, number, printable(error), line) from None
+            raise _invalid(path, number, one_line(error), line) from None
 
 
 def _joined(text: str, path: Path) -> Iterator[tuple[int, str]]:
@@ -70,4 +71,4 @@ def _read(row: str) -> HashedRow:
 
 
 def _invalid(path: Path, number: int, reason: str, line: str) -> InputError:
-    return InputError("requirement-invalid", f"{path}:{number}: {reason}", context=printable(line.strip()))
+    return InputError("requirement-invalid", f"{path}:{number}: {reason}", context=one_line(line.strip()))

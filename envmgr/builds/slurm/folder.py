@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from envmgr.builds.schedule import Work
 from envmgr.catalog.listing import RECIPE_NAME
@@ -23,16 +23,13 @@ from envmgr.catalog.target import Target, read_target
 from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json
+from envmgr.system.models import FrozenModel
 from envmgr.system.openat import change, remove_below
 from envmgr.system.pulse import renew_listing
 from envmgr.system.reading import LOCK, ROW, copy_file, read_bytes, read_json
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class BuildRequest(_Model):
+class BuildRequest(FrozenModel):
     """What a job gets. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter sees.
 
     `uses` are all installs that the lock stands for, kept from `gc` as long as the request is there; `made` are those that
@@ -50,7 +47,7 @@ class BuildRequest(_Model):
     made: tuple[str, ...] = ()
 
 
-class BuildAnswer(_Model):
+class BuildAnswer(FrozenModel):
     """What a job says at its end: its tree's digest, or the error. `seconds` is wall-clock; `host` is where it ran."""
 
     job: str
@@ -60,7 +57,7 @@ class BuildAnswer(_Model):
     error: ErrorData | None = None
 
 
-class JobRow(_Model):
+class JobRow(FrozenModel):
     """A job of the table: its number, its user, the host it came from, and when (UTC). `told`: a command has told its end."""
 
     job: str
@@ -72,7 +69,7 @@ class JobRow(_Model):
     told: bool = False
 
 
-_Read = TypeVar("_Read", bound=_Model)
+_Read = TypeVar("_Read", bound=FrozenModel)
 
 
 @dataclass(frozen=True, slots=True)

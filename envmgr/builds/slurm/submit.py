@@ -26,6 +26,7 @@ from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
 from envmgr.system.usernames import own_name
+from envmgr.wording import shortened, utc_now
 
 _KEPT = 86400.0  # seconds
 
@@ -169,7 +170,7 @@ class Submitter:
             item=build.work.label,
             user=own_name(),
             host=socket.gethostname(),
-            submitted=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            submitted=utc_now(),
             options=tuple(self.options.words()),
         )
 
@@ -221,8 +222,7 @@ def detached(queued: Sequence[QueuedBuild]) -> Interrupted:
     jobs = [t for t in queued if t.job]
     error = Interrupted()
     error.message = f"detached: {len(jobs)} Slurm {'job goes' if len(jobs) == 1 else 'jobs go'} on"
-    more = [f"and {len(jobs) - 20} more"] if len(jobs) > 20 else []
-    error.context = (*(f"{t.job} {t.shown}{_state(t.seen)}" for t in jobs[:20]), *more)
+    error.context = tuple(shortened([f"{t.job} {t.shown}{_state(t.seen)}" for t in jobs]))
     numbers = " ".join(t.job for t in jobs)
     error.hint = f"the same command comes back to them, and publishes at the end; `scancel {numbers}` ends them"
     return error

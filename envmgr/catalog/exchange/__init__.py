@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from envmgr.catalog.names import nearest
 from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.errors import InputError
+from envmgr.wording import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,6 @@ def get_exchange(name: str) -> Exchange:
         raise InputError(
             "unknown-exchange",
             f"nothing is written for `{name}`",
-            hint=f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(exchange_names())}",
+            hint=did_you_mean(close, f"known: {', '.join(exchange_names())}"),
         )
     return cast("Exchange", importlib.import_module(f"{__name__}.{name}"))

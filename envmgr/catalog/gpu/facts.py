@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from envmgr.system.models import FrozenModel
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Gpu(_Model):
+class Gpu(FrozenModel):
     """One GPU. `arch` is NVIDIA's compute capability (`7.5`) or AMD's target (`gfx90a`), empty where it was not told (hidden).
 
     `driver` is the version of the loaded kernel module that drives it; empty: nothing drives it; None: could not be read.
@@ -21,7 +17,7 @@ class Gpu(_Model):
     driver: str | None = None
 
 
-class GpuFacts(_Model):
+class GpuFacts(FrozenModel):
     """`gpus` is None where nobody looked. `library` is the version of libcuda.so.1: empty where it is not there, None where nobody looked.
     `cuda` is the CUDA version that the driver itself names; empty where it was not asked.
     """

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from envmgr.catalog.gpu.codes import Code, parse_code
 from envmgr.catalog.gpu.tables import SHIPPED
+from envmgr.system.models import FrozenModel
 
 if TYPE_CHECKING:
     from envmgr.catalog.recipe import Requires
 
 
-class GpuNeeds(BaseModel):
+class GpuNeeds(FrozenModel):
     """An entry's part. `cuda` is the version of its lock (`12.1`), empty where that is not known, None where the lock has no CUDA.
 
     `codes` (`8.6`, `9.0+PTX`) are None where not known; without CUDA nobody asks for them. `compat` is the version of `cuda-compat`
     in the lock, `driver` a minimum that the recipe names.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cuda: str | None = ""
     codes: tuple[str, ...] | None = None

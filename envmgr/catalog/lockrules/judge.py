@@ -10,7 +10,7 @@ from envmgr.catalog.cuda import driver_faults, minimum_driver
 from envmgr.catalog.lockrules.rules import FILE_NEEDS, HIDDEN, RULES
 from envmgr.catalog.versions import numbers, older
 from envmgr.errors import InputError
-from envmgr.system.reading import shortened
+from envmgr.wording import and_more, shortened
 
 if TYPE_CHECKING:
     from envmgr.catalog.recipe import Recipe
@@ -89,14 +89,9 @@ def _majors(facts: LockFacts) -> list[Fault]:
     majors = facts.majors or {}
     if len(majors) < 2:
         return []
-    told = "; ".join(f"CUDA {major}: {_few(names)}" for major, names in sorted(majors.items(), key=_number))
+    told = "; ".join(f"CUDA {major}: {and_more(names, 4)}" for major, names in sorted(majors.items(), key=_number))
     mend = "each process loads one CUDA: constrain its packages to one major, or make two entries"
     return [Fault("cuda-majors", told, mend)]
-
-
-def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown
 
 
 def _number(row: tuple[str, object]) -> int:

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from envmgr.characters import shown
 from envmgr.cli.text.audit import place, why_not
 from envmgr.nodes import expand
+from envmgr.wording import escaped
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult
@@ -63,7 +63,7 @@ def _document(failures: list[str], **fields: Any) -> str:
         "published_generation": None,
         "published_entries": 0,
     }
-    lines = [shown(" ".join(failure.split())) for failure in failures]  # one line each: they are told verbatim
+    lines = [escaped(" ".join(failure.split())) for failure in failures]  # one line each: they are told verbatim
     found = {**nothing, **fields, "ok": not lines, "failures": lines}
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from envmgr.cli.progress import counted
 from envmgr.cli.render import out, table
 from envmgr.nodes import expand
+from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult, ExplainResult

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from envmgr.cli.progress import counted
 from envmgr.cli.render import out, table
 from envmgr.cli.text.smoke import show_outcomes
-from envmgr.report import size_text
+from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
     from envmgr.builds import BuildJob

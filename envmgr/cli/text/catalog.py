@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from envmgr.cli.progress import counted
 from envmgr.cli.render import out, table
+from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.catalog import CheckResult, CopyResult

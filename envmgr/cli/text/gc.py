@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envmgr.cli.progress import counted
 from envmgr.cli.render import out
-from envmgr.report import size_text
+from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
     from envmgr.commands.gc import GcResult

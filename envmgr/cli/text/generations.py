@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from envmgr.cli.progress import counted
 from envmgr.cli.render import out, table
 from envmgr.cli.text.builds import show_changes
+from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult

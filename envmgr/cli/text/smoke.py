@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from envmgr.cli.progress import counted
 from envmgr.cli.render import out
+from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.test import NodeTestResult, TestResult

@@ -22,11 +22,12 @@ from envmgr.catalog.site_file import SiteFile
 from envmgr.downloads import Fetched, read_given
 from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.report import SilentReporter, size_text
+from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import sha256_file
 from envmgr.system.processes import host_mark
 from envmgr.system.run import Runner
+from envmgr.wording import size_text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, finish, kill, locked, no_processes, parts, processes, snapshot
 from tests.helpers.standin.channel import Channel

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.report import size_text
+from envmgr.wording import size_text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, locked, no_processes, parts, plain, processes
 from tests.helpers.small_disk import Small

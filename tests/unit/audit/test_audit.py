@@ -16,7 +16,6 @@ from envmgr.audit.folding import elements, joined
 from envmgr.audit.model import Evidence, PublishedGeneration
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site_file import SlurmSettings
-from envmgr.characters import shown
 from envmgr.errors import InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
@@ -26,6 +25,7 @@ from envmgr.probe.model import ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import read_answer
 from envmgr.publish.record import PublishedEntry
+from envmgr.wording import escaped
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told
 from tests.helpers.evidence import evidence as hand_made
 from tests.helpers.places import ROOT
@@ -45,7 +45,7 @@ def test_read_answer_gives_back_what_was_told(values: dict[str, str], blocks: di
     said += [f"@b/{key}|{line}" for key, lines in blocks.items() for line in lines]
     facts, own, _ = read_answer("\n".join(["some noise", *said, "@broken"]))
     told = values | {f"b/{key}": "\n".join(lines) for key, lines in blocks.items()}
-    assert facts == {key: shown(value, "\n") for key, value in told.items()}
+    assert facts == {key: escaped(value, "\n") for key, value in told.items()}
     assert own == {}
 
 

@@ -10,8 +10,9 @@ import threading
 import pytest
 
 from envmgr.cli import progress as console
-from envmgr.cli.progress import PlainReporter, amount, counted, make_reporter
+from envmgr.cli.progress import PlainReporter, amount, make_reporter
 from envmgr.report import SilentReporter
+from envmgr.wording import counted
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envmgr.errors import EnvmgrError
-from envmgr.store.tree import TreePath, make_read_only, scan_tree, shown, tree_digest
+from envmgr.store.tree import TreePath, make_read_only, scan_tree, tree_digest
 from envmgr.system.files import remove_tree, sha256_bytes
+from envmgr.wording import escaped
 
 NAMES = st.text("ab\n é\\\"'$\udcff", min_size=1, max_size=4)
 MODES = st.sampled_from([0o444, 0o555, 0o644, 0o755, 0o4755])
@@ -188,9 +189,9 @@ def test_scan_tree_takes_every_name_that_the_kernel_takes(
 
 
 def test_shown_is_one_printable_line() -> None:
-    assert shown("lib/ä b") == "lib/ä b"
-    assert shown("a\nb\x1b[31m") == r"a\nb\x1b[31m"
-    assert shown(os.fsdecode(b"\xff.so")) == r"\udcff.so"
+    assert escaped("lib/ä b") == "lib/ä b"
+    assert escaped("a\nb\x1b[31m") == r"a\nb\x1b[31m"
+    assert escaped(os.fsdecode(b"\xff.so")) == r"\udcff.so"
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import InputError
-from envmgr.system.reading import (
-    ANYWHERE,
-    Kind,
-    append_line,
-    copy_files,
-    digest_of,
-    printable,
-    read_bytes,
-    read_json,
-    shortened,
-    stays_in,
-)
+from envmgr.system.reading import ANYWHERE, Kind, append_line, copy_files, digest_of, read_bytes, read_json, stays_in
+from envmgr.wording import one_line, shortened
 from tests.helpers.places import ROOT
 
 NOTE = Kind("note", 1000)
@@ -187,9 +177,9 @@ def test_stays_in_follows_links(tree: Path) -> None:
 
 
 def test_texts_of_others_are_one_short_line() -> None:
-    assert printable("plain é") == "plain é"
-    assert printable("\x1b[2J\n\udcff\u202e") == "\\x1b[2J\\n\\udcff\\u202e"
-    assert printable("x" * 301) == "x" * 300 + "… (301 characters)"
+    assert one_line("plain é") == "plain é"
+    assert one_line("\x1b[2J\n\udcff\u202e") == "\\x1b[2J\\n\\udcff\\u202e"
+    assert one_line("x" * 301) == "x" * 300 + "… (301 characters)"
     assert shortened(["a"] * 20) == ["a"] * 20
     assert shortened(["a"] * 23) == [*["a"] * 20, "and 3 more"]
 

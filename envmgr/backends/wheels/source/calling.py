@@ -14,20 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 import envmgr
 from envmgr.backends.wheels.source.shut import Shut
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.system.excerpt import meaningful, without_colour
 from envmgr.system.files import explain_os_error
-from envmgr.system.reading import ROW, Kind, opened, printable, read_json
+from envmgr.system.models import FrozenModel
+from envmgr.system.reading import ROW, Kind, opened, read_json
 from envmgr.system.run import Bounds, Completed, Runner, clean_env
 from envmgr.system.sandbox import PLACE, seen_at_place
 from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.foreign import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
+from envmgr.wording import one_line
 
 _LOG = Kind("log", 1 << 50)
 _TAIL = 1 << 20  # bytes of a log that are looked at
@@ -54,10 +56,8 @@ class Source:
     programs: Path
 
 
-class Answer(BaseModel):
+class Answer(FrozenModel):
     """What that process says; see child.py. `requires` and `metadata` are the package's, written anew."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     requires: Annotated[tuple[str, ...], AfterValidator(checked_all)] = ()
     metadata: Annotated[Metadata | None, BeforeValidator(lambda text: read_metadata(str(text)))] = None
@@ -125,7 +125,7 @@ def call_child(
         )
     except CommandError as error:
         raise _failure(
-            Answer(kind="late"), ask, source, [printable(error.message), *_said(log)], keep_log(log)
+            Answer(kind="late"), ask, source, [one_line(error.message), *_said(log)], keep_log(log)
         ) from None
     except BaseException:
         keep_log(log)
@@ -165,7 +165,7 @@ def _read(told: Path, ask: str, source: Source, done: Completed, log: Path, kept
     except ValidationError as error:
         if done.returncode == 0:
             found = error.errors(include_url=False)
-            lines = [printable(reason_of(each)) for each in found[:10]]
+            lines = [one_line(reason_of(each)) for each in found[:10]]
             raise EnvmgrError(
                 "sdist-invalid",
                 f"what {source.name} {source.version} says of itself is refused",
@@ -185,8 +185,8 @@ def _read(told: Path, ask: str, source: Source, done: Completed, log: Path, kept
 
 
 def _failure(answer: Answer, ask: str, source: Source, said: Sequence[str], log: str) -> EnvmgrError:
-    what, lines = f"{source.name} {source.version}", [printable(line) for line in answer.lines]
-    message = printable(answer.message)
+    what, lines = f"{source.name} {source.version}", [one_line(line) for line in answer.lines]
+    message = one_line(answer.message)
     match answer.kind:
         case "archive":
             return EnvmgrError(

@@ -7,10 +7,8 @@ import unicodedata
 
 import pytest
 
-from envmgr.characters import LINES, first_unseen, shown
 from envmgr.probe.shell import read_lines
-from envmgr.report import printable as for_terminals
-from envmgr.system.reading import printable as one_line
+from envmgr.wording import LINES, escaped, first_unseen, for_terminal, one_line
 
 ACTING = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
@@ -24,7 +22,7 @@ def test_every_control_format_and_bidi_character_is_in_the_set() -> None:
 
 @pytest.mark.parametrize("text", ["plain", "Größe, 30 €", "日本語", "a\nb\tc"])
 def test_what_people_write_is_not(text: str) -> None:
-    assert (first_unseen(text, LINES), shown(text, LINES)) == ("", text)
+    assert (first_unseen(text, LINES), escaped(text, LINES)) == ("", text)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +42,4 @@ def test_what_people_write_is_not(text: str) -> None:
 )
 def test_every_display_writes_the_same_number(character: str, number: str) -> None:
     text, told = f"a{character}b", f"a{number}b"
-    assert (for_terminals(text), one_line(text), read_lines([f"@key={text}"])) == (told, told, {"key": told})
+    assert (for_terminal(text), one_line(text), read_lines([f"@key={text}"])) == (told, told, {"key": told})

@@ -9,7 +9,7 @@ from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence
 from envmgr.audit.named_paths import named_paths
 from envmgr.finding import Finding
-from envmgr.modules.public import open_hint
+from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text

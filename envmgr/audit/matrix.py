@@ -11,9 +11,8 @@ from envmgr.audit.missing import missing_libraries
 from envmgr.audit.model import Evidence
 from envmgr.audit.software import bad_installs, is_seen, start_fault
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
-from envmgr.catalog.gpu.codes import is_capability
-from envmgr.catalog.gpu.facts import Gpu
-from envmgr.catalog.gpu.verdict import Verdict
+from envmgr.catalog.gpu_codes import Gpu, is_capability
+from envmgr.catalog.gpu_verdict import Verdict
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key

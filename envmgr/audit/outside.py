@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from envmgr.audit.matrix import observed
 from envmgr.audit.model import Evidence
 from envmgr.backends import GpuCodes, all_backends
-from envmgr.catalog.gpu.codes import covers
+from envmgr.catalog.gpu_codes import covers
 from envmgr.catalog.settings import quoted, site_line
 from envmgr.finding import Finding
 from envmgr.nodes import fold

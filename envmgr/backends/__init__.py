@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from envmgr.catalog.lockrules.judge import LockFacts
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.errors import InputError
 
 if TYPE_CHECKING:  # the worker of a backend lies in this package, too, and starts without all that

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.catalog.lockrules.commands import COMMANDS
-from envmgr.catalog.lockrules.rules import HIDDEN, named_in
+from envmgr.catalog.accept import HIDDEN, named_in
+from envmgr.catalog.lock_rules import COMMANDS
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError

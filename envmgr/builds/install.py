@@ -16,7 +16,7 @@ from typing import Any
 import envmgr
 from envmgr.backends import Backend, Built, LoadedLock, OwnFolder, all_backends
 from envmgr.builds.hidden import require_none_hidden
-from envmgr.catalog.gpu.codes import same_effect
+from envmgr.catalog.gpu_codes import same_effect
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError

@@ -1,15 +1,44 @@
-"""What a recipe accepts of what its module does: variables and functions by their names, each with a reason."""
+"""The rules that a recipe may accept faults of its lock and its module by, each key with a reason: `accept: {cuda-majors: why}`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-from envmgr.catalog.lockrules.rules import RULES
 from envmgr.catalog.variables import fault_in_variable
 
+FILE_NEEDS = "file-needs"
+
+
+HIDDEN = "hidden-commands"
+
+
+RULES: Mapping[str, str] = {
+    "cuda-majors": "packages for different majors of CUDA",
+    "cuda-virtual": "packages of CUDA that the recipe does not ask for by `__cuda`, or by an older one",
+    "cuda-driver": "CUDA without a driver requirement, or with one that is too old",
+    "blas-variants": "`libblas`, `libcblas`, `liblapack` of different variants",
+    "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
+    "unmet-need": "a package that lacks what it needs, or has another build of it",
+    "glibc-floor": "wheels for a newer glibc than the recipe requires",
+    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those that the reason begins with",
+    HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those that the reason begins with",
+}
+"""Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
+
+
+def named_in(reason: str) -> frozenset[str]:
+    """The names that a reason begins with, up to a colon and a space: `ssh, scp: a newer OpenSSH`. A reason without one names none."""
+    names, colon, _ = reason.partition(": ")
+    return frozenset(re.split(r"[\s,;]+", names.strip())) - {""} if colon else frozenset()
+
+
 ON_UNLOAD = "on_unload"
+
+
 _VARIABLE = re.compile(r"variable:([A-Za-z_][A-Za-z0-9_]*|_?[A-Za-z][A-Za-z0-9]+_\*)")
+
+
 _FUNCTION = re.compile(r"function:[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pydantic import model_validator
-
-from envmgr.catalog.gpu.facts import Gpu, GpuFacts
-from envmgr.catalog.gpu.needs import GpuNeeds
-from envmgr.catalog.gpu.verdict import Judgement, Verdict, judge
+from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
+from envmgr.catalog.gpu_verdict import Judgement, Verdict, verdict_on
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.catalog.versions import older
@@ -34,20 +30,6 @@ class NodeFacts(FrozenModel):
     os_id: str = ""
     os_version: str = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _old_form(cls, data: Any) -> Any:
-        """Facts of an earlier envmgr have pairs (name, capability), and count the GPUs on the bus."""
-        if not isinstance(data, dict) or "devices" not in data:
-            return data
-        rest = {key: value for key, value in data.items() if key != "devices"}
-        driver = rest.get("driver", "")
-        gpus = [
-            {"vendor": "nvidia", "arch": arch, "name": name, "driver": driver} for name, arch in rest.get("gpus", ())
-        ]
-        gpus += [{"vendor": "nvidia", "driver": driver}] * (data["devices"] - len(gpus))  # on the bus, and not listed
-        return rest | {"gpus": gpus}
-
     @property
     def for_gpus(self) -> GpuFacts:
         return GpuFacts(gpus=self.gpus, library=self.library, cuda=self.cuda)
@@ -59,6 +41,17 @@ class NodeNeeds:
 
     requires: Requires
     gpu: GpuNeeds | None
+
+
+def gpu_needs(
+    requires: Requires, cuda: str | None = None, compat: str = "", measured: Sequence[str] | None = None
+) -> GpuNeeds | None:
+    """None for an entry that needs no GPU. What was measured in the install wins over what the recipe says; an empty list is nothing measured."""
+    codes = tuple(measured or requires.compute_capability) or None
+    driver = requires.nvidia_driver or ""
+    if cuda is None and codes is None and not driver:
+        return None
+    return GpuNeeds(cuda="" if cuda is None and codes else cuda, codes=codes, compat=compat, driver=driver)
 
 
 def unfit(needs: NodeNeeds, facts: NodeFacts) -> tuple[str, ...]:
@@ -77,7 +70,7 @@ def unfit(needs: NodeNeeds, facts: NodeFacts) -> tuple[str, ...]:
 
 def judge_gpu(needs: NodeNeeds, facts: NodeFacts) -> Judgement | None:
     """None for an entry that needs no GPU."""
-    return None if needs.gpu is None else judge(needs.gpu, facts.for_gpus)
+    return None if needs.gpu is None else verdict_on(needs.gpu, facts.for_gpus)
 
 
 def without_gpu(needs: NodeNeeds, facts: NodeFacts) -> bool:

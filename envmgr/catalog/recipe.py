@@ -10,11 +10,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from packaging.version import InvalidVersion, Version
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.accept import fault_in_key
-from envmgr.catalog.gpu.codes import parse_code
+from envmgr.catalog.gpu_codes import parse_code
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
 from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix, fault_in_tcsh
 from envmgr.catalog.target import CpuLevel
@@ -392,11 +391,3 @@ def _written(recipe: Path, name: str) -> str:
 
 def load_software(path: Path) -> Software:
     return load_model(path, Software, kind=SOFTWARE, reference="recipe-invalid", tree=path.parent.parent)
-
-
-def sort_key(version: str) -> tuple[int, Version | str]:
-    """Orders versions as people expect (2.9 before 2.10); those that are no PEP 440 versions come first, by text."""
-    try:
-        return (1, Version(re.sub(r"-", "+", version, count=1)))
-    except InvalidVersion:
-        return (0, version)

@@ -10,24 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from envmgr.catalog.site_file import (
-    Audit,
-    LmodSettings,
-    Mount,
-    NodeGroup,
-    OldKeys,
-    Policies,
-    Signing,
-    SiteFile,
-    SlurmSettings,
-    Sources,
-    Transport,
-    move_old_keys,
-)
-from envmgr.catalog.target import CpuLevel
+from envmgr.catalog.site_file import OldKeys, SiteFile, move_old_keys
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
-from envmgr.system.models import FrozenModel
 from envmgr.system.modes import ask_about_way, closing
 from envmgr.system.openat import way_to
 from envmgr.system.reading import SITE, read_in
@@ -41,30 +26,13 @@ FILE_NAME = "site.yaml"
 SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
 
 
-class Site(FrozenModel):
+class Site(SiteFile):
     """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded.
 
     `backends` is raw, a mapping for each backend that has settings; `old_keys` are those that the file has.
     """
 
     source: Path | None
-    name: str
-    prefix: Path
-    catalogs: tuple[Path, ...]
-    build_dir: Path | None
-    build_user: str | None
-    login_nodes: str | None
-    groups: dict[str, NodeGroup]
-    transport: Transport
-    mount: Mount
-    audit: Audit
-    slurm: SlurmSettings
-    backends: dict[str, dict[str, Any]]
-    sources: Sources
-    cpu_level: CpuLevel
-    lmod: LmodSettings
-    policies: Policies
-    signing: Signing | None = None
     old_keys: dict[str, tuple[str, str]] = {}
 
     @property
@@ -174,19 +142,18 @@ def _embedded(prefix: Path) -> SiteFile:
 
 def _resolve(file: SiteFile, path: Path | None) -> Site:
     base = path.parent if path else Path("/")
-    fields = {name: getattr(file, name) for name in SiteFile.model_fields if name in Site.model_fields}
-    fields["catalogs"] = (*(_under(base, c) for c in file.catalogs), shipped("recipes"))
+    changed: dict[str, Any] = {"catalogs": (*(_under(base, c) for c in file.catalogs), shipped("recipes"))}
     if file.build_dir is not None:
-        fields["build_dir"] = _under(base, file.build_dir)
+        changed["build_dir"] = _under(base, file.build_dir)
     if file.transport.inventory is not None:
         inventory = _under(base, file.transport.inventory)
-        fields["transport"] = file.transport.model_copy(update={"inventory": inventory})
+        changed["transport"] = file.transport.model_copy(update={"inventory": inventory})
     if (signing := file.signing) is not None:
         key = None if signing.key is None else _under(base, signing.key)
         signers = _under(base, signing.allowed_signers)
-        fields["signing"] = signing.model_copy(update={"key": key, "allowed_signers": signers})
-    fields["sources"] = file.sources.model_copy(update={"mirrors": _urls(file.sources.mirrors, base)})
-    return Site(source=path, **fields)
+        changed["signing"] = signing.model_copy(update={"key": key, "allowed_signers": signers})
+    changed["sources"] = file.sources.model_copy(update={"mirrors": _urls(file.sources.mirrors, base)})
+    return Site.model_construct(**{**dict(file), "source": path, **changed})
 
 
 def _urls(mirrors: Sequence[str], base: Path) -> tuple[str, ...]:

@@ -43,24 +43,11 @@ _TELLS = re.compile(r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|UID|EUID|PPID|SH
 # None by which a program that runs loads code. EBPYTHONPREFIXES is that of a Python that was built for it.
 # Sources: man-db, Texinfo, GCC "Environment Variables", pkg-config(1), cmake-env-variables(7), aclocal(1), XDG Base Directory, libxml2.
 SEARCHED = frozenset(
-    {
-        "PATH",
-        "MANPATH",
-        "INFOPATH",
-        "CPATH",
-        "C_INCLUDE_PATH",
-        "CPLUS_INCLUDE_PATH",
-        "OBJC_INCLUDE_PATH",
-        "LIBRARY_PATH",
-        "PKG_CONFIG_PATH",
-        "CMAKE_PREFIX_PATH",
-        "CMAKE_INCLUDE_PATH",
-        "CMAKE_LIBRARY_PATH",
-        "ACLOCAL_PATH",
-        "XDG_DATA_DIRS",
-        "XML_CATALOG_FILES",
-        "EBPYTHONPREFIXES",
-    }
+    """
+    PATH MANPATH INFOPATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH OBJC_INCLUDE_PATH LIBRARY_PATH PKG_CONFIG_PATH
+    CMAKE_PREFIX_PATH CMAKE_INCLUDE_PATH CMAKE_LIBRARY_PATH ACLOCAL_PATH XDG_DATA_DIRS XML_CATALOG_FILES
+    EBPYTHONPREFIXES
+    """.split()
 )
 # Where software that was built from source finds its own libraries; recipes and activation scripts may not set them at all.
 _OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})

@@ -1,8 +1,11 @@
-"""Versions of digits and dots, by number."""
+"""Versions: how they compare, and how people expect them to be sorted."""
 
 from __future__ import annotations
 
+import re
 from itertools import zip_longest
+
+from packaging.version import InvalidVersion, Version
 
 _MOST_DIGITS = 18
 
@@ -16,3 +19,11 @@ def older(a: str, b: str) -> bool:
 def numbers(version: str) -> tuple[int, ...]:
     """Those of its components; one of more digits than any version has counts as the most that can be."""
     return tuple(int(part[:_MOST_DIGITS]) for part in version.split(".") if part.isdecimal())
+
+
+def sort_key(version: str) -> tuple[int, Version | str]:
+    """Orders versions as people expect (2.9 before 2.10); those that are no PEP 440 versions come first, by text."""
+    try:
+        return (1, Version(re.sub(r"-", "+", version, count=1)))
+    except InvalidVersion:
+        return (0, version)

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
-from envmgr.catalog.accept import key_for
-from envmgr.catalog.closures import MOST_BELOW, find_circles, too_many_below
-from envmgr.catalog.entries import Catalog, CatalogEntry
-from envmgr.catalog.lockrules.rules import RULES
+from envmgr.catalog.accept import RULES, key_for
+from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu
-from envmgr.catalog.gpu.needs import toolkit_driver
-from envmgr.catalog.gpu.tables import FLOORS
+from envmgr.catalog.gpu_verdict import FLOORS, toolkit_driver
 from envmgr.nodes import fold
 
 

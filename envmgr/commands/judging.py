@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from envmgr.backends import LoadedEntry
-from envmgr.catalog.lockrules.judge import Fault, Judged, LockFacts, judge, refusal
-from envmgr.catalog.lockrules.rules import RULES
+from envmgr.catalog.accept import RULES
+from envmgr.catalog.lock_rules import Judged, LockFacts, LockFault, judge_lock, lock_contradicts
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
@@ -19,25 +19,25 @@ def judge_all(
     entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry], *, checked: Collection[Entry] = ()
 ) -> list[tuple[Entry, Judged]]:
     """Of the entries `below` first, as they are built; the entry's own is the last. `checked` are those of `LoadedLock.facts`."""
-    found = [(e.lock.entry, judge(e.lock.facts(checked=e.lock.entry in checked), e.recipe)) for e in below]
-    return [*found, (entry, judge(facts, recipe))]
+    found = [(e.lock.entry, judge_lock(e.lock.facts(checked=e.lock.entry in checked), e.recipe)) for e in below]
+    return [*found, (entry, judge_lock(facts, recipe))]
 
 
 def require_sound(judged: Iterable[tuple[Entry, Judged]]) -> None:
     """InputError `lock-contradicts`, of the first that has faults."""
     for entry, each in judged:
         if each.faults:
-            raise refusal(entry, each)
+            raise lock_contradicts(entry, each)
 
 
-def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Fault]:
+def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[LockFault]:
     """All of them, as faults of the entry; of very many, the first, and how many more there are."""
-    found: list[Fault] = []
+    found: list[LockFault] = []
     for whose, each in judged:
         place = "" if whose == entry else f"the lock of {whose}, on which it stands: "
-        found += [Fault(fault.rule, f"{place}{fault.text}", _ways(fault)) for fault in each.faults]
+        found += [LockFault(fault.rule, f"{place}{fault.text}", _ways(fault)) for fault in each.faults]
     more = len(found) - MOST_LINES
-    return [*found[:MOST_LINES], Fault(found[-1].rule, f"and {more} more faults")] if more > 0 else found
+    return [*found[:MOST_LINES], LockFault(found[-1].rule, f"and {more} more faults")] if more > 0 else found
 
 
 @contextmanager
@@ -68,6 +68,6 @@ def why_failed(error: Exception) -> str:
     return one_line(f"{type(error).__name__}: {error}")
 
 
-def _ways(fault: Fault) -> str:
+def _ways(fault: LockFault) -> str:
     accept = f"`accept: {{{fault.rule}: why}}` in its recipe, where it is meant" if fault.rule in RULES else ""
     return "; or ".join(way for way in (fault.mend, accept) if way)

@@ -10,9 +10,8 @@ from typing import Protocol
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.builds.hidden import require_none_hidden
 from envmgr.catalog.entries import Catalog, CatalogEntry
-from envmgr.catalog.fitness import NodeNeeds
-from envmgr.catalog.gpu.needs import gpu_needs
-from envmgr.catalog.lockrules.judge import Fault, Judged
+from envmgr.catalog.fitness import NodeNeeds, gpu_needs
+from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
@@ -125,7 +124,7 @@ class Wanted:
         require_none_hidden(self.entry, facts.environment, self.recipe, install.path)
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
-    def faults(self, published: Published) -> list[Fault]:
+    def faults(self, published: Published) -> list[LockFault]:
         """Of the locks that it is built from."""
         return faults_of(self.entry, self._judged(published))
 

@@ -1,8 +1,11 @@
-"""Text as Lua: the one place where a value is quoted for a modulefile or an rc file."""
+"""Values as Lua: the one place where they are quoted for a modulefile or an rc file. Pure."""
 
 from __future__ import annotations
 
 import re
+
+from envmgr.catalog.gpu_codes import GpuNeeds
+from envmgr.catalog.gpu_verdict import CONSUMER, DATA_CENTRE, FLOORS, toolkit_driver
 
 # Control characters (C0, DEL, C1), what ends a line for Python or an editor, what has a meaning inside Lua's quotes, and
 # bytes that were not UTF-8 (Python keeps those as lone surrogates).
@@ -26,3 +29,29 @@ def _escaped(match: re.Match[str]) -> str:
     if (character := match[0]) in '"\\':
         return "\\" + character
     return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def needs_table(needs: GpuNeeds) -> str:
+    """As modulefiles/gpu_rules.lua reads it."""
+    fields: dict[str, str] = {}
+    if needs.cuda is not None:
+        fields["cuda"] = lua_quote(needs.cuda or "?")
+        if floor := FLOORS.get(needs.cuda.partition(".")[0]):
+            fields["floor"] = lua_quote(floor)
+        if driver := toolkit_driver(needs.cuda):
+            fields["branch"] = driver.partition(".")[0]
+    if needs.codes is not None:
+        fields["codes"] = _list(needs.codes)
+    if needs.driver:
+        fields["driver"] = lua_quote(needs.driver)
+    if needs.compat:
+        fields["compat"] = lua_quote(needs.compat)
+        if driver := toolkit_driver(needs.compat):
+            fields["compat_branch"] = driver.partition(".")[0]
+        fields["consumer"] = _list(CONSUMER)
+        fields["data_centre"] = _list(DATA_CENTRE)
+    return "{ " + ", ".join(f"{key} = {value}" for key, value in fields.items()) + " }"
+
+
+def _list(values: tuple[str, ...]) -> str:
+    return "{ " + ", ".join(map(lua_quote, values)) + " }"

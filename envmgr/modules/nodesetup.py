@@ -1,13 +1,15 @@
-"""What a node needs so that its shells and jobs find the modules: the files, and the script that puts them there. Pure."""
+"""The files that a node needs so that its shells and jobs find the modules, the script that installs them, and which paths users may read. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import USUAL_FOLDERS
 from envmgr.system.files import sha256_bytes
+from envmgr.system.modes import as_user, ask_owner, opening
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, quote
 
@@ -246,3 +248,39 @@ def hook_digest() -> str:
 
 def _text(name: str) -> str:
     return (shipped("nodesetup") / name).read_text("utf-8")
+
+
+_FOLDERS = ("/etc/envmgr", HOME, HOOK, PROGRAM)
+_SITE = "/etc/envmgr/site.yaml"
+
+
+def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
+    """The files that node-setup puts on nodes, the folders of these, the prefix, and `installs`, which are paths below it.
+
+    Never the key with which the site signs, wherever it lies.
+    """
+    prefix = str(site.prefix)
+    files = [file.path for file in node_files(site, signers="").files]
+    below = [path for path in installs if path.startswith(f"{prefix}/store/") and ".." not in path.split("/")]
+    key = set() if site.signing is None else set(map(str, site.signing.key_files))
+    shared = {prefix, f"{prefix}/store", f"{prefix}/generations"}
+    return frozenset({*_FOLDERS, _SITE, SIGNERS, *files, *shared, *below} - key)
+
+
+def open_hint(
+    site: Site, paths: Sequence[str], *, whom: str, place: str = "on the node", installs: Sequence[str] = ()
+) -> str:
+    """How users can read `paths` again: the command where all are envmgr's own, else whom to ask. `place` is where to type it.
+
+    What lies below the prefix its build user opens, who may have put a link there.
+    """
+    public, before = public_paths(site, installs), f"{place}: " if place else ""
+    if not paths or not public.issuperset(paths):
+        return f"{before}{ask_owner(paths, whom=whom)}"
+    below = [path for path in paths if site.build_user is not None and path.startswith(f"{site.prefix}/")]
+    commands = [
+        as_user(user, opening(of, public, group_only=bool(site.policies.mask & 0o005)))
+        for user, of in ((site.build_user or "root", below), ("root", [path for path in paths if path not in below]))
+        if of
+    ]
+    return before + ", ".join(f"`{command}`" for command in commands)

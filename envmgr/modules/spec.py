@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import model_validator
-
-from envmgr.catalog.fitness import NodeNeeds
-from envmgr.catalog.gpu.needs import GpuNeeds, gpu_needs
+from envmgr.catalog.fitness import NodeNeeds, gpu_needs
+from envmgr.catalog.gpu_codes import GpuNeeds
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.system.models import FrozenModel
 
@@ -91,15 +89,6 @@ class ModuleSpec(FrozenModel):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_word(cls, data: Any) -> Any:
-        """Generations of an earlier envmgr have `family`, one or none."""
-        if isinstance(data, dict) and "family" in data:
-            named = None if data["family"] is None else (data["family"],)
-            return {"families": named} | {key: value for key, value in data.items() if key != "family"}
-        return data
 
     @property
     def entry(self) -> str:

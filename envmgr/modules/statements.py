@@ -18,7 +18,7 @@ from envmgr.catalog.site import Site
 from envmgr.catalog.variables import fault_in_value
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
-from envmgr.modules.gpu import needs_table
+from envmgr.modules.lua import needs_table
 from envmgr.modules.pip_shim import FOLDER, own_packages
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
 from envmgr.system.known_programs import KNOWN

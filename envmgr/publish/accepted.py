@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from envmgr.catalog.accept import ON_UNLOAD, key_for
-from envmgr.catalog.lockrules.judge import Fault, Judged
+from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.variables import may_go_unsaid
@@ -54,7 +54,7 @@ def require_accepted(entry: Entry, judged: Judged) -> None:
 
 def _sorted(found: Mapping[str, str], accept: Mapping[str, str], unused: Collection[str] = ()) -> Judged:
     faults = [
-        Fault(rule, text, f"`accept: {{{rule}: why}}` in recipe.yaml, where it is meant")
+        LockFault(rule, text, f"`accept: {{{rule}: why}}` in recipe.yaml, where it is meant")
         for rule, text in found.items()
     ]
     accepted = [(fault, accept[key]) for fault in faults if (key := key_for(accept, fault.rule))]

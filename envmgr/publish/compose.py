@@ -6,7 +6,7 @@ import string
 from collections.abc import Mapping
 from typing import Literal
 
-from envmgr.catalog.gpu.needs import gpu_needs
+from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip, ShellFunction, UnloadCommand

@@ -9,13 +9,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from envmgr.catalog.lockrules.judge import UNANSWERED, Fault
+from envmgr.catalog.lock_rules import UNANSWERED, LockFault
 from envmgr.wheels.lock import LockedFile, LockedWheel, WheelSet
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.target import target_tags
 
 
-def faults_of_files(lock: WheelSet, wanted: Question) -> Iterator[Fault]:
+def faults_of_files(lock: WheelSet, wanted: Question) -> Iterator[LockFault]:
     """By what the lock says. One that another tool wrote names no uv, and says nothing of its own platform and date."""
     if lock.uv:
         rows = (
@@ -24,18 +24,20 @@ def faults_of_files(lock: WheelSet, wanted: Question) -> Iterator[Fault]:
         )
         for field, there, said in rows:
             if there != said:
-                yield Fault(UNANSWERED, f"{field}: the recipe says {said or 'nothing'}, the lock {there or 'nothing'}")
+                yield LockFault(
+                    UNANSWERED, f"{field}: the recipe says {said or 'nothing'}, the lock {there or 'nothing'}"
+                )
     tags = frozenset(target_tags(lock.python, wanted.platform))
     for each in lock.files:
         if isinstance(each, LockedWheel) and tags.isdisjoint(parse_wheel_filename(each.file)[3]):
             minor = ".".join(lock.python.split(".")[:2])
-            yield Fault(UNANSWERED, f"{each.file} is not for Python {minor} on {wanted.platform}")
+            yield LockFault(UNANSWERED, f"{each.file} is not for Python {minor} on {wanted.platform}")
         if wanted.exclude_newer and (fault := _too_new(each, wanted.exclude_newer)):
             yield fault
     asked = asked_prereleases(wanted)
     for name, version in lock.versions.items():
         if name not in asked and is_prerelease(version):
-            yield Fault(UNANSWERED, f"{name} {version} is a pre-release, and the recipe asks for none")
+            yield LockFault(UNANSWERED, f"{name} {version} is a pre-release, and the recipe asks for none")
 
 
 def asked_prereleases(wanted: Question) -> frozenset[str]:
@@ -52,7 +54,7 @@ def is_prerelease(version: str) -> bool:
         return False
 
 
-def _too_new(each: LockedFile, date: str) -> Fault | None:
+def _too_new(each: LockedFile, date: str) -> LockFault | None:
     """The whole day counts, in UTC. An index may tell no time. Source: uv's documentation, "Reproducible resolutions"."""
     if not each.uploaded:
         return None
@@ -60,7 +62,9 @@ def _too_new(each: LockedFile, date: str) -> Fault | None:
     try:
         there = datetime.datetime.fromisoformat(each.uploaded)
     except ValueError:
-        return Fault(UNANSWERED, f"{each.file}: `uploaded` is no time")
+        return LockFault(UNANSWERED, f"{each.file}: `uploaded` is no time")
     if there.replace(tzinfo=there.tzinfo or datetime.UTC) <= end:
         return None
-    return Fault(UNANSWERED, f"{each.file} was uploaded at {each.uploaded}, and the recipe says exclude_newer: {date}")
+    return LockFault(
+        UNANSWERED, f"{each.file} was uploaded at {each.uploaded}, and the recipe says exclude_newer: {date}"
+    )

@@ -12,8 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from envmgr.catalog.lockrules.closure import reached, unanswered, unneeded
-from envmgr.catalog.lockrules.judge import UNANSWERED, Fault
+from envmgr.catalog.lock_rules import UNANSWERED, LockFault, closure_of, unanswered, unneeded
 from envmgr.wheels.requirements import MOST_ROWS, Question, read_requirement
 from envmgr.wheels.target import target_environment
 
@@ -97,9 +96,9 @@ class _Closure:
 
     def reached_from(self, roots: Sequence[_Need]) -> set[_Node]:
         """Raises _TooMuch."""
-        return reached([node for need in roots for node in need.nodes], self.follow)
+        return closure_of([node for need in roots for node in need.nodes], self.follow)
 
-    def fault(self, need: _Need, by: str) -> Fault | None:
+    def fault(self, need: _Need, by: str) -> LockFault | None:
         if need.read is None:
             return None
         part = self.parts.get(need.name)
@@ -120,7 +119,7 @@ def faults_of(
     present: Mapping[str, str] | None = None,
     elsewhere: bool = False,
     asker: str = "the recipe",
-) -> Iterator[Fault]:
+) -> Iterator[LockFault]:
     """Where `parts` (normalised name -> it) are not what `wanted` asks for, for a Python of the version `python`.
 
     `present` (name -> version) is there besides them, and needs nothing; `elsewhere`: what is missing may be there, too. Where it is not known
@@ -129,14 +128,14 @@ def faults_of(
     try:
         yield from _faults(wanted, parts, _closure(wanted, parts, python, present or {}, elsewhere=elsewhere), asker)
     except _TooMuch as error:
-        yield Fault(
+        yield LockFault(
             UNANSWERED,
             f"what {error} needs takes too long to follow: no package has so many rows and extras",
             "ask who wrote this lock or this package; another version of the package may do",
         )
 
 
-def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure, asker: str) -> Iterator[Fault]:
+def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure, asker: str) -> Iterator[LockFault]:
     """Raises _TooMuch."""
     roots = [need for need in _needs(wanted.requirements) if closure.counts(need)]
     limits = [need for need in _needs(wanted.constraints) if closure.counts(need) and need.name in parts]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envmgr.catalog.gpu.facts import Gpu, GpuFacts
-from envmgr.catalog.gpu.needs import GpuNeeds
+from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
 from tests.helpers.places import TESTS
 
 

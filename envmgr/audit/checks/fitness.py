@@ -34,10 +34,8 @@ from envmgr.audit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.outside import outside
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
-from envmgr.catalog.gpu.codes import same_effect
-from envmgr.catalog.gpu.needs import toolkit_driver
-from envmgr.catalog.gpu.tables import FLOORS
-from envmgr.catalog.gpu.verdict import Verdict
+from envmgr.catalog.gpu_codes import same_effect
+from envmgr.catalog.gpu_verdict import FLOORS, Verdict, toolkit_driver
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.finding import Finding
 from envmgr.nodes import fold, gpu_request

@@ -19,7 +19,7 @@ from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding, Severity
-from envmgr.modules.public import open_hint
+from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS

@@ -26,7 +26,7 @@ from envmgr.audit.named_paths import named_paths
 from envmgr.audit.opened import module_show, opened
 from envmgr.audit.software import start_fault
 from envmgr.finding import Finding
-from envmgr.modules.public import open_hint
+from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text

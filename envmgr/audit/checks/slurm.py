@@ -21,8 +21,7 @@ from envmgr.audit.folding import other_parts, short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding, Severity
-from envmgr.modules.nodesetup import SLURM_LINE
-from envmgr.modules.public import open_hint
+from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes import fold, in_words, node_hosts, slurm_names
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text

@@ -22,7 +22,7 @@ from envmgr.audit.software import bad_installs, covered_by, program_fault, progr
 from envmgr.audit.trace import TraceQuestion
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding, Severity
-from envmgr.modules.public import open_hint
+from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key

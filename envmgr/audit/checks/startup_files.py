@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.comparing import QUORUM, drift
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
-from envmgr.modules.public import open_hint
+from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key

@@ -12,13 +12,12 @@ from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.pip import brought_by
 from envmgr.backends.conda.rows import read_row
-from envmgr.catalog.lockrules.closure import unanswered, unneeded
-from envmgr.catalog.lockrules.judge import UNANSWERED, Fault
+from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneeded
 from envmgr.wheels.answers import faults_of_files
 from envmgr.wheels.closure import faults_of as faults_of_wheels
 
 
-def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:
+def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     """Of its packages, and of its wheels."""
     yield from _of_another_platform(lock, wanted)
     packages = {package.name.lower(): package for package in lock.packages}
@@ -38,12 +37,12 @@ def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:
         yield from (unanswered(row, "") for row in wanted.pip)
 
 
-def _of_another_platform(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:
+def _of_another_platform(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     if lock.platform != wanted.platform:
-        yield Fault(UNANSWERED, f"platform: the recipe says {wanted.platform}, the lock {lock.platform}")
+        yield LockFault(UNANSWERED, f"platform: the recipe says {wanted.platform}, the lock {lock.platform}")
     for package in lock.packages:
         if package.subdir not in (wanted.platform, "noarch"):
-            yield Fault(UNANSWERED, f"{_shown(package)} is for {package.subdir}, the recipe for {wanted.platform}")
+            yield LockFault(UNANSWERED, f"{_shown(package)} is for {package.subdir}, the recipe for {wanted.platform}")
 
 
 def _shown(package: LockedPackage) -> str:
@@ -59,24 +58,24 @@ class _Matcher:
         self._rattler, self._packages, self._virtual = rattler, packages, virtual
         self._records: dict[str, Any] = {}
 
-    def unanswered(self, spec: str) -> Fault | None:
+    def unanswered(self, spec: str) -> LockFault | None:
         name = read_row(spec).name
         there = self._shown(name)
         if there and self._matches(spec, name) is True:
             return None
         return unanswered(spec, there)
 
-    def unmet(self, package: LockedPackage) -> Iterator[Fault]:
+    def unmet(self, package: LockedPackage) -> Iterator[LockFault]:
         """What it needs, or limits, in versions; names and builds are judged by judging.py. A row that cannot be read says nothing."""
         for row in (*package.depends, *package.constrains):
             name, there = read_row(row).name, self._shown(read_row(row).name)
             if name.startswith("__") and not there and row in package.depends and name != "__conda":
                 text = f"{_shown(package)} needs `{row}`, and the recipe declares no `{name}`"
-                yield Fault(
+                yield LockFault(
                     "unmet-need", text, f"`virtual_packages: {{{name}: …}}` in the recipe's input, and lock again"
                 )
             elif there and self._matches(row, name) is False:
-                yield Fault("unmet-need", f"{_shown(package)} needs `{row}`, the lock has {there}", "lock again")
+                yield LockFault("unmet-need", f"{_shown(package)} needs `{row}`, the lock has {there}", "lock again")
 
     def _shown(self, name: str) -> str:
         if name in self._packages:

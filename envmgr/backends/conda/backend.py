@@ -17,9 +17,9 @@ from envmgr.backends.conda.layout import MARKED, PYTHON
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, places_of
-from envmgr.catalog.gpu.needs import short_cuda
-from envmgr.catalog.lockrules.judge import LockFacts
-from envmgr.catalog.lockrules.rules import FILE_NEEDS, named_in
+from envmgr.catalog.accept import FILE_NEEDS, named_in
+from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends.conda.rows import read_row
-from envmgr.catalog.lockrules.closure import reached
+from envmgr.catalog.lock_rules import closure_of
 
 ALWAYS = {"python": ("pip",)}
 """What a package may bring that no record says: conda gives every Python a pip. Source: conda, `add_pip_as_python_dependency`."""
@@ -64,7 +64,7 @@ def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]])
     def needs(name: str) -> list[str]:
         return [found for found in (*map(_name, depends.get(name, ())), *ALWAYS.get(name, ())) if found]
 
-    found = reached([_name(spec) for spec in specs], needs)
+    found = closure_of([_name(spec) for spec in specs], needs)
     return found - {name for names in ALWAYS.values() for name in names if name not in depends}
 
 

@@ -9,9 +9,9 @@ from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_ve
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.rows import is_build, read_row
-from envmgr.catalog.gpu.needs import short_cuda
-from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts
-from envmgr.catalog.lockrules.rules import HIDDEN
+from envmgr.catalog.accept import HIDDEN
+from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault
 from envmgr.wheels.lock import cuda_majors, glibc_of
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 
@@ -50,7 +50,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
     for major, names in cuda_majors({} if lock.added is None else lock.added.versions).items():
         majors.setdefault(major, []).extend(f"{name} (wheel)" for name in names)
     faults = [
-        *([Fault(EDITED, edited, "lock it again")] if edited else []),
+        *([LockFault(EDITED, edited, "lock it again")] if edited else []),
         *_beyond(packages, own, beside_cuda(lock.packages, _named(wanted))),
         *_virtual(lock, own, wanted),
         *_variants(packages),
@@ -85,7 +85,7 @@ def _named(wanted: CondaInput) -> frozenset[str]:
 
 def _beyond(
     packages: Mapping[str, LockedPackage], majors: Mapping[str, Sequence[str]], beside: Collection[str]
-) -> Iterator[Fault]:
+) -> Iterator[LockFault]:
     """Packages that leave several majors open, and not the one that is there; or that limit another package which is there."""
     if len(majors) != 1:
         return
@@ -100,10 +100,10 @@ def _beyond(
                     text = (
                         f"{package.name} {package.version} is for `{row}`; CUDA {own}: {', '.join(majors[own][:_FEW])}"
                     )
-                    yield Fault("cuda-majors", text, f"pin {package.name} to a build for CUDA {own}")
+                    yield LockFault("cuda-majors", text, f"pin {package.name} to a build for CUDA {own}")
 
 
-def _virtual(lock: CondaLock, majors: Mapping[str, Sequence[str]], wanted: CondaInput) -> Iterator[Fault]:
+def _virtual(lock: CondaLock, majors: Mapping[str, Sequence[str]], wanted: CondaInput) -> Iterator[LockFault]:
     """CUDA packages, and a recipe that says of no driver, or of one for an older major: nothing was chosen for the nodes' own."""
     if not majors:
         return
@@ -112,9 +112,9 @@ def _virtual(lock: CondaLock, majors: Mapping[str, Sequence[str]], wanted: Conda
     mend = f'`virtual_packages: {{__cuda: "{told}"}}` in the recipe\'s input, and lock again'
     has = f"input.virtual_packages: the lock has CUDA {told}"
     if not said:
-        yield Fault("cuda-virtual", f"{has}, and `__cuda` is not asked for", mend)
+        yield LockFault("cuda-virtual", f"{has}, and `__cuda` is not asked for", mend)
     elif _number(said[0]) < _number(told):
-        yield Fault("cuda-virtual", f"{has}, the recipe says `__cuda` {said[0]}", mend)
+        yield LockFault("cuda-virtual", f"{has}, the recipe says `__cuda` {said[0]}", mend)
 
 
 def _number(version: str) -> int:
@@ -122,7 +122,7 @@ def _number(version: str) -> int:
     return int(match[0]) if match else 0
 
 
-def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:
+def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
     found: dict[str, list[str]] = {}
     for name in _BLAS:
         if name in packages and (variant := _VARIANT.findall(packages[name].build)):
@@ -131,29 +131,29 @@ def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:
         told = "; ".join(f"{variant}: {', '.join(names)}" for variant, names in sorted(found.items()))
         chosen = max(found, key=lambda variant: len(found[variant]))
         specs = ", ".join(f"`{name} * *_{chosen}`" for name in _BLAS if name in packages)
-        yield Fault("blas-variants", told, f"{specs} in `specs`, for one variant, and lock again")
+        yield LockFault("blas-variants", told, f"{specs} in `specs`, for one variant, and lock again")
 
 
-def _hiding(packages: Collection[str]) -> Iterator[Fault]:
+def _hiding(packages: Collection[str]) -> Iterator[LockFault]:
     """By their names, those that are known for it; a build sees the programs themselves."""
     for name in sorted(BRINGERS.keys() & set(packages)):
-        yield Fault(
+        yield LockFault(
             HIDDEN, f"{name} brings {BRINGERS[name]}, and hides those of the system", f"leave {name} out of `specs`"
         )
 
 
-def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[Fault]:
+def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
     """By names and build strings. Versions are the solver's."""
     for package in packages.values():
         for row in package.depends:
             name = read_row(row).name
             if name and not name.startswith("__") and name not in packages:
                 text = f"{package.name} {package.version} needs `{row}`, which the lock lacks"
-                yield Fault("unmet-need", text, "lock again")
+                yield LockFault("unmet-need", text, "lock again")
         for row in (*package.depends, *package.constrains):
             need = read_row(row)
             there = packages.get(need.name)
             if there is not None and need.build and not is_build(there.build, need.build):
                 rule = "openmp-mutex" if need.name == _OPENMP else "unmet-need"
                 text = f"{package.name} {package.version} needs `{row}`, the lock has {there.version} {there.build}"
-                yield Fault(rule, text, f"`{need.name} * {need.build}` in `specs`, and lock again")
+                yield LockFault(rule, text, f"`{need.name} * {need.build}` in `specs`, and lock again")

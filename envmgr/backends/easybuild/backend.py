@@ -21,8 +21,8 @@ from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.licences import words_of
 from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
 from envmgr.backends.easybuild.settings import EasyBuildSettings, easyconfig_folders, explain_settings, own_easyconfigs
-from envmgr.catalog.gpu.needs import short_cuda
-from envmgr.catalog.lockrules.judge import LockFacts
+from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

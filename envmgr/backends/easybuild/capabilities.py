@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator
 
-from envmgr.catalog.gpu.codes import parse_code
+from envmgr.catalog.gpu_codes import parse_code
 
 Setting = Literal["cuda_compute_capabilities", "amdgcn_capabilities"]
 CUDA: Setting = "cuda_compute_capabilities"

@@ -11,7 +11,7 @@ from envmgr.backends.easybuild.capabilities import AMD, CUDA, EXAMPLES, FIELDS, 
 from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.settings import easybuild_settings
-from envmgr.catalog.gpu.codes import covers, parse_code
+from envmgr.catalog.gpu_codes import covers, parse_code
 from envmgr.catalog.settings import SiteFact, quoted, site_line
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError

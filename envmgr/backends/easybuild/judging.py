@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from envmgr.backends.easybuild.lock import EasyBuildLock
-from envmgr.catalog.gpu.needs import short_cuda
-from envmgr.catalog.lockrules.closure import reached, unneeded
-from envmgr.catalog.lockrules.judge import LockFacts
+from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.lock_rules import LockFacts, closure_of, unneeded
 
 _TOOLKITS = ("CUDA", "CUDAcore")
 # EasyBuild's word in a version suffix: `8.9.2.26-CUDA-12.1.1`.
@@ -23,7 +22,7 @@ def lock_facts(lock: EasyBuildLock) -> LockFacts:
             majors.setdefault(major, []).append(f"{item.name} {item.version}")
     toolkit = next((version for name in _TOOLKITS if (version := version_of(lock, name))), None)
     needs = {item.key: (*item.depends, *item.build_depends) for item in lock.items}
-    needed = reached([lock.items[-1].key], needs.__getitem__)
+    needed = closure_of([lock.items[-1].key], needs.__getitem__)
     idle = unneeded(((item.key, f"{item.name} {item.version}") for item in lock.items), needed)
     return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors, own=tuple(idle))
 

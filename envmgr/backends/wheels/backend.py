@@ -14,7 +14,7 @@ from envmgr.backends.wheels.layout import LAYOUT, MADE_AS
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lockrules.judge import LockFacts
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe

@@ -7,9 +7,8 @@ import time
 
 import pytest
 
-from envmgr.catalog.fitness import NodeFacts, NodeNeeds
-from envmgr.catalog.gpu.facts import Gpu
-from envmgr.catalog.gpu.needs import gpu_needs
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
+from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires
 from envmgr.commands.gate import Unfit, choose_mode, common_denominator, unfit_nodes
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file

@@ -33,8 +33,7 @@ from envmgr.audit.model import Check
 from envmgr.audit.terminal import terminal_findings
 from envmgr.catalog.recipe import Requires
 from envmgr.finding import Finding
-from envmgr.modules.nodesetup import HOME
-from envmgr.modules.public import open_hint, public_paths
+from envmgr.modules.nodesetup import HOME, open_hint, public_paths
 from envmgr.probe import shell as probe
 from envmgr.publish.signature import KeySigner
 from envmgr.report import SilentReporter

@@ -12,7 +12,7 @@ from envmgr.audit.checks import fitness
 from envmgr.audit.gpu_jobs import why_no_jobs
 from envmgr.audit.matrix import MatrixRow, hiding, matrix, observed, with_shown
 from envmgr.audit.model import Evidence
-from envmgr.catalog.gpu.facts import Gpu
+from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes import Reply
 from envmgr.probe.model import Fleet, Group

@@ -10,7 +10,7 @@ from envmgr.backends import get_backend
 from envmgr.backends.conda.judging import BRINGERS
 from envmgr.builds.hidden import require_none_hidden
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lockrules.commands import COMMANDS
+from envmgr.catalog.lock_rules import COMMANDS
 from envmgr.catalog.names import Entry, parse_entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import load_site

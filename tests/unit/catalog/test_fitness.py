@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, level_flags, without_gpu
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, gpu_needs, level_flags, without_gpu
 from envmgr.catalog.fitness import unfit as unfit_for
-from envmgr.catalog.gpu.facts import Gpu
-from envmgr.catalog.gpu.needs import gpu_needs
-from envmgr.catalog.gpu.verdict import Verdict
+from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import CPU_ORDER
@@ -173,22 +171,6 @@ def test_cpu_level_of_this_machine_is_what_the_loader_says() -> None:
     expected = max((n for n in (2, 3, 4) if f"x86-64-v{n} (supported, searched)" in said), default=1)
     flags = next(line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags"))
     assert cpu_level("x86_64", flags.split()) == ("x86-64" if expected == 1 else f"x86-64-v{expected}")
-
-
-def test_facts_of_an_earlier_envmgr_are_read() -> None:
-    old = {"driver": "535.183.01", "gpus": [["NVIDIA GeForce GTX 1650", "7.5"]], "devices": 1, "glibc": "2.34"}
-    found = NodeFacts.model_validate(old)
-    assert found.gpus == GPU.gpus
-    assert found.library is None
-    judged = judge_gpu(needs(Requires(nvidia_driver="525.60.13")), found)
-    assert judged is not None
-    assert judged.verdict == Verdict.UNKNOWN  # nobody looked at the library
-    hidden = NodeFacts.model_validate({"driver": "535.183.01", "gpus": [], "devices": 1})
-    assert [(gpu.arch, gpu.driver) for gpu in hidden.gpus] == [
-        ("", "535.183.01")
-    ]  # not told, and no node without a GPU
-    idle = NodeFacts.model_validate({"driver": "", "gpus": [], "devices": 2})
-    assert [gpu.driver for gpu in idle.gpus] == ["", ""]
 
 
 # -- what audits saw ----------------------------------------------------------------------------------------------------

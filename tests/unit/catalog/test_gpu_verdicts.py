@@ -10,10 +10,8 @@ import random
 
 import pytest
 
-from envmgr.catalog.gpu.codes import parse_code
-from envmgr.catalog.gpu.facts import Gpu, GpuFacts
-from envmgr.catalog.gpu.needs import GpuNeeds
-from envmgr.catalog.gpu.verdict import Verdict, judge
+from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds, parse_code
+from envmgr.catalog.gpu_verdict import Verdict, verdict_on
 from tests.helpers.gpu_lua import lua_verdicts
 from tests.helpers.gpu_oracle import Row, read_oracle
 
@@ -86,7 +84,7 @@ def test_there_are_rows_of_every_verdict() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.line}-{row.rule}")
 def test_rules_say_what_the_oracle_says(row: Row) -> None:
-    found = judge(row.needs, row.facts)
+    found = verdict_on(row.needs, row.facts)
     assert (found.verdict.value, found.refused) == (row.verdict, row.refused), found.reason
 
 
@@ -101,7 +99,7 @@ def test_plain_lua_says_what_the_oracle_says() -> None:
 def test_plain_lua_says_of_300_nodes_and_all_entries_what_python_says() -> None:
     pairs = list(itertools.product(ENTRIES, NODES))
     found = lua_verdicts(pairs)
-    by_python = [judge(needs, facts) for needs, facts in pairs]
+    by_python = [verdict_on(needs, facts) for needs, facts in pairs]
     assert {each.verdict for each in by_python} == set(Verdict)
     assert [(each.verdict.value, each.refused) for each in by_python] == found
 
@@ -112,7 +110,7 @@ def test_arch_that_is_no_capability_was_not_told() -> None:
         for arch in ("8.10", "x", "sm_90")
     ]
     needs = GpuNeeds(cuda="12.1", codes=("8.0",))
-    assert [judge(needs, facts).verdict for facts in odd] == [Verdict.UNKNOWN] * 3
+    assert [verdict_on(needs, facts).verdict for facts in odd] == [Verdict.UNKNOWN] * 3
     assert lua_verdicts([(needs, facts) for facts in odd]) == [("unknown", False)] * 3
 
 
@@ -124,7 +122,7 @@ def with_driver(facts: GpuFacts, driver: str | None) -> GpuFacts:
 def test_a_newer_driver_never_worsens_a_verdict() -> None:
     """Forward compatibility apart: a driver newer than its package is not what the package is for."""
     for needs, facts in itertools.product([each for each in ENTRIES if not each.compat], NODES):
-        found = [judge(needs, with_driver(facts, driver)).verdict for driver in DRIVERS]
+        found = [verdict_on(needs, with_driver(facts, driver)).verdict for driver in DRIVERS]
         known = [ORDER.index(verdict) for verdict in found if verdict in ORDER]
         assert known == sorted(known), (needs, facts, found)
         unknown = [verdict == Verdict.UNKNOWN for verdict in found]
@@ -135,9 +133,9 @@ def test_a_newer_driver_never_worsens_a_verdict() -> None:
 def test_more_code_never_worsens_a_verdict() -> None:
     rank = {Verdict.NO_CODE: 0, Verdict.UNKNOWN: 1, Verdict.FORWARD: 1, Verdict.NO_JIT: 2, Verdict.FULL: 3}
     for needs, facts in itertools.product([each for each in ENTRIES if each.codes is not None], NODES):
-        before = judge(needs, facts)
+        before = verdict_on(needs, facts)
         for code in CODES:
-            after = judge(needs.model_copy(update={"codes": (*(needs.codes or ()), code)}), facts)
+            after = verdict_on(needs.model_copy(update={"codes": (*(needs.codes or ()), code)}), facts)
             if before.verdict in rank:
                 assert rank[after.verdict] >= rank[before.verdict], (needs, facts, code)
             else:
@@ -147,7 +145,7 @@ def test_more_code_never_worsens_a_verdict() -> None:
 def test_a_fact_taken_away_is_never_full() -> None:
     """It is not known, or the same; or another verdict that is refused, and that needs no more than the facts that are left."""
     for needs, facts in itertools.product(ENTRIES, NODES):
-        before = judge(needs, facts)
+        before = verdict_on(needs, facts)
         own = facts.gpus or ()
         poorer = {
             "gpus": facts.model_copy(update={"gpus": None}),
@@ -156,14 +154,14 @@ def test_a_fact_taken_away_is_never_full() -> None:
             "driver": facts.model_copy(update={"gpus": tuple(gpu.model_copy(update={"driver": None}) for gpu in own)}),
         }
         for gone, left in poorer.items():
-            after = judge(needs, left)
+            after = verdict_on(needs, left)
             allowed = after.verdict in (Verdict.UNKNOWN, before.verdict) or (before.refused and after.refused)
             needless = needs.cuda is None and gone == "arch"  # nobody asks for it
             assert allowed or needless, (needs, facts, gone, before, after)
     for needs, facts in itertools.product(ENTRIES, NODES):
         poor = needs.model_copy(update={"codes": None})
-        if needs.cuda is not None and judge(needs, facts).verdict == Verdict.FULL:
-            assert judge(poor, facts).verdict == Verdict.UNKNOWN
+        if needs.cuda is not None and verdict_on(needs, facts).verdict == Verdict.FULL:
+            assert verdict_on(poor, facts).verdict == Verdict.UNKNOWN
 
 
 def test_codes_are_read_and_written_alike() -> None:

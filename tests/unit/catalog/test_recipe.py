@@ -23,8 +23,8 @@ from envmgr.catalog.recipe import (
     load_recipe,
     load_software,
     shared_files,
-    sort_key,
 )
+from envmgr.catalog.versions import sort_key
 from envmgr.errors import InputError
 from envmgr.system.reading import read_bytes
 from tests.helpers.wording import one_of, pydantic_refuses, pydantic_says

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.catalog.lockrules.judge import Fault, Judged, refusal
+from envmgr.catalog.lock_rules import Judged, LockFault, lock_contradicts
 from envmgr.catalog.names import parse_entry
 from envmgr.commands.judging import faults_of, reading
 from envmgr.commands.losses import Losses
@@ -38,10 +38,10 @@ def test_build_that_may_go_on_does_so_beside_it() -> None:
 
 
 def test_faults_of_a_lock_without_end_are_told_in_part() -> None:
-    many = tuple(Fault("unmet-need", f"a needs b{number}") for number in range(50_000))
+    many = tuple(LockFault("unmet-need", f"a needs b{number}") for number in range(50_000))
     found = faults_of(parse_entry("aaa/1.0"), [(parse_entry("aaa/1.0"), Judged(many))])
     assert [fault.text for fault in found[-2:]] == ["a needs b19", "and 49980 more faults"]
-    error = refusal("aaa/1.0", Judged(many))
+    error = lock_contradicts("aaa/1.0", Judged(many))
     assert [error.context[0], *error.context[-2:]] == [
         "unmet-need: a needs b0",
         "unmet-need: a needs b19",

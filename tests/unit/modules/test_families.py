@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envmgr.modules.families import Clash, Families, Member, find_clashes, find_families, member_of
+from envmgr.modules.families import Clash, Families, Member, find_clashes, find_families
 from envmgr.modules.spec import ModuleSpec
 from tests.helpers.family_graphs import faults, play, random_entries, random_session
 from tests.helpers.lmod_shell import Tree, make_tree, op, spec
@@ -122,17 +121,6 @@ def test_load_replaces_what_its_dependencies_replace() -> None:
 )
 def test_clashes_of_recipes(members: dict[str, Member], clashes: list[Clash]) -> None:
     assert find_clashes(members) == clashes
-
-
-def test_generation_of_an_earlier_envmgr_is_read() -> None:
-    """It had `family`, one or none; where it had none, the next generation has what entries have by default."""
-    old = json.loads(spec("sci/1", own_python=True).model_dump_json())
-    del old["families"]
-    assert ModuleSpec.model_validate(old | {"family": "mpi"}).families == ("mpi",)
-    assert ModuleSpec.model_validate(old | {"family": None}) == spec("sci/1", own_python=True)
-    assert find_families({"sci/1": member_of(ModuleSpec.model_validate(old | {"family": None}))})["sci/1"].own == (
-        "python",
-    )
 
 
 # -- in real Lmod --------------------------------------------------------------------------------------------------------

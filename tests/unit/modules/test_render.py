@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envmgr.catalog.gpu.needs import GpuNeeds
+from envmgr.catalog.gpu_codes import GpuNeeds
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError

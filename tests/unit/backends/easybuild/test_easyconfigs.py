@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.catalog.cuda import minimum_driver
+from envmgr.catalog.gpu_verdict import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
 from envmgr.system.resources import shipped
 from tests.helpers.eb_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig

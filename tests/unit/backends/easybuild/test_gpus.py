@@ -22,8 +22,7 @@ from envmgr.backends.easybuild.items import configuration_of, items_of
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, describe, lock_text
 from envmgr.backends.easybuild.settings import EasyBuildSettings
 from envmgr.catalog.fitness import NodeFacts
-from envmgr.catalog.gpu.codes import covers
-from envmgr.catalog.gpu.facts import Gpu
+from envmgr.catalog.gpu_codes import Gpu, covers
 from envmgr.catalog.settings import site_line
 from envmgr.catalog.site import Site, load_site
 from envmgr.catalog.target import Target

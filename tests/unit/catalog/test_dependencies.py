@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.catalog.closures import MOST_BELOW, find_circles, too_many_below
+from envmgr.catalog.entries import MOST_BELOW, find_circles, too_many_below
 
 NAMES = "abcdefg"
 GRAPHS = st.dictionaries(st.sampled_from(NAMES), st.lists(st.sampled_from(NAMES), max_size=4))

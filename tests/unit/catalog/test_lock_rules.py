@@ -8,9 +8,9 @@ import pytest
 from envmgr.backends import get_backend
 from envmgr.backends.easybuild.judging import lock_facts
 from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.catalog.accept import RULES, named_in
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts, judge, refusal
-from envmgr.catalog.lockrules.rules import RULES, named_in
+from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault, judge_lock, lock_contradicts
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.catalog.site import load_site
@@ -24,7 +24,7 @@ def recipe(**fields: Any) -> Recipe:
 
 
 def rules(facts: LockFacts, **fields: Any) -> list[str]:
-    return [fault.rule for fault in judge(facts, recipe(**fields)).faults]
+    return [fault.rule for fault in judge_lock(facts, recipe(**fields)).faults]
 
 
 @pytest.mark.parametrize("entry", SHIPPED)
@@ -33,7 +33,7 @@ def test_no_shipped_lock_is_refused(entry: str, tmp_path: Path) -> None:
     found = open_catalog(site).find(parse_entry(entry))
     read = load_recipe(found.recipe_path)
     lock = get_backend(read.backend).load_lock(found.entry, read, found.folder, site)
-    judged = judge(lock.facts(), read)
+    judged = judge_lock(lock.facts(), read)
     assert (judged.faults, judged.unused) == ((), ())
 
 
@@ -45,7 +45,7 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         lock = get_backend(read.backend).load_lock(entry.entry, read, entry.folder, site)
         if lock.facts().majors:
             found.add(str(entry.entry))
-            assert "cuda-driver" in [f.rule for f in judge(lock.facts(), recipe()).faults], entry.entry
+            assert "cuda-driver" in [f.rule for f in judge_lock(lock.facts(), recipe()).faults], entry.entry
     assert found == {
         entry for entry in SHIPPED if load_recipe(ROOT / "recipes" / entry / "recipe.yaml").requires.nvidia_driver
     }
@@ -67,7 +67,7 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         ),
         (LockFacts(glibc="2.28"), {}, []),  # nothing is said of it
         (LockFacts(glibc="2.28"), {"requires": {"glibc": "2.17"}}, ["glibc-floor"]),
-        (LockFacts(own=(Fault("openmp-mutex", ""), Fault(EDITED, ""))), {}, [EDITED, "openmp-mutex"]),
+        (LockFacts(own=(LockFault("openmp-mutex", ""), LockFault(EDITED, ""))), {}, [EDITED, "openmp-mutex"]),
     ],
 )
 def test_rules(facts: LockFacts, fields: dict[str, Any], expected: list[str]) -> None:
@@ -76,7 +76,7 @@ def test_rules(facts: LockFacts, fields: dict[str, Any], expected: list[str]) ->
 
 def test_what_is_accepted_is_told_with_its_reason_and_only_that() -> None:
     facts = LockFacts(cuda="11.8", majors={"11": ["a 1"], "12": ["b 1"]})
-    judged = judge(facts, recipe(accept={"cuda-majors": "they are two programs", "glibc-floor": "old"}))
+    judged = judge_lock(facts, recipe(accept={"cuda-majors": "they are two programs", "glibc-floor": "old"}))
     assert [fault.rule for fault in judged.faults] == ["cuda-driver"]
     assert judged.notes == (
         "accepted by the recipe: cuda-majors: CUDA 11: a 1; CUDA 12: b 1 (they are two programs)",
@@ -87,16 +87,16 @@ def test_what_is_accepted_is_told_with_its_reason_and_only_that() -> None:
 def test_edited_lock_cannot_be_accepted() -> None:
     with pytest.raises(ValueError, match="there is no rule `edited`"):
         recipe(accept={EDITED: "I know"})
-    error = refusal("demo/1", judge(LockFacts(own=(Fault(EDITED, "text"),)), recipe()))
+    error = lock_contradicts("demo/1", judge_lock(LockFacts(own=(LockFault(EDITED, "text"),)), recipe()))
     assert error.hint == "`envmgr lock demo/1` writes it anew"
 
 
 def test_every_rule_can_be_accepted_by_name() -> None:
     for rule in RULES:
-        facts = LockFacts(own=(Fault(rule, "text"),))
+        facts = LockFacts(own=(LockFault(rule, "text"),))
         assert rules(facts) == [rule]
         assert rules(facts, accept={rule: "why"}) == []
-        assert f"`accept: {{{rule}: why}}`" in refusal("demo/1", judge(facts, recipe())).hint
+        assert f"`accept: {{{rule}: why}}`" in lock_contradicts("demo/1", judge_lock(facts, recipe())).hint
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_cudas_of_a_closure_of_easyconfigs(items: list[tuple[str, str]], cuda: s
     )
     facts = lock_facts(lock)
     assert (facts.cuda, sorted(facts.majors or ())) == (cuda, majors)
-    judge(facts, recipe())
+    judge_lock(facts, recipe())
 
 
 @pytest.mark.parametrize(

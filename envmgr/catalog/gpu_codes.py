@@ -1,4 +1,4 @@
-"""What an entry has machine code for: `8.6`, `9.0+PTX`, `9.0a`, `10.0f`.
+"""GPUs: what a node has, and what an entry needs of them and has machine code for (`8.6`, `9.0+PTX`, `9.0a`, `10.0f`).
 
 Source: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no other X), PTX
 compatibility (compiled by the driver for its capability and every newer one), architecture- and family-specific code.
@@ -9,6 +9,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from envmgr.system.models import FrozenModel
+
+
+class Gpu(FrozenModel):
+    """One GPU. `arch` is NVIDIA's compute capability (`7.5`) or AMD's target (`gfx90a`), empty where it was not told (hidden).
+
+    `driver` is the version of the loaded kernel module that drives it; empty: nothing drives it; None: could not be read.
+    """
+
+    vendor: str
+    arch: str = ""
+    name: str = ""
+    driver: str | None = None
+
+
+class GpuFacts(FrozenModel):
+    """`gpus` is None where nobody looked. `library` is the version of libcuda.so.1: empty where it is not there, None where nobody looked.
+    `cuda` is the CUDA version that the driver itself names; empty where it was not asked.
+    """
+
+    gpus: tuple[Gpu, ...] | None = None
+    library: str | None = None
+    cuda: str = ""
+
 
 _CODE = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?")
 
@@ -40,24 +65,7 @@ def parse_code(text: str) -> Code:
 
 
 # Of GPUs that there are, to compare what two lists say. Source: NVIDIA, "CUDA GPUs", compute capabilities.
-_GPUS = (
-    "3.5",
-    "3.7",
-    "5.0",
-    "5.2",
-    "6.0",
-    "6.1",
-    "7.0",
-    "7.5",
-    "8.0",
-    "8.6",
-    "8.9",
-    "9.0",
-    "10.0",
-    "10.3",
-    "12.0",
-    "12.1",
-)
+_GPUS = tuple("3.5 3.7 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1".split())
 
 
 def same_effect(one: Iterable[str], other: Iterable[str]) -> bool:
@@ -99,3 +107,24 @@ def runs(codes: Iterable[Code], capability: str, *, jit: bool | None) -> bool | 
         fits = newer and same and (code.only != "a" or gpu.minor == code.minor)
         found.append(True if fits else jit if code.ptx and not code.only and newer else False)
     return True if True in found else None if None in found else False
+
+
+class GpuNeeds(FrozenModel):
+    """An entry's part. `cuda` is the version of its lock (`12.1`), empty where that is not known, None where the lock has no CUDA.
+
+    `codes` (`8.6`, `9.0+PTX`) are None where not known; without CUDA nobody asks for them. `compat` is the version of `cuda-compat`
+    in the lock, `driver` a minimum that the recipe names.
+    """
+
+    cuda: str | None = ""
+    codes: tuple[str, ...] | None = None
+    compat: str = ""
+    driver: str = ""
+
+    def parsed(self) -> tuple[Code, ...] | None:
+        return None if self.codes is None else tuple(map(parse_code, self.codes))
+
+
+def short_cuda(version: str | None) -> str | None:
+    """`12.1` of `12.1.105`; None stays None."""
+    return None if version is None else ".".join(version.split(".")[:2])

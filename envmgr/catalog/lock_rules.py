@@ -1,0 +1,185 @@
+"""The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
+
+A lock must answer its recipe: nothing that is needed is missing, and nothing is there that nothing needs. A recipe accepts the other
+rules, and what its module does, each by a key with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from envmgr.catalog.accept import FILE_NEEDS, HIDDEN, RULES
+from envmgr.catalog.gpu_verdict import driver_faults, minimum_driver
+from envmgr.catalog.versions import numbers, older
+from envmgr.errors import InputError
+from envmgr.wording import and_more, shortened
+
+if TYPE_CHECKING:
+    from envmgr.catalog.recipe import Recipe
+
+
+EDITED = "edited"
+UNANSWERED = "unanswered"
+_FIXED = (EDITED, UNANSWERED)
+"""Rules that no recipe can accept."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockFault:
+    """`rule` is a key of `RULES`, or `edited` or `unanswered`, which no recipe can accept. `mend` is what the recipe could say instead."""
+
+    rule: str
+    text: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LockFacts:
+    """What of a lock is judged. `cuda` is its version (`12.1`): empty where it has CUDA of an unknown version, None without.
+
+    `majors` maps each major of CUDA to the packages that are for it. `glibc` is what its files need. `own` are the faults that only its backend
+    can see.
+    """
+
+    cuda: str | None = None
+    majors: Mapping[str, Sequence[str]] | None = None
+    glibc: str | None = None
+    own: tuple[LockFault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`accepted` are faults that the recipe accepts, with its reasons; `unused` are rules that it accepts for nothing."""
+
+    faults: tuple[LockFault, ...] = ()
+    accepted: tuple[tuple[LockFault, str], ...] = ()
+    unused: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        told = (f"accepted by the recipe: {fault.rule}: {fault.text} ({why})" for fault, why in self.accepted)
+        return (*told, *(f"accept.{rule}: there is no such fault any more: take it out" for rule in self.unused))
+
+
+def judge_lock(facts: LockFacts, recipe: Recipe) -> Judged:
+    """Every fault, in the order of the rules, and those that the recipe accepts apart."""
+    found = [*_majors(facts), *_driver(facts, recipe), *_glibc(facts, recipe), *facts.own]
+    found.sort(key=lambda fault: [*_FIXED, *RULES].index(fault.rule))
+    accept = recipe.accept
+    return Judged(
+        faults=tuple(fault for fault in found if fault.rule not in accept),
+        accepted=tuple((fault, accept[fault.rule]) for fault in found if fault.rule in accept),
+        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - {FILE_NEEDS, HIDDEN})),
+    )
+
+
+def lock_contradicts(entry: object, judged: Judged) -> InputError:
+    """`lock-contradicts`, for a lock that has faults."""
+    mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
+    rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
+    ways = [*mends, *([f"`envmgr lock {entry}` writes it anew"] if {*_FIXED} & {f.rule for f in judged.faults} else [])]
+    if rules:
+        ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
+    return InputError(
+        "lock-contradicts",
+        f"the lock of {entry} contradicts itself, or its recipe",
+        context=shortened([f"{fault.rule}: {fault.text}" for fault in judged.faults]),
+        hint="\n  ".join(shortened(ways)),
+    )
+
+
+def _majors(facts: LockFacts) -> list[LockFault]:
+    majors = facts.majors or {}
+    if len(majors) < 2:
+        return []
+    told = "; ".join(f"CUDA {major}: {and_more(names, 4)}" for major, names in sorted(majors.items(), key=_number))
+    mend = "each process loads one CUDA: constrain its packages to one major, or make two entries"
+    return [LockFault("cuda-majors", told, mend)]
+
+
+def _number(row: tuple[str, object]) -> int:
+    return int(row[0])
+
+
+def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
+    """By the newest CUDA that anything in it is for."""
+    majors = sorted(facts.majors or {}, key=int)
+    cuda = facts.cuda
+    if majors and next(iter(numbers(cuda or "")), 0) < int(majors[-1]):
+        cuda = majors[-1]
+    if cuda is None:
+        return []
+    needed = minimum_driver(cuda)
+    mend = (
+        f'`requires: {{nvidia_driver: "{needed}"}}` in recipe.yaml'
+        if needed
+        else "`requires.nvidia_driver` in recipe.yaml"
+    )
+    return [LockFault("cuda-driver", text, mend) for text in driver_faults(cuda, recipe.requires.nvidia_driver)]
+
+
+def _glibc(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
+    required = recipe.requires.glibc
+    if not (facts.glibc and required and older(required, facts.glibc)):
+        return []
+    text = f"requires.glibc: the wheels need >= {facts.glibc}, the recipe says {required}"
+    return [LockFault("glibc-floor", text, f'`requires: {{glibc: "{facts.glibc}"}}` in recipe.yaml')]
+
+
+Node = TypeVar("Node")
+
+
+def closure_of(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -> set[Node]:
+    """The roots, and everything that these need, directly or not. Each waits once, however many need it."""
+    found = {*roots}
+    waiting = [*found]
+    while waiting:
+        fresh = {*needs(waiting.pop())} - found
+        found |= fresh
+        waiting += fresh
+    return found
+
+
+def unneeded(
+    packages: Iterable[tuple[str, str]], needed: Iterable[str], asker: str = "the recipe"
+) -> Iterator[LockFault]:
+    """A fault for each of the packages (name, and how people know it) that is not among the needed names. `asker` is who wants them."""
+    known = {*needed}
+    for name, shown in packages:
+        if name not in known:
+            yield LockFault(UNANSWERED, f"{shown} is in the lock, and neither {asker} nor another package needs it")
+
+
+def unanswered(wanted: str, there: str, by: str = "the recipe") -> LockFault:
+    """What `by` asks for, and the package that the lock has in its place; empty where it has none."""
+    said = f"the lock has {there}" if there else "which the lock lacks"
+    return LockFault(UNANSWERED, f"{by} needs `{wanted}`, {said}")
+
+
+# Of bash, zsh, dash and tcsh. Source: their manuals, "Shell builtin commands".
+_BUILTINS = """
+. : [ alias bg bind break builtin caller case cd chdir command compgen complete compopt continue coproc declare dirs disown echo emulate
+enable eval exec exit export false fc fg foreach function getopts hash help history if jobs kill let limit local logout mapfile nice nohup
+notify onintr popd print printenv printf pushd pwd read readarray readonly rehash repeat return select set setenv setopt shift shopt source
+stop suspend switch test then time times trap true type typeset ulimit umask unalias unhash unlimit unset unsetenv unsetopt until wait
+whence where which while
+"""
+_SHELLS = "sh bash rbash dash ash ksh mksh zsh csh tcsh fish"
+# Who a user is, and becomes; what guards files and hosts.
+_ACCOUNTS = """
+sudo sudoedit sudoreplay visudo su doas pkexec runuser setpriv login nologin passwd chpasswd chsh chfn newgrp sg gpasswd useradd usermod
+userdel groupadd vipw ssh ssh-add ssh-agent ssh-copy-id ssh-keygen ssh-keyscan sshd sshpass scp sftp slogin rsh rcp rlogin mosh munge unmunge
+"""
+_SYSTEM = """
+awk basename cat chgrp chmod chown chroot cp cut date dd df dirname du egrep env expr fgrep find grep head hostname id join less ln ls man mkdir
+mktemp more mv nl paste ps pwd readlink realpath rm rmdir seq sleep sort split stat stty tail tee timeout touch tr tty uname uniq vi wc who whoami xargs
+mount umount fusermount fusermount3 unshare nsenter systemctl systemd-run journalctl dmesg ip iptables nft crontab at batch
+"""
+_SLURM = """
+sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol scrun sdiag sinfo sprio squeue sreport srun sshare sstat strigger sview
+slurmctld slurmd slurmdbd slurmstepd
+"""
+_MODULES = "module ml modulecmd lmod clearMT clearLmod settarg envmgr"
+COMMANDS = frozenset(f"{_BUILTINS} {_SHELLS} {_ACCOUNTS} {_SYSTEM} {_SLURM} {_MODULES}".split())

@@ -1,5 +1,5 @@
-"""Errors: an expected failure, a request that the user must change, a bug of envmgr. Each has a kebab-case reference, the fact,
-its context and a hint.
+"""Errors: an expected failure, a request that the user must change, a bug of envmgr. Each has a kebab-case reference,
+the fact, its context and a hint.
 
 `ErrorData` is an error between two processes, and in JSON: the one way to data and back.
 """
@@ -22,10 +22,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a verb that failed had written all the same.
+    """The things that a verb wrote before it failed.
 
-    `locks` and `fetched` are entries, with a new lock and with all their files in the cache; `installs` are paths relative to
-    the prefix; `published` are the entries that changed in `generation`, which is current now.
+    `locks` are entries with a new lock, `fetched` are entries with all files in the cache. `installs` are paths
+    relative to the prefix. `published` are the entries that changed in `generation`, which is current now.
     """
 
     locks: tuple[str, ...] = ()
@@ -36,7 +36,9 @@ class Written:
 
 
 class EnvmgrError(Exception):
-    """An expected failure: exit code 3. `reference` is stable and kebab-case; `context` lines say where; `hint` says what to do."""
+    """An expected failure: exit code 3. `reference` is stable and kebab-case; `context` lines say where; `hint` says
+    what to do.
+    """
 
     exit_code = 3
 
@@ -72,7 +74,7 @@ class EnvmgrError(Exception):
 
 
 def failed_ones(failed: Mapping[str, EnvmgrError]) -> tuple[Failed, ...]:
-    """As JSON has them, by what failed."""
+    """Return the failures in the form of JSON, by what failed."""
     return tuple(Failed(what, error.reference, error.message) for what, error in failed.items())
 
 

@@ -10,10 +10,11 @@ Severity = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`where` is a file, an entry or a field; `nodes` is a folded node set, empty for the machine at hand.
+    """One thing that is wrong. `where` is a file, an entry or a field; `nodes` is a folded node set, empty for this
+    machine.
 
-    `between` are nodes that differ from each other, where nobody can tell who is right: none of them is accused, and `nodes`
-    is empty.
+    `between` are nodes that differ from each other where nobody can tell which one is right: none of them is accused,
+    and `nodes` is empty.
     """
 
     check: str

@@ -1,4 +1,6 @@
-"""What a verb tells: its progress to the user and to a log, at the end its result. How both look is the room `cli`'s."""
+"""The output of a verb: its progress to the user and to a log, and at the end its result. The room `cli` decides how
+both look.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from envmgr.wording import for_terminal
 
 
 class Result(Protocol):
-    """What a verb gives back: frozen data, under `schema` (`envmgr.<verb>/<version>`) as JSON. A result names it as its base."""
+    """The result of a verb: frozen data, in JSON under `schema` (`envmgr.<verb>/<version>`). Each result has it as its
+    base.
+    """
 
     __slots__ = ()
     schema: ClassVar[str]
@@ -34,7 +38,7 @@ class Stage(Protocol):
 
 
 class Reporter(Protocol):
-    """Where progress goes. Safe to call from several threads."""
+    """The receiver of progress. Safe to call from several threads."""
 
     def stage(self, label: str, *, total: int | None = None, unit: str = "") -> AbstractContextManager[Stage]:
         """A context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
@@ -43,7 +47,7 @@ class Reporter(Protocol):
         """One line for the person, and for the log."""
 
     def log(self, text: str) -> None:
-        """For the log only."""
+        """Write to the log only."""
 
 
 class _SilentStage:
@@ -66,7 +70,7 @@ class SilentReporter:
 
 
 def _regular(path: Path) -> int:
-    """To add to a regular file, by no link: others may have put something there."""
+    """Open a regular file to append, through no link: others may have put something there."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,7 +1,7 @@
-"""Text for people: safe on a terminal, and the same words for counts, sizes, times and lists that are cut.
+"""Text for people: safe on a terminal, and with the same words for counts, sizes, times and lists that are cut.
 
-Characters that act unseen are control, format and bidirectional ones, separators that look like a space or end a line, and surrogates.
-One set for every door and every terminal: a door refuses them, a display writes them by their numbers.
+Unseen characters are control, format and bidirectional ones, separators that look like a space or end a line, and
+surrogates. One set serves every door, which refuses them, and every terminal, which shows them as escapes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def masked(text: str) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """Return `text` masked and escaped, with its line breaks and tabs: for terminals, and for logs that people read on one."""
+    """Return `text` masked and escaped, with its line breaks and tabs: for terminals, and for logs that people read on
+    one.
+    """
     return escaped(masked(text), LINES)
 
 
@@ -83,7 +85,9 @@ def did_you_mean(close: Sequence[str], otherwise: str | Callable[[], str]) -> st
 
 
 def size_text(count: int) -> str:
-    """Return a count of bytes as `999 B`, `12.3 kB`, `12.3 MB`, `2.05 GB`: decimal, in the largest unit that leaves 1 or more."""
+    """Return a count of bytes as `999 B`, `12.3 kB`, `12.3 MB`, `2.05 GB`: decimal, in the largest unit that leaves 1
+    or more.
+    """
     value = float(min(count, 10**18))  # a size in a file that others wrote may be any number
     for unit in ("B", "kB", "MB"):
         if value < (1000 if unit == "B" else 999.95):  # 999.95 would be shown as 1000.0

@@ -1,1 +1,1 @@
-"""What is declared: entries, recipes, the site, and what an entry needs of a node."""
+"""Declarations: entries, recipes, the site, and what an entry needs of a node."""

@@ -1,4 +1,4 @@
-"""The rules that a recipe may accept faults of its lock and its module by, each key with a reason: `accept: {cuda-majors: why}`."""
+"""The rules that a recipe can accept, each by a key with a reason: `accept: {cuda-majors: why}`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ RULES: Mapping[str, str] = {
 
 
 def named_in(reason: str) -> frozenset[str]:
-    """The names that a reason begins with, up to a colon and a space: `ssh, scp: a newer OpenSSH`. A reason without one names none."""
+    """Return the names that a reason begins with, up to a colon and a space: `ssh, scp: a newer OpenSSH`. A reason
+    without a colon names none.
+    """
     names, colon, _ = reason.partition(": ")
     return frozenset(re.split(r"[\s,;]+", names.strip())) - {""} if colon else frozenset()
 
@@ -43,7 +45,7 @@ _FUNCTION = re.compile(r"function:[A-Za-z_][A-Za-z0-9_]*")
 
 
 def fault_in_key(key: str) -> str:
-    """Why it names nothing that a recipe can accept; empty where it does."""
+    """Return why a recipe cannot accept `key`; empty if it can."""
     if key in RULES or key == ON_UNLOAD or _FUNCTION.fullmatch(key):
         return ""
     named = _VARIABLE.fullmatch(key)
@@ -54,7 +56,9 @@ def fault_in_key(key: str) -> str:
 
 
 def key_for(accept: Mapping[str, str], rule: str) -> str:
-    """The key by which `accept` has `rule` (`variable:PROJ_DATA`, by its name or by `variable:PROJ_*`); empty where it has not."""
+    """Return the key of `accept` that covers `rule` (`variable:PROJ_DATA`, also by `variable:PROJ_*`); empty if there
+    is none.
+    """
     if rule in accept:
         return rule
     return next((key for key in accept if key.endswith("_*") and rule.startswith(key[:-1])), "")

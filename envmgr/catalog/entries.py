@@ -1,4 +1,6 @@
-"""The catalog: recipes under one or more folders, the first that has an entry wins, the shipped one last and read-only."""
+"""The catalog: recipes under one or more folders. The first folder that has an entry wins; the shipped one is last and
+read-only.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ SOFTWARE_NAME = "software.yaml"
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """Where an entry's recipe lies. `shipped` catalogs are never written."""
+    """The place of an entry's recipe. `shipped` catalogs are never written."""
 
     entry: Entry
     folder: Path
@@ -48,7 +50,7 @@ class CatalogEntry:
         return load_software(self.software_path)
 
     def require_writable(self) -> None:
-        """Raises EnvmgrError `catalog-read-only` for the shipped catalog, `not-writable` where permission is missing."""
+        """Raise EnvmgrError `catalog-read-only` for the shipped catalog, `not-writable` if permission is missing."""
         if self.shipped:
             raise EnvmgrError(
                 "catalog-read-only",
@@ -84,7 +86,7 @@ class Catalog:
         return None
 
     def find(self, entry: Entry) -> CatalogEntry:
-        """Raises InputError `unknown-entry` with the nearest names."""
+        """Return the entry's place. Raise InputError `unknown-entry` with the nearest names."""
         if found := self.look(entry):
             return found
         known = [str(e.entry) for e in self.entries()]
@@ -185,7 +187,7 @@ def closed_catalog(root: Path) -> EnvmgrError | None:
 
 
 def open_catalog(site: Site) -> Catalog:
-    """Raises EnvmgrError `user-cannot-read`."""
+    """Return the catalog of a site. Raise EnvmgrError `user-cannot-read`."""
     for root in site.catalogs:
         if closed := closed_catalog(root):
             raise closed

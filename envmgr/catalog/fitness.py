@@ -1,4 +1,4 @@
-"""What a node is, what an entry needs of it, and why one cannot run the other."""
+"""The facts of a node, the needs of an entry, and why the node cannot run the entry."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from envmgr.system.models import FrozenModel
 
 
 class NodeFacts(FrozenModel):
-    """What decides which entries run on a node; empty for what is not known, or not there.
+    """The facts that decide which entries run on a node. An empty field is unknown, or the node has no such thing.
 
-    `driver` is the version of the loaded kernel module of NVIDIA's; `gpus` are sorted, those without a driver among them; `library`
-    and `cuda` are as in `GpuFacts`. `cpu_level` is x86-64 to x86-64-v4, or aarch64.
+    `driver` is the version of NVIDIA's loaded kernel module. `gpus` are sorted and include those without a driver.
+    `library` and `cuda` are as in `GpuFacts`. `cpu_level` is x86-64 to x86-64-v4, or aarch64.
     """
 
     driver: str = ""
@@ -37,7 +37,9 @@ class NodeFacts(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class NodeNeeds:
-    """What an entry needs of a node: by its recipe, and of GPUs by its lock and its install, too; `gpu` is None where it needs none."""
+    """The needs of an entry: from its recipe, and for GPUs also from its lock and install. `gpu` is None if the entry
+    needs no GPU.
+    """
 
     requires: Requires
     gpu: GpuNeeds | None
@@ -46,7 +48,10 @@ class NodeNeeds:
 def gpu_needs(
     requires: Requires, cuda: str | None = None, compat: str = "", measured: Sequence[str] | None = None
 ) -> GpuNeeds | None:
-    """None for an entry that needs no GPU. What was measured in the install wins over what the recipe says; an empty list is nothing measured."""
+    """Return what an entry needs of a GPU; None if it needs none.
+
+    Codes that were measured in the install win over the recipe's. An empty list counts as not measured.
+    """
     codes = tuple(measured or requires.compute_capability) or None
     driver = requires.nvidia_driver or ""
     if cuda is None and codes is None and not driver:
@@ -55,10 +60,10 @@ def gpu_needs(
 
 
 def unfit(needs: NodeNeeds, facts: NodeFacts) -> tuple[str, ...]:
-    """Why a node cannot run what needs this; empty when it can. What is not known of a node is not held against it.
+    """Return the reasons why a node cannot run an entry; empty if it can. An unknown fact is no reason.
 
-    A node without a GPU is fit: what needs one runs there as far as it runs without one, and the module loads there without a word
-    (modulefiles/gpu_gate.lua). `judge_gpu` tells it apart, and what is not known.
+    A node without a GPU is fit: the entry runs there as far as it can without one, and its module loads silently
+    (modulefiles/gpu_gate.lua). `judge_gpu` tells such nodes apart, and reports unknown facts.
     """
     requires, judged = needs.requires, judge_gpu(needs, facts)
     reasons = [judged.reason if judged is not None and judged.refused else ""]
@@ -69,12 +74,12 @@ def unfit(needs: NodeNeeds, facts: NodeFacts) -> tuple[str, ...]:
 
 
 def judge_gpu(needs: NodeNeeds, facts: NodeFacts) -> Judgement | None:
-    """None for an entry that needs no GPU."""
+    """Return the verdict on a node's GPUs; None for an entry that needs no GPU."""
     return None if needs.gpu is None else verdict_on(needs.gpu, facts.for_gpus)
 
 
 def without_gpu(needs: NodeNeeds, facts: NodeFacts) -> bool:
-    """Whether the entry needs a GPU, and the node has none."""
+    """Return whether the entry needs a GPU and the node has none."""
     judged = judge_gpu(needs, facts)
     return judged is not None and judged.verdict == Verdict.NO_GPU
 
@@ -91,9 +96,9 @@ def _cpu(requires: Requires, facts: NodeFacts) -> str:
 
 
 def level_flags() -> dict[str, frozenset[str]]:
-    """x86-64 level -> the flags of /proc/cpuinfo that it needs, lowest level first.
+    """Return x86-64 level -> the flags of /proc/cpuinfo that it needs, lowest level first.
 
-    Source: archspec's x86_64_v2, v3 and v4, which are the psABI's levels in the kernel's words, for Intel and AMD alike.
+    Source: archspec's x86_64_v2, v3 and v4: the psABI's levels in the kernel's words, for Intel and AMD alike.
     """
     from archspec.cpu import TARGETS
 

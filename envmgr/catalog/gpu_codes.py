@@ -1,7 +1,8 @@
-"""GPUs: what a node has, and what an entry needs of them and has machine code for (`8.6`, `9.0+PTX`, `9.0a`, `10.0f`).
+"""GPUs of a node, and the machine code that an entry has for them (`8.6`, `9.0+PTX`, `9.0a`, `10.0f`).
 
-Source: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no other X), PTX
-compatibility (compiled by the driver for its capability and every newer one), architecture- and family-specific code.
+Source: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no other
+X), PTX compatibility (compiled by the driver for its capability and every newer one), architecture- and family-specific
+code.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from envmgr.system.models import FrozenModel
 
 
 class Gpu(FrozenModel):
-    """One GPU. `arch` is NVIDIA's compute capability (`7.5`) or AMD's target (`gfx90a`), empty where it was not told (hidden).
+    """One GPU. `arch` is NVIDIA's compute capability (`7.5`) or AMD's target (`gfx90a`); empty if the node did not
+    report it (hidden).
 
-    `driver` is the version of the loaded kernel module that drives it; empty: nothing drives it; None: could not be read.
+    `driver` is the version of the loaded kernel module that drives it. It is empty if nothing drives it, None if it
+    could not be read.
     """
 
     vendor: str
@@ -26,8 +29,10 @@ class Gpu(FrozenModel):
 
 
 class GpuFacts(FrozenModel):
-    """`gpus` is None where nobody looked. `library` is the version of libcuda.so.1: empty where it is not there, None where nobody looked.
-    `cuda` is the CUDA version that the driver itself names; empty where it was not asked.
+    """The GPUs of a node and their driver.
+
+    `gpus` is None if nobody looked. `library` is the version of libcuda.so.1: empty if there is none, None if nobody
+    looked. `cuda` is the CUDA version that the driver itself reports; empty if it was not asked.
     """
 
     gpus: tuple[Gpu, ...] | None = None
@@ -40,7 +45,9 @@ _CODE = re.compile(r"(\d{1,2})\.(\d)([af]?)(\+PTX)?")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Code:
-    """Machine code for one capability; `only` is `a` (that capability alone) or `f` (its family); `ptx`: with code to be compiled."""
+    """Machine code for one capability. `only` is `a` (only that capability) or `f` (its family). `ptx`: it includes
+    code to be compiled.
+    """
 
     major: int
     minor: int
@@ -52,12 +59,12 @@ class Code:
 
 
 def is_capability(text: str) -> bool:
-    """Whether it is a GPU's compute capability, such as `7.5`."""
+    """Return whether `text` is a GPU's compute capability, such as `7.5`."""
     return re.fullmatch(r"\d{1,2}\.\d", text) is not None
 
 
 def parse_code(text: str) -> Code:
-    """Raises ValueError."""
+    """Return the code that `text` names. Raise ValueError."""
     match = _CODE.fullmatch(text)
     if match is None:
         raise ValueError(f"`{text}` is not a compute capability such as 7.5, 9.0+PTX, 9.0a or 10.0f")
@@ -69,7 +76,7 @@ _GPUS = tuple("3.5 3.7 5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0 12
 
 
 def same_effect(one: Iterable[str], other: Iterable[str]) -> bool:
-    """Whether two lists have code for the same GPUs, compiled or not."""
+    """Return whether two lists have code for the same GPUs, compiled or not."""
     here, there = [parse_code(each) for each in one], [parse_code(each) for each in other]
     return all(runs(here, gpu, jit=jit) == runs(there, gpu, jit=jit) for gpu in _GPUS for jit in (True, False))
 
@@ -86,9 +93,9 @@ _GENERIC = {
 
 
 def covers(vendor: str, values: Iterable[str], arch: str) -> bool | None:
-    """Whether what is compiled for these values has machine code for a GPU of this capability, or architecture of AMD's.
+    """Return whether code compiled for `values` runs on a GPU of this capability, or of this AMD architecture.
 
-    None: not known, of a generic architecture that has no row here.
+    None is unknown: a generic architecture that has no row here.
     """
     if vendor == "nvidia":
         return runs(map(parse_code, values), arch, jit=False)
@@ -99,7 +106,10 @@ def covers(vendor: str, values: Iterable[str], arch: str) -> bool | None:
 
 
 def runs(codes: Iterable[Code], capability: str, *, jit: bool | None) -> bool | None:
-    """Whether one of them runs on a GPU of this capability; `jit`: whether its driver compiles PTX of theirs. None: not known."""
+    """Return whether one of `codes` runs on a GPU of this capability; None if that is unknown.
+
+    `jit` says whether the node's driver compiles the PTX of `codes`.
+    """
     gpu = parse_code(capability)
     found: list[bool | None] = [False]
     for code in codes:
@@ -110,10 +120,11 @@ def runs(codes: Iterable[Code], capability: str, *, jit: bool | None) -> bool | 
 
 
 class GpuNeeds(FrozenModel):
-    """An entry's part. `cuda` is the version of its lock (`12.1`), empty where that is not known, None where the lock has no CUDA.
+    """The needs of an entry. `cuda` is the version in its lock (`12.1`): empty if unknown, None if the lock has no
+    CUDA.
 
-    `codes` (`8.6`, `9.0+PTX`) are None where not known; without CUDA nobody asks for them. `compat` is the version of `cuda-compat`
-    in the lock, `driver` a minimum that the recipe names.
+    `codes` (`8.6`, `9.0+PTX`) are None if unknown; they do not matter without CUDA. `compat` is the version of
+    `cuda-compat` in the lock. `driver` is a minimum that the recipe names.
     """
 
     cuda: str | None = ""

@@ -1,10 +1,15 @@
-"""The verdict of an entry on a node: eight of them, by rules over the node's facts, the entry's record and NVIDIA's tables. Pure.
+"""The verdict of an entry on a node: one of eight, by rules over the node's facts, the entry's needs and NVIDIA's
+tables. Pure.
 
-modulefiles/gpu_rules.lua has the same rules for the moment of a load. A value that is not in a table is unknown, and never guessed.
-Source: FLOORS: NVIDIA, "CUDA Compatibility", minimum drivers for minor-version compatibility: a toolkit of major version M runs on any
-driver that is at least M's first supported one. SHIPPED: the driver that a toolkit's installer brings, by the name of that installer
-(`cuda_12.1.0_530.30.02_linux.run`), read on 2026-11-22; release notes name lower minima within the same branch, so branches are
-compared (the first number). No name was at hand for 11.0 to 11.2, 12.7 and 13.4.
+modulefiles/gpu_rules.lua has the same rules for the moment of a load. A version without a row in a table is unknown,
+never guessed.
+
+Source:
+    FLOORS: NVIDIA, "CUDA Compatibility", minimum drivers for minor-version compatibility: a toolkit of major version M
+        runs on any driver that is at least M's first supported one.
+    SHIPPED: the driver that a toolkit's installer brings, by the installer's name (`cuda_12.1.0_530.30.02_linux.run`),
+        read on 2026-11-22. Release notes name lower minima within one branch, so only branches (the first number) are
+        compared. 11.0 to 11.2, 12.7 and 13.4 are missing: no name was at hand.
 """
 
 from __future__ import annotations
@@ -63,7 +68,9 @@ def minimum_driver(cuda_version: str) -> str | None:
 
 
 def driver_faults(cuda: str, required: str | None) -> list[str]:
-    """What is wrong with a recipe whose lock has this CUDA, and that requires driver `required` (None: says nothing of it)."""
+    """Return what is wrong with a recipe that requires driver `required` (None: no driver) while its lock has this
+    CUDA.
+    """
     needed = minimum_driver(cuda)
     if required is None:
         return [f"requires.nvidia_driver: the lock has CUDA {cuda}, which needs a driver >= {needed or '(see NVIDIA)'}"]
@@ -95,7 +102,9 @@ class Judgement:
 
 
 def verdict_on(needs: GpuNeeds, facts: GpuFacts) -> Judgement:
-    """Of several GPUs of NVIDIA's, the one on which it does best; those of others only where there is none."""
+    """Return the verdict of the NVIDIA GPU on which the entry does best; other makers' GPUs count only if there is no
+    NVIDIA GPU.
+    """
     if facts.gpus is None:
         return Judgement(Verdict.UNKNOWN, "its GPUs were not looked at")
     if not facts.gpus:
@@ -133,7 +142,7 @@ def _on(gpu: Gpu, needs: GpuNeeds, facts: GpuFacts) -> Judgement:
 
 
 def _compiling(driver: str, needs: GpuNeeds, facts: GpuFacts, *, compiles: bool | None) -> Judgement:
-    """What runs, does it run with all of it?"""
+    """Return whether the driver can also compile code at run time, for an entry that runs."""
     if needs.compat and _branch(driver) > _branch(SHIPPED.get(needs.compat, "0")):
         said = f"driver {driver} is newer than its cuda-compat {needs.compat}, which fails then if it is used"
         return Judgement(Verdict.UNKNOWN, said)
@@ -158,7 +167,11 @@ def _broken(gpu: Gpu, facts: GpuFacts) -> str:
 
 
 def _too_old(driver: str, needs: GpuNeeds) -> str:
-    """By the floor of its CUDA; a minimum of the recipe's that is no higher is the floor's, which forward compatibility lifts."""
+    """Return why the driver is too old; empty if it is not.
+
+    A minimum of the recipe that is no higher than the floor of its CUDA counts as the floor, which forward
+    compatibility lifts.
+    """
     floor = FLOORS.get(_major(needs.cuda), "")
     if floor and older(driver, floor):
         return f"driver {driver} is older than {floor}, the first for CUDA {_major(needs.cuda)}"
@@ -168,7 +181,7 @@ def _too_old(driver: str, needs: GpuNeeds) -> str:
 
 
 def _code(gpu: Gpu, needs: GpuNeeds, *, jit: bool | None) -> Judgement | None:
-    """What speaks against its code there; None when nothing does."""
+    """Return what speaks against the entry's code on this GPU; None if nothing does."""
     codes = needs.parsed()
     if codes is None:
         return Judgement(Verdict.UNKNOWN, "what it has code for is not known")
@@ -200,7 +213,10 @@ def _forward(gpu: Gpu, needs: GpuNeeds) -> Judgement:
 
 
 def knows_cuda(driver: str, named: str, cuda: str) -> bool | None:
-    """Whether a driver compiles PTX of this CUDA version: by the version that it `named` itself, else by the table. None: not known."""
+    """Return whether a driver compiles PTX of this CUDA version; None if that is unknown.
+
+    The version that the driver itself `named` decides; if it named none, the table does.
+    """
     if named and cuda:
         return not older(named, cuda)
     return _branch(driver) >= _branch(SHIPPED[cuda]) if cuda in SHIPPED else None

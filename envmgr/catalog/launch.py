@@ -1,4 +1,4 @@
-"""How an entry's programs are started in a Slurm job, from what is in it. Pure."""
+"""The way to start an entry's programs in a Slurm job, from the entry's packages. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _TORCH = frozenset({"torch", "pytorch"})
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """`mpi` is the word behind `srun --mpi=`; empty where this Slurm cannot start the entry's MPI, and `mpirun` does."""
+    """The program and its MPI. `mpi` is the word behind `srun --mpi=`; empty if this Slurm cannot start the entry's
+    MPI, and `mpirun` must.
+    """
 
     program: Program
     mpi: str

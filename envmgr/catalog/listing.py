@@ -1,4 +1,6 @@
-"""What lies under a catalog's folder: recipes, and folders that cannot be entries. No link is followed out of it."""
+"""The content of a catalog's folder: recipes, and folders that cannot be entries. No link that leads out of it is
+followed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Listed:
 
 
 def list_catalog(root: Path) -> Listed:
-    """Raises InputError `catalog-too-large`."""
+    """Return the entries' folders. Raise InputError `catalog-too-large`."""
     folders: list[Path] = []
     faults: list[str] = []
     seen = 0
@@ -64,7 +66,7 @@ def _require_end(root: Path, recipes: int, seen: int) -> None:
 
 
 def _folders_in(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """In order; none in what cannot be listed."""
+    """Yield the folders in order; nothing if `folder` cannot be listed."""
     found: list[os.DirEntry[str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,7 +1,6 @@
 """The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
 
-A lock must answer its recipe: nothing that is needed is missing, and nothing is there that nothing needs. A recipe accepts the other
-rules, and what its module does, each by a key with a reason.
+A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ _FIXED = (EDITED, UNANSWERED)
 
 @dataclass(frozen=True, slots=True)
 class LockFault:
-    """`rule` is a key of `RULES`, or `edited` or `unanswered`, which no recipe can accept. `mend` is what the recipe could say instead."""
+    """One fault of a lock. `rule` is a key of `RULES`, or `edited` or `unanswered`, which no recipe can accept.
+
+    `mend` is what the recipe could say instead.
+    """
 
     rule: str
     text: str
@@ -37,10 +39,11 @@ class LockFault:
 
 @dataclass(frozen=True, slots=True)
 class LockFacts:
-    """What of a lock is judged. `cuda` is its version (`12.1`): empty where it has CUDA of an unknown version, None without.
+    """The facts of a lock that are judged. `cuda` is its version (`12.1`): empty if the version is unknown, None
+    without CUDA.
 
-    `majors` maps each major of CUDA to the packages that are for it. `glibc` is what its files need. `own` are the faults that only its backend
-    can see.
+    `majors` maps each CUDA major version to the packages that are for it. `glibc` is what its files need. `own` are the
+    faults that only the backend can see.
     """
 
     cuda: str | None = None
@@ -51,7 +54,9 @@ class LockFacts:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`accepted` are faults that the recipe accepts, with its reasons; `unused` are rules that it accepts for nothing."""
+    """The faults of a lock. `accepted` are those that the recipe accepts, with its reasons; `unused` are rules that it
+    accepts for nothing.
+    """
 
     faults: tuple[LockFault, ...] = ()
     accepted: tuple[tuple[LockFault, str], ...] = ()
@@ -104,7 +109,7 @@ def _number(row: tuple[str, object]) -> int:
 
 
 def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
-    """By the newest CUDA that anything in it is for."""
+    """Judge the driver by the newest CUDA version that a package is for."""
     majors = sorted(facts.majors or {}, key=int)
     cuda = facts.cuda
     if majors and next(iter(numbers(cuda or "")), 0) < int(majors[-1]):
@@ -145,7 +150,9 @@ def closure_of(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -
 def unneeded(
     packages: Iterable[tuple[str, str]], needed: Iterable[str], asker: str = "the recipe"
 ) -> Iterator[LockFault]:
-    """A fault for each of the packages (name, and how people know it) that is not among the needed names. `asker` is who wants them."""
+    """Yield a fault for each package (name, and its name for people) that is not needed. `asker` is who would need
+    it.
+    """
     known = {*needed}
     for name, shown in packages:
         if name not in known:
@@ -153,7 +160,9 @@ def unneeded(
 
 
 def unanswered(wanted: str, there: str, by: str = "the recipe") -> LockFault:
-    """What `by` asks for, and the package that the lock has in its place; empty where it has none."""
+    """Return the fault that `by` needs `wanted` while the lock has `there` in its place; `there` is empty if the lock
+    has nothing.
+    """
     said = f"the lock has {there}" if there else "which the lock lacks"
     return LockFault(UNANSWERED, f"{by} needs `{wanted}`, {said}")
 

@@ -1,4 +1,6 @@
-"""What all locks share: the digest of the input that a lock answers, their errors, and what changed between two of them."""
+"""The common part of all locks: the digest of the input that a lock answers, errors, and the difference between two
+locks.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrEr
 
 
 def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> InputError:
-    """Of a package that would be fetched from a place that nobody reviewed."""
+    """Return the error for a package that would come from a place that nobody reviewed."""
     return InputError(
         "lock-foreign",
         f"{lock}: {name} comes from no channel or index of its recipe",
@@ -75,7 +77,12 @@ def lock_text(path: Path) -> str:
 
 
 def lock_json(path: Path) -> Any:
-    """What lies beside a lock. FileNotFoundError where nothing does, InputError as `read_file_text`, `lock-invalid`."""
+    """Return the content of a JSON file beside a lock.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        InputError: as `read_file_text`, and `lock-invalid`.
+    """
     try:
         return read_json(path, LOCK, tree=catalog_of(path.parent), most=MOST_LOCKED)
     except ValueError as error:
@@ -87,7 +94,9 @@ def lock_json(path: Path) -> Any:
 
 
 def require_lock_visible(text: str, name: str) -> None:
-    """InputError `text-invisible`, for the text of a lock's file that no reader would take: an index or a channel said that."""
+    """Raise InputError `text-invisible` if a reader of a lock's file cannot see all of it: its text comes from an index
+    or a channel.
+    """
     require_visible(text, name, also=LINES)
     if name.endswith(".json"):
         require_visible_values(json.loads(text), Path(name), LINES)
@@ -118,7 +127,7 @@ def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, s
 
 
 def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockChange, ...]:
-    """What changed between two `describe` results, sorted by name."""
+    """Return the changes between two `describe` results, sorted by name."""
     return tuple(
         LockChange(name, old.get(name, ""), new.get(name, ""))
         for name in sorted({*old, *new})

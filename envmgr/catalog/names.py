@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def fault_in_part(part: str) -> str:
-    """Why `part` cannot be a name or version; empty when it can."""
+    """Return why `part` cannot be a name or version; empty if it can."""
     if not _PART.fullmatch(part):
         return "letters, digits and . _ + - are allowed, and the first must be a letter or digit"
     if ".." in part or part.endswith((".lua", ".")):
@@ -58,8 +58,8 @@ def catalog_of(folder: Path) -> Path:
 
 
 def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
-    """Up to `count` known names that look most like `wanted`, best first: what it is the beginning of, other versions of
-    the same name, other names.
+    """Return up to `count` known names that are most like `wanted`: names that begin with it, other versions of its
+    name, other names.
     """
     names = list(known)
     name = wanted.partition("/")[0]

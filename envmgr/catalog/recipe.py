@@ -48,7 +48,7 @@ def _lines(value: str) -> str:
 
 
 class Software(FrozenModel):
-    """What all versions of a name share."""
+    """The facts that all versions of a name share."""
 
     description: str = Field(min_length=1)
     homepage: str = ""
@@ -63,9 +63,10 @@ class Software(FrozenModel):
 
 
 class ShellText(FrozenModel):
-    """What a shell runs: `bash` in bash, zsh, sh and ksh, `csh` in csh and tcsh. `${root}` is the install's folder.
+    """Text that a shell runs: `bash` in bash, zsh, sh and ksh, `csh` in csh and tcsh. `${root}` is the install's
+    folder.
 
-    csh gets one line, because Lmod hands it its text in backquotes, which make one line of it.
+    The csh text is one line: Lmod hands it over in backquotes, which make one line of it.
     """
 
     bash: str
@@ -113,10 +114,10 @@ def _few_functions(value: Any) -> Any:
 
 
 class Environment(FrozenModel):
-    """Extra variables, shell functions, and what unloading does besides undoing them.
+    """Extra variables, shell functions, and commands for unloading.
 
-    In values `${root}`, `${name}` and `${version}` are replaced, and `${HOME}` and `${USER}` at load; `prepend` and `append`
-    take PATH-like lists.
+    In values `${root}`, `${name}` and `${version}` are replaced, and `${HOME}` and `${USER}` at load. `prepend` and
+    `append` take PATH-like lists.
     """
 
     set: dict[str, str] = {}
@@ -166,7 +167,7 @@ class Environment(FrozenModel):
 
 
 class Requires(FrozenModel):
-    """What a node must have to run the entry. Versions are minima; none means no demand."""
+    """The minimum versions that a node must have to run the entry; None for no demand."""
 
     nvidia_driver: str | None = None
     compute_capability: tuple[str, ...] = ()
@@ -193,10 +194,10 @@ def _dotted(value: str) -> str:
 
 
 class SmokeTest(FrozenModel):
-    """A bash command that must exit 0 with the entry's module loaded. `timeout` is seconds.
+    """A bash command that must exit 0 with the entry's module loaded. `timeout` is in seconds.
 
-    With `nodes`, it runs once, on the first node of a Slurm job of at least so many. `files` are names; of a recipe that was
-    loaded, `run` begins with what writes them into the test's folder.
+    With `nodes`, it runs once, on the first node of a Slurm job of at least that many nodes. `files` are names; in a
+    loaded recipe, `run` begins with the text that writes them into the test's folder.
     """
 
     name: str
@@ -225,7 +226,7 @@ class SmokeTest(FrozenModel):
 
 
 class Deprecated(FrozenModel):
-    """Told to the user that loads the entry; `date` is when it goes away."""
+    """A message to the user who loads the entry; `date` is when the entry goes away."""
 
     message: str = Field(min_length=1)
     date: datetime.date
@@ -315,7 +316,7 @@ class Recipe(FrozenModel):
 
     @property
     def named_families(self) -> tuple[str, ...] | None:
-        """By either word; None where the recipe leaves it to what its install brings."""
+        """The families that the recipe names by either field; None if it leaves that to what its install brings."""
         return self.families if self.family is None else (self.family,)
 
     @model_validator(mode="after")
@@ -364,7 +365,9 @@ def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
 
 
 def shared_files(recipe: Recipe, folder: Path) -> list[Path]:
-    """The files of a recipe's tests that all versions share: beside `software.yaml`, and not in the recipe's own folder."""
+    """Return the files of a recipe's tests that all versions share: beside `software.yaml`, and not in the recipe's own
+    folder.
+    """
     names = dict.fromkeys(name for test in recipe.tests for name in test.files)
     return [folder.parent / name for name in names if not (folder / name).exists()]
 

@@ -31,7 +31,9 @@ class SiteFact:
 
 
 def site_line(field: str, value: str) -> str:
-    """The line of site.yaml that says `field` (`backends.NAME.SETTING`), and where it belongs; `value` is YAML. What is above it may be there."""
+    """Return the line of site.yaml that sets `field` (`backends.NAME.SETTING`), and where it belongs. `value` is
+    YAML.
+    """
     above, _, last = field.rpartition(".")
     return f"under `{above}` in site.yaml: `{last}: {value}`"
 
@@ -42,11 +44,11 @@ def quoted(values: Sequence[str]) -> str:
 
 
 class NoSettings(FrozenModel):
-    """Of a backend that has none."""
+    """The settings of a backend that has none."""
 
 
 def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:
-    """What the site says under `backends.<backend>`, as the backend's own model. Relative paths are as written.
+    """Return the site's `backends.<backend>` as the backend's own model. Relative paths are as written.
 
     Raises:
         InputError: `site-invalid`, every fault of that part as `file:line: field: reason`.
@@ -58,9 +60,11 @@ def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:
 
 
 def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], known: Sequence[str]) -> None:
-    """InputError `site-invalid` with every fault in the settings of all backends, and those of backends that do not exist.
+    """Raise InputError `site-invalid` with every fault in the settings of all backends, and every backend that does not
+    exist.
 
-    `models` maps each backend that the site speaks of to its own model, None where it has no settings; `known` are the names of all backends.
+    `models` maps each backend that the site names to its model, None if it has no settings. `known` are the names of
+    all backends.
     """
     rows: list[Fault] = [
         (("backends", name), f"there is no such backend; known: {', '.join(known)}")

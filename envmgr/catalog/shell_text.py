@@ -1,4 +1,6 @@
-"""Shell text of recipes: whether each shell that it is for takes it for whole commands and nothing more. Shells parse it; none runs it."""
+"""Checks of a recipe's shell text: each shell that it is for must read it as whole commands. Shells parse it; none runs
+it.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ SHELL_WORDS = frozenset(
 
 
 def fault_in_posix(text: str) -> str:
-    """Why `text` is not the whole body of one function in bash, sh and zsh, as far as they are here; empty where it is.
+    """Return why bash, sh and zsh, as far as they are installed, do not read `text` as the whole body of one function;
+    empty if they do.
 
-    What is whole commands by itself, and also between the braces of a function, closes no function and opens none.
+    Text that is whole commands both by itself and between the braces of a function closes no function and opens none.
     """
     parsers = [(found, *words) for name, *words in _PARSERS if (found := shutil.which(name, path=_PATH))]
     if not parsers:
@@ -46,7 +49,7 @@ def fault_in_posix(text: str) -> str:
 
 
 def fault_in_csh(text: str) -> str:
-    """Why csh would make something else of it, where Lmod hands it over in backquotes; empty where it would not."""
+    """Return why csh would change the text, which Lmod hands over in backquotes; empty if it would not."""
     if not text.isascii():
         return "tcsh loses bytes of characters that are not ASCII, where the locale is C"
     for word in text.split():
@@ -58,7 +61,9 @@ def fault_in_csh(text: str) -> str:
 
 
 def fault_in_tcsh(text: str) -> str:
-    """Why tcsh, where it is here, does not take it for whole commands; empty where it does. It parses them, and runs none."""
+    """Return why tcsh, if it is installed, does not read the text as whole commands; empty if it does. tcsh parses it
+    and runs nothing.
+    """
     if (tcsh := shutil.which("tcsh", path=_PATH)) is None:
         return ""
     done = Runner().run([tcsh, "-f", "-n"], stdin=f"{text}\n", env=clean_env(), timeout=_TIMEOUT, check=False)

@@ -41,7 +41,7 @@ class Site(SiteFile):
 
     @property
     def read_by_verbs(self) -> tuple[Path, ...]:
-        """What the build user must read of it: its file, and its catalogs where they are there."""
+        """The paths that the build user must read: the site's file, and its catalogs that exist."""
         return (*([self.source] if self.source else []), *(c for c in self.catalogs if not _is_missing(c)))
 
     def absolute(self, path: Path) -> Path:
@@ -103,11 +103,11 @@ def _readable(path: Path, by: str) -> Iterator[None]:
 
 
 def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[[], OldKeys] = dict) -> Site:
-    """Read and check a site file, or make the embedded site. `old_keys` tells where fields of old files belong now.
+    """Read and check a site file, or make the embedded site. `old_keys` returns where fields of old files belong now.
 
     Raises:
-        InputError: `site-untrusted` (a file that another user owns, or could have put there, decides where root writes), `text-invisible`,
-            `site-invalid`.
+        InputError: `site-untrusted` (another user owns the file, or could have put it there, and it decides where root
+            writes), `text-invisible`, `site-invalid`.
     """
     if path is None:
         return _resolve(_embedded(embedded_prefix(environ)), None)
@@ -169,7 +169,9 @@ def _under(base: Path, path: Path) -> Path:
 
 
 def _read_own(path: Path) -> str:
-    """The file's text, from one that was opened once: whose it is, and who could have put it there, is asked of what is read."""
+    """Return the file's text. The file is opened once, and its owner and the folders above it are checked on what was
+    opened.
+    """
     try:
         with way_to(path) as way:
 

@@ -14,7 +14,9 @@ from envmgr.system.yamlfile import Fault
 
 
 def is_plain_path(path: Path) -> bool:
-    """Whether it can stand in PATH, #! lines, makefiles and shell texts: no spaces, colons, quotes or shell characters."""
+    """Return whether a path can stand in PATH, #! lines, makefiles and shell text: no spaces, colons, quotes or shell
+    characters.
+    """
     text = str(path)
     return text.isprintable() and text.isascii() and not re.search(r"[\s:'\"\\$`;&|<>(){}*?\[\]!#~%]", text)
 
@@ -44,9 +46,9 @@ class NodeGroup(_Model):
 
 
 class Transport(_Model):
-    """How nodes are reached. `fanout` is connections at once; times are wall-clock seconds.
+    """The way to reach nodes. `fanout` is the number of connections at once; times are wall-clock seconds.
 
-    `become` is put before the shell on the node (`sudo -n`); `slurm_options` are given to every srun and sbatch.
+    `become` comes before the shell on the node (`sudo -n`); every srun and sbatch gets `slurm_options`.
     """
 
     via: Literal["ssh", "slurm", "both"] = "ssh"
@@ -78,8 +80,10 @@ class Transport(_Model):
 
 
 class Mount(_Model):
-    """How nodes should have the prefix. `source` is as in mountinfo (`fs1:/export`); `writable` is a node set; `locks` is `local` where the
-    site knows that they stay on each client.
+    """The mount of the prefix that nodes should have. `source` is as in mountinfo (`fs1:/export`); `writable` is a node
+    set.
+
+    `locks` is `local` if the site knows that file locks stay on each client.
     """
 
     source: str | None = None
@@ -91,17 +95,20 @@ class Mount(_Model):
 
 
 class SlurmSettings(_Model):
-    """What jobs get. `heal_export`: whether TaskProlog unsets SLURM_EXPORT_ENV, so that `srun` in a job that was submitted
-    with --export=NONE passes on what modules set there; None where the site has not decided.
+    """The settings of jobs. `heal_export` says whether TaskProlog unsets SLURM_EXPORT_ENV; None if the site has not
+    decided.
+
+    Without that variable, `srun` in a job that was submitted with --export=NONE passes on what modules set there.
     """
 
     heal_export: bool | None = None
 
 
 class Audit(_Model):
-    """What `envmgr audit` looks at. `user` is the ordinary user whose shells are looked at; `shells` are looked at wherever a node
-    has them, also where no account that the node lists has them (SSSD lists nobody). `gpu_jobs`: whether a node that hides its GPUs
-    gets a job that asks for one.
+    """The settings of `envmgr audit`. `user` is the ordinary user whose shells are looked at.
+
+    `shells` are looked at on every node that has them, even if no account that the node lists uses them (SSSD lists no
+    accounts). `gpu_jobs`: a node that hides its GPUs gets a job that asks for one.
     """
 
     user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]*$")
@@ -124,9 +131,9 @@ Mirrors = Annotated[tuple[str, ...], AfterValidator(_mirrors)]
 
 
 class Sources(_Model):
-    """Where files that builds start from come from: mirrors (URL or folder), in order, then upstream's own URLs.
+    """The places that source files come from: mirrors (URL or folder) in order, then upstream's own URLs.
 
-    A mirror has files as their software's folder has them (`z/zlib/zlib-1.3.1.tar.gz`), `<sha256>/<file>`, or side by side.
+    A mirror keeps files in their software's folder (`z/zlib/zlib-1.3.1.tar.gz`), as `<sha256>/<file>`, or side by side.
     """
 
     mirrors: Mirrors = ()
@@ -134,7 +141,7 @@ class Sources(_Model):
 
 
 class Policies(_Model):
-    """What the site decides. Sizes are bytes, times seconds unless named otherwise."""
+    """The site's decisions. Sizes are bytes, times seconds unless named otherwise."""
 
     keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
     keep_days: Days = Field(default=60, description="days a generation is kept: longer than the longest job or session")
@@ -162,8 +169,9 @@ class Policies(_Model):
 
 
 class Signing(_Model):
-    """How flips are signed: with which key, and by whom they may be, in ssh-keygen(1)'s format. After `expires_days` days, where
-    that is set, a signature is called old.
+    """The key that signs flips, and the list of allowed signers, in ssh-keygen(1)'s format.
+
+    A signature counts as old after `expires_days` days, if that is set.
     """
 
     key: Path | None = None
@@ -172,7 +180,9 @@ class Signing(_Model):
 
     @property
     def key_files(self) -> tuple[Path, ...]:
-        """The files in which the private key may lie: with a public key or a certificate ssh-keygen signs by the private key beside it."""
+        """The files that may hold the private key: given a public key or a certificate, ssh-keygen signs with the
+        private key beside it.
+        """
         if self.key is None:
             return ()
         names = (self.key.name, *(self.key.name.removesuffix(end) for end in ("-cert.pub", ".pub")))
@@ -180,13 +190,13 @@ class Signing(_Model):
 
 
 class LmodSettings(_Model):
-    """Where Lmod lies, when not in a usual place: the folder with `lmod` and `update_lmod_system_cache_files`."""
+    """The place of Lmod if it is not a usual one: the folder with `lmod` and `update_lmod_system_cache_files`."""
 
     dir: Path | None = None
 
 
 class SiteFile(_Model):
-    """`site.yaml` as written. Relative paths are relative to the file. `backends` are checked by the backends themselves."""
+    """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: str = "site"

@@ -1,4 +1,4 @@
-"""What an install is built for (invariant 4): never read from the build host's CPU."""
+"""The systems that an install is built for (invariant 4): never read from the build host's CPU."""
 
 from __future__ import annotations
 

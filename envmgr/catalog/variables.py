@@ -1,7 +1,8 @@
-"""What a module may set: an entry's own names, and folders of its own on lists that say where things are looked for. All else its recipe must
-accept with a reason, and some variables no recipe can accept.
+"""The variables that a module may set: names of its own entry, and its own folders on lists that say where things are
+looked for.
 
-One rule for the `environment` of recipes, for activation scripts of packages, and for modules that another tool made.
+A recipe must accept all others with a reason; some it cannot accept. The rule is the same for the `environment` of
+recipes, for activation scripts of packages, and for modules that another tool made.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _CUDA = "CUDA_PATH"
 
 
 def fault_in_variable(name: str, *, as_list: bool) -> str:
-    """Why no module may change the variable; empty where one may. `as_list`: only by adding elements to it."""
+    """Return why no module may change the variable; empty if one may. `as_list`: only by adding elements to it."""
     if _REACHES.fullmatch(name) or _MOVES.fullmatch(name):
         return "it reaches into other programs"
     if _TELLS.fullmatch(name):
@@ -73,10 +74,11 @@ def fault_in_variable(name: str, *, as_list: bool) -> str:
 
 
 def fault_in_value(value: str, *, as_list: bool) -> str:
-    """Why not every shell gets these bytes; empty where all do: bash, sh, zsh, ksh, csh, tcsh and fish. `as_list`: elements between colons.
+    """Return why not every shell gets this value; empty if bash, sh, zsh, ksh, csh, tcsh and fish do. `as_list`:
+    elements between colons.
 
-    Lmod hands csh its text in backquotes, and expands `~` in lists; zsh looks programs up after `=`. Tried with Lmod 8.6.19 and
-    tcsh 6.24, which reads what Lmod says in pieces.
+    Lmod hands csh its text in backquotes, and expands `~` in lists; zsh looks programs up after `=`. Tried with Lmod
+    8.6.19 and tcsh 6.24, which reads Lmod's output in pieces.
     """
     if unseen := first_unseen(value):
         return f"it holds {number_of(unseen)}: neither shells nor people get it as it is"
@@ -95,14 +97,16 @@ def fault_in_value(value: str, *, as_list: bool) -> str:
 
 
 def is_own(name: str, owners: Collection[str]) -> bool:
-    """Whether it is `<ENTRY>_ROOT`, `_HOME` … of one of `owners`, and no other program is known to go by that name."""
+    """Return whether the name is `<ENTRY>_ROOT`, `_HOME` … of one of `owners`, and no other known program uses that
+    name.
+    """
     found = _OWN.fullmatch(name)
     stems = {variable_name(owner) for owner in owners}
     return found is not None and found["stem"] in stems and KNOWN.fullmatch(found["stem"]) is None
 
 
 def _is_note(name: str, owners: Collection[str]) -> bool:
-    """Whether builds find CUDA or other software by it, and one of `owners` is that."""
+    """Return whether builds find CUDA or other software by this name, and one of `owners` is that software."""
     found = _NOTES.fullmatch(name)
     if found is None:
         return name == _CUDA and "CUDA" in {owner.upper() for owner in owners}
@@ -112,9 +116,10 @@ def _is_note(name: str, owners: Collection[str]) -> bool:
 def may_go_unsaid(
     kind: str, name: str, elements: Sequence[str], *, owners: Collection[str], roots: Collection[str]
 ) -> bool:
-    """Whether a module of `owners`, entries' names, may make the change without a word of its recipe. `roots` are the folders of their installs.
+    """Return whether a module may make the change although its recipe does not accept it.
 
-    `kind` is that of `EnvOp`; `elements` are those of a list, else the one value.
+    `kind` is that of `EnvOp`; `elements` are the elements of a list, or the one value. `owners` are names of entries,
+    `roots` the folders of their installs.
     """
     if kind in ("prepend", "append"):
         if name == "XML_CATALOG_FILES":

@@ -1,1 +1,1 @@
-"""What a modulefile says, and what only Lmod knows."""
+"""The text of modulefiles, and the questions that only Lmod can answer."""

@@ -1,8 +1,9 @@
-"""Families: of each Lmod keeps one module loaded, and the next one replaces it. Which modules are of which. Pure.
+"""Families: Lmod keeps one module of each loaded, and the next one replaces it. Decides which modules belong to which
+family. Pure.
 
-Lmod 8.6.19 cannot load a module together with another one of its family that it depends on: it keeps both, or loads them in turn
-until its stack overflows, as the order of the lines is. It also fails at a module that depends on two of one family. So what
-a load brings has one member of each family, however the recipes are put together.
+Lmod 8.6.19 cannot load a module together with a dependency of the same family: depending on the order of the lines it
+keeps both, or loads them in turn until its stack overflows. It also fails at a module that depends on two modules of
+one family. So a load brings at most one member of each family, however the recipes are put together.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ PYTHON = "python"  # what an entry with a `bin/python` is of by default
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What decides the families of an entry: those that its recipe names (None where it names none), whether its
-    install brings a Python, and the entries that it depends on.
+    """The facts that decide an entry's families: those that its recipe names (None if it names none), whether its
+    install has a Python, and its dependencies.
     """
 
     named: tuple[str, ...] | None
@@ -40,9 +41,10 @@ NO_FAMILIES = Families()
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """A load of `entry` brings `members`, two or more of one `family`, or of one name, where that is empty.
+    """A load of `entry` brings two or more `members` of one `family`; of one name, if `family` is empty.
 
-    `certain` where recipes say so: then Lmod cannot keep them all. Else each brings a Python, and is of no family for it.
+    `certain`: recipes name the family, so Lmod cannot keep them all. Otherwise each brings a Python, and is in no
+    family because of that.
     """
 
     entry: str
@@ -56,10 +58,10 @@ def member_of(spec: ModuleSpec) -> Member:
 
 
 def find_families(members: Mapping[str, Member]) -> dict[str, Families]:
-    """Entry -> its families, among all that can be loaded beside it.
+    """Map each entry to its families, among all entries that can be loaded together.
 
-    A family that a dependency has, too, is left to the dependency. By default an entry that brings a Python is of family
-    python, where nothing that it depends on brings one, and no other entry is loaded with it and another Python.
+    A family that a dependency also has is left to the dependency. By default an entry that brings a Python is of family
+    python, unless a dependency brings one, or another entry is loaded with it and another Python.
     """
     below = _below(members)
     own = _candidates(members, below)
@@ -71,7 +73,9 @@ def find_families(members: Mapping[str, Member]) -> dict[str, Families]:
 
 
 def find_clashes(members: Mapping[str, Member]) -> list[Clash]:
-    """What of the recipes cannot hold. Where several entries load the same members, those that do not do it through another."""
+    """Return the families of recipes that cannot hold. If several entries load the same members, only those that do so
+    directly count.
+    """
     below = _below(members)
     own = _candidates(members, below)
     found = []

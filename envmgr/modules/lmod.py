@@ -1,4 +1,4 @@
-"""What only Lmod knows: where it lies, its system cache, its Lua, and how a shell gets a module."""
+"""Lmod: where it is installed, its system cache, its Lua, and how a shell gets a module."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ class Lmod:
     runner: Runner
 
     def init_script(self, shell: str) -> Path:
-        """What a shell (`bash`, `sh`, `zsh`, `csh`, …) sources to get `module`. EnvmgrError `lmod-shell` if Lmod has none."""
+        """Return the file that a shell (`bash`, `sh`, `zsh`, `csh`, …) sources to get `module`. Raise EnvmgrError
+        `lmod-shell` if Lmod has none.
+        """
         path = self.package / "init" / shell
         if not path.is_file():
             raise EnvmgrError("lmod-shell", f"Lmod has no start-up file for the shell `{shell}`", context=str(path))
         return path
 
     def version(self) -> str:
-        """Such as `8.6.19`."""
+        """Return Lmod's version, such as `8.6.19`."""
         with _scratch_environment() as env:
             done = self.runner.run([self.commands / "lmod", "bash", "--version"], env=env, timeout=_TIMEOUT)
         found = re.search(r"Version\s+(\d[\w.]*)", done.stdout + done.stderr)
@@ -106,9 +108,10 @@ class Lmod:
             raise EnvmgrError("module-syntax", f"{what} not valid Lua", context=faults)
 
     def show_modules(self, modules: Path, names: Sequence[str]) -> str:
-        """What `module show` says of the modules `names` below the folder `modules`. EnvmgrError `module-load-failed`.
+        """Return the output of `module show` for the modules `names` below the folder `modules`. Raise EnvmgrError
+        `module-load-failed`.
 
-        Where a module asks for the home or the name of its user, `SHOWN_HOME` or `SHOWN_USER` stands.
+        `SHOWN_HOME` and `SHOWN_USER` stand where a module asks for the home or the name of its user.
         """
         with _scratch_environment(MODULEPATH=str(modules), USER=SHOWN_USER, LOGNAME=SHOWN_USER) as env:
             done = self.runner.run(

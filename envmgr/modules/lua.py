@@ -32,7 +32,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def needs_table(needs: GpuNeeds) -> str:
-    """As modulefiles/gpu_rules.lua reads it."""
+    """Return an entry's needs as modulefiles/gpu_rules.lua reads them."""
     fields: dict[str, str] = {}
     if needs.cuda is not None:
         fields["cuda"] = lua_quote(needs.cuda or "?")

@@ -1,4 +1,6 @@
-"""The files that a node needs so that its shells and jobs find the modules, the script that installs them, and which paths users may read. Pure."""
+"""The files that a node needs so that its shells and jobs find the modules, the script that installs them, and the
+paths that users may read. Pure.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,7 @@ class NodeBlock:
 
 @dataclass(frozen=True, slots=True)
 class NodeService:
-    """A unit of systemd's that runs `program` at boot, and the link by which it is enabled; skipped where there is no systemd."""
+    """A systemd unit that runs `program` at boot, and the link that enables it; skipped on a node without systemd."""
 
     unit: NodeFile
     link: str
@@ -83,7 +85,9 @@ class NodeService:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimer:
-    """What runs `program` every few minutes: a unit of systemd's that another one starts; where there is no systemd, a file of cron's."""
+    """A timer that runs `program` every few minutes: a systemd unit that another one starts; on a node without systemd,
+    a file for cron.
+    """
 
     service: NodeFile
     timer: NodeService
@@ -110,8 +114,8 @@ class NodeFiles:
 
     @property
     def count(self) -> int:
-        """How many lines a node answers; of blocks one each, of services one for the unit and one for the link,
-        of timers one for the service and one for cron besides.
+        """The number of lines that a node answers: one for a file or block, two for a service (unit, link), two more
+        for a timer (service, cron).
         """
         return len(self.files) + len(self.blocks) + 2 * len(self.linked) + 2 * len(self.timers)
 
@@ -129,10 +133,11 @@ class NodeFiles:
 
 
 def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFiles:
-    """What the nodes of `site` get; it depends on its prefix, `lmod.dir`, `slurm` and how it signs alone, and on nothing published.
+    """Return the files for the nodes of `site`: they depend on its prefix, `lmod.dir`, `slurm` and signing, not on what
+    is published.
 
-    `signers` is the text of the list of allowed signers; None where the site does not sign. `floor` is the highest flip that was signed so
-    far: nodes take none before it, one that has seen nothing neither.
+    `signers` is the text of the list of allowed signers; None if the site does not sign. `floor` is the highest signed
+    flip so far: nodes accept no earlier one, not even a node that has seen no flip.
     """
     return NodeFiles(
         files=(
@@ -255,9 +260,10 @@ _SITE = "/etc/envmgr/site.yaml"
 
 
 def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
-    """The files that node-setup puts on nodes, the folders of these, the prefix, and `installs`, which are paths below it.
+    """Return the paths that users may read: node-setup's files, their folders, the prefix, and those of `installs` that
+    lie below it.
 
-    Never the key with which the site signs, wherever it lies.
+    The key with which the site signs is never among them, wherever it lies.
     """
     prefix = str(site.prefix)
     files = [file.path for file in node_files(site, signers="").files]
@@ -270,9 +276,10 @@ def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
 def open_hint(
     site: Site, paths: Sequence[str], *, whom: str, place: str = "on the node", installs: Sequence[str] = ()
 ) -> str:
-    """How users can read `paths` again: the command where all are envmgr's own, else whom to ask. `place` is where to type it.
+    """Return how users can read `paths` again: the command if all are envmgr's own, else whom to ask. `place` is where
+    to type it.
 
-    What lies below the prefix its build user opens, who may have put a link there.
+    The build user opens what lies below the prefix, because that user may have put a link there.
     """
     public, before = public_paths(site, installs), f"{place}: " if place else ""
     if not paths or not public.issuperset(paths):

@@ -1,4 +1,4 @@
-"""What node-setup puts on nodes, as plain files for Ansible and the like. Pure."""
+"""The files of node-setup as a plain tree, for Ansible and similar tools. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envmgr.modules.nodesetup import BEGIN, END, HOME, HOOK, PROGRAM, SLURM_LINE
 
 
 def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
-    """For Ansible and the like: relative path -> text and mode. The tree `files/` is as on the node."""
+    """Return relative path -> text and mode. The tree `files/` is as on the node."""
     tree = {f"files{f.path}": (f.text, int(f.mode, 8)) for f in files.files}
     tree |= {f"files{s.unit.path}": (s.unit.text, int(s.unit.mode, 8)) for s in files.linked}
     tree |= {f"files{f.path}": (f.text, int(f.mode, 8)) for t in files.timers for f in (t.service, t.cron)}

@@ -1,6 +1,7 @@
-"""The pip that a module puts first in PATH, in place of the install's own: the generation has it, and no install changes. Pure.
+"""The pip that a module puts first in PATH instead of the install's own. The generation holds it, and no install
+changes. Pure.
 
-What is not a module, and stands on one, can have the same: see `pip_shim`.
+`pip_shim` makes the same for other things that stand on a module.
 """
 
 from __future__ import annotations

@@ -32,9 +32,10 @@ def templates_digest(templates: Path) -> str:
 def fingerprint(
     spec: ModuleSpec, policies: ModulePolicies, templates_digest: str, families: Families = NO_FAMILIES
 ) -> str:
-    """sha256 over all that decides what a generation holds of the entry, less its number and its install.
+    """Return the sha256 of all that decides a generation's content for the entry, except the generation's number and
+    the install.
 
-    That is its text, as the statements themselves, its part of `.modulerc.lua`, and its smoke tests, which `envmgr test`
+    It covers the module's text (as statements), its part of `.modulerc.lua`, and its smoke tests, which `envmgr test`
     takes from the generation.
     """
     form = {
@@ -126,7 +127,7 @@ class _Templates:
         self._fault = jinja2.TemplateError
 
     def lua(self, name: str) -> str:
-        """As text, not by `include`: Lua's braces would be read as Jinja's."""
+        """Return Lua text as it is. `include` would read Lua's braces as Jinja's."""
         return (self._folder / name).read_text(encoding="utf-8")
 
     def render(self, name: str, **values: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a modulefile says, as data: made from recipe, lock and install; printed by the templates."""
+"""The content of a modulefile as data: made from recipe, lock and install, printed by the templates."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from envmgr.system.models import FrozenModel
 class EnvOp(FrozenModel):
     """One change of the environment at load; unload undoes it.
 
-    `set` replaces (and remembers) a value, `set-default` sets only where there is none, `unset` removes, `prepend` and
-    `append` add to a list whose elements are separated by `separator`; the value is one element, or several in a list's form.
-    With `at_load`, `value` is a template in which `${HOME}` and `${USER}` are those of the user that loads the module, and `$$`
-    is a dollar: where such a variable is not set, the module leaves the change out.
+    `set` replaces (and remembers) a value, `set-default` sets a variable that has none, `unset` removes it. `prepend`
+    and `append` add to a list whose elements are separated by `separator`; the value is one element, or several in the
+    list's form. With `at_load`, `value` is a template in which `${HOME}` and `${USER}` are those of the user who loads
+    the module, and `$$` is a dollar; the module leaves the change out if such a variable is not set.
     """
 
     kind: Literal["set", "set-default", "unset", "prepend", "append"]
@@ -38,16 +38,18 @@ class ShellFunction(FrozenModel):
 
 
 class UnloadCommand(FrozenModel):
-    """What a shell runs after the module's changes are undone; nothing where the text is empty."""
+    """Text that a shell runs after the module's changes are undone; nothing runs if it is empty."""
 
     bash: str = ""
     csh: str = ""
 
 
 class Pip(FrozenModel):
-    """The pip beside the Python that a module puts first: `folder` has its programs, empty where none was found; `minor` is as 3.11.
+    """The pip beside the Python that a module puts first. `folder` holds its programs, empty if none was found; `minor`
+    is as 3.11.
 
-    `writes`: it installs into the module's Python all the same, as it is too old to read the mark, or there is none.
+    `writes`: it installs into the module's Python all the same, because it is too old to read the mark, or there is no
+    mark.
     """
 
     folder: str
@@ -56,11 +58,12 @@ class Pip(FrozenModel):
 
 
 class ModuleSpec(FrozenModel):
-    """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version build`.
+    """One entry's module. `root` is the install's final path, `digest` 64 hex digits, `packages` name -> `version
+    build`.
 
-    `environment` is in load order. `python` says that the module puts a Python into PATH, `own_python` that it is the install's
-    own, None where an earlier envmgr did not record it; so with `pip`, which is None without a Python, too. `families` are those that the recipe names, None where it names none:
-    which they are then follows from all entries of a generation (families.py).
+    `environment` is in load order. `python`: the module puts a Python into PATH; `own_python`: that Python is the
+    install's own. `pip` is None without a Python. `families` are those that the recipe names; None if it names none:
+    then all entries of a generation decide them (families.py).
     """
 
     name: str

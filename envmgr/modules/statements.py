@@ -1,6 +1,6 @@
-"""What a modulefile does, as data: statements in their order, from a spec and the policies. Pure; render.py prints them.
+"""The statements of a modulefile, as data and in order, from a spec and the policies. Pure; render.py prints them.
 
-What Lmod does with each statement at load and unload was tried with Lmod 8.6.19; tests/unit/modules/test_module_load.py keeps it true.
+Each statement was tried at load and unload with Lmod 8.6.19; tests/unit/modules/test_module_load.py keeps that true.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AtLoad = tuple[tuple[str, bool], ...]
 
 
 class ModulePolicies(FrozenModel):
-    """What of the site's policies a modulefile depends on."""
+    """The policies of the site that a modulefile depends on."""
 
     driver_gate: Literal["warn", "refuse"] = "warn"
     user_site: bool = False
@@ -86,13 +86,16 @@ class Statement:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """What must have a value at load for this to happen. Unloading always does it: the value may be gone by then."""
+        """The variables that must have a value at load for this to happen. Unloading ignores them: the value may be
+        gone by then.
+        """
         pieces = [piece for argument in self.arguments if isinstance(argument, tuple) for piece in argument]
         return tuple(dict.fromkeys(text for text, is_variable in pieces if is_variable))
 
 
 def operations(spec: ModuleSpec, policies: ModulePolicies, families: Families = NO_FAMILIES) -> list[Statement]:
-    """What the module of `spec` does, in the order in which the modulefile does it. `families` are those in its generation.
+    """Return the statements of the module of `spec`, in the order of the modulefile. `families` are those in its
+    generation.
 
     Raises:
         EnvmgrError: `module-value`, for a change of the environment that Lmod cannot hand to a shell.
@@ -176,8 +179,11 @@ def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Stateme
 
 
 def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
-    """The shim comes before the install's own pip; what it cannot see, `python -m pip`, a setting of pip's own refuses where the mark
-    does not. That reaches other Pythons' pips, too, but for virtual environments: so it is set for no other, and a user's value counts.
+    """Yield the statements that keep pip from changing the install.
+
+    The shim comes before the install's own pip. The shim cannot see `python -m pip`, which a setting of pip refuses
+    where the mark does not. That setting also reaches the pips of other Pythons outside virtual environments: so only
+    such installs set it, and a user's own value counts.
     """
     generations = Path(spec.root).parents[2] / "generations"
     yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{FOLDER}/{spec.entry}"))
@@ -186,7 +192,9 @@ def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
 
 
 def _changes(ops: Sequence[EnvOp], entry: str) -> Iterator[Statement]:
-    """Lists that are not separated by colons are edited as text: Lmod would fold repeated words and turn `//` into `/`."""
+    """Yield the changes of variables. Lists with another separator than a colon are edited as text: Lmod would fold
+    repeated words and turn `//` into `/`.
+    """
     position = 0
     while position < len(ops):
         op = ops[position]
@@ -252,7 +260,7 @@ def _call(name: str, *arguments: str | bool | AtLoad) -> Statement:
 
 
 def _requirements(spec: ModuleSpec) -> list[str]:
-    """What a node must have, for people."""
+    """Return the requirements of a node, for people."""
     needs = spec.requires
     lines = []
     if needs.nvidia_driver:
@@ -274,7 +282,7 @@ def _deprecation(spec: ModuleSpec) -> str:
 
 
 def _replaces(families: Families) -> str:
-    """By what it loads, too."""
+    """Return which families the module replaces, including by what it loads."""
     names = families.replaces
     if not names:
         return ""

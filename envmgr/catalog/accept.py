@@ -21,8 +21,10 @@ RULES: Mapping[str, str] = {
     "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
     "unmet-need": "a package that lacks what it needs, or has another build of it",
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
-    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those that the reason begins with",
-    HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those that the reason begins with",
+    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those "
+    "that the reason begins with",
+    HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those "
+    "that the reason begins with",
 }
 """Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
 
@@ -50,7 +52,10 @@ def fault_in_key(key: str) -> str:
         return ""
     named = _VARIABLE.fullmatch(key)
     if named is None:
-        return f"there is no rule `{key}`; known: {', '.join(sorted(RULES))}, {ON_UNLOAD}, variable:NAME, variable:STEM_*, function:NAME"
+        return (
+            f"there is no rule `{key}`; known: {', '.join(sorted(RULES))}, {ON_UNLOAD}, variable:NAME, "
+            "variable:STEM_*, function:NAME"
+        )
     fault = fault_in_variable(named[1], as_list=True)
     return f"no recipe can accept {named[1]}: {fault}" if fault else ""
 

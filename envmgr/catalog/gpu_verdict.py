@@ -46,8 +46,9 @@ SHIPPED = {
     "13.3": "610.43.02",
 }
 
-# What forward compatibility (`cuda-compat`) is for, by the names of GPUs. Source: NVIDIA, "CUDA Compatibility", forward compatibility:
-# data centre GPUs; GeForce ends with error 804. Others (TITAN, RTX for workstations) are known as neither.
+# What forward compatibility (`cuda-compat`) is for, by the names of GPUs. Source: NVIDIA, "CUDA Compatibility", forward
+# compatibility: data centre GPUs; GeForce ends with error 804. Others (TITAN, RTX for workstations) are known as
+# neither.
 DATA_CENTRE = tuple(
     """
     Tesla A2 A10 A16 A30 A40 A100 A800 H100 H200 H800 H20 GH200 L4 L20 L40 L40S B100 B200 B300 GB200 GB300 T4 V100

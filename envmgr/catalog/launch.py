@@ -8,8 +8,8 @@ from typing import Literal
 
 Program = Literal["torchrun", "mpi", "python", "program"]
 
-# The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source: Slurm,
-# "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
+# The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source:
+# Slurm, "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
 _INTERFACES: Mapping[str, str] = {
     "openmpi": "pmix",
     "mpich": "pmi2",

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from envmgr.errors import InputError
 
-# A name becomes a folder, a Lua string, a shell word and (upper-cased) a variable: a small alphabet is safe in all of them.
+# A name becomes a folder, a Lua string, a shell word and (upper-cased) a variable: a small alphabet is safe in all of
+# them.
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _RESERVED = {"default", "modulerc", "version"}
 _MAX = 64  # characters per part: names go into paths that must stay short

@@ -242,7 +242,6 @@ class Recipe(FrozenModel):
     input: dict[str, Any]
     depends: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
-    family: str | None = None
     families: tuple[str, ...] | None = None
     environment: Environment = Environment()
     requires: Requires = Requires()
@@ -285,18 +284,11 @@ class Recipe(FrozenModel):
                 raise ValueError(f"`{value}` is neither a name nor an entry")
         return values
 
-    @field_validator("family")
-    @classmethod
-    def _family(cls, value: str | None) -> str | None:
-        return None if value is None else _family_name(value)
-
     @field_validator("families")
     @classmethod
-    def _families(cls, values: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+    def _families(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if values is None:
             return None
-        if info.data.get("family") is not None:
-            raise ValueError("`family` is the old word for it: keep one of the two")
         names = [_family_name(value) for value in values]
         # Lmod keeps the member of a family in a variable, in capitals.
         seen: set[str] = set()
@@ -313,11 +305,6 @@ class Recipe(FrozenModel):
         if twice := [name for name, count in times.items() if count > 1]:
             raise ValueError(f"two tests are called {min(twice)}")
         return values
-
-    @property
-    def named_families(self) -> tuple[str, ...] | None:
-        """The families that the recipe names by either field; None if it leaves that to what its install brings."""
-        return self.families if self.family is None else (self.family,)
 
     @model_validator(mode="after")
     def _hidden_default(self) -> Recipe:

@@ -14,7 +14,8 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 60.0  # seconds
 _HISTORY = re.compile(r"(?<!\\)!(?![\s=(]|$)")  # tcsh(1), "History substitution"; in quotes too
 
-# Builtins and reserved words, in whose place a function would stand. Sources: bash(1), dash(1), zshbuiltins(1), tcsh(1), Lmod.
+# Builtins and reserved words, in whose place a function would stand. Sources: bash(1), dash(1), zshbuiltins(1),
+# tcsh(1), Lmod.
 SHELL_WORDS = frozenset(
     """
     alias alloc autoload bg bind bindkey break breaksw builtin builtins bye caller case cd chdir command compgen

@@ -182,7 +182,8 @@ def _read_own(path: Path) -> str:
                         "site-untrusted",
                         f"{path} could be another user's: {way.fault}",
                         context=_DECIDES,
-                        hint="keep it in a folder that only you or root can change, for example /etc/envmgr, or name another one with --site",
+                        hint="keep it in a folder that only you or root can change, for example /etc/envmgr, "
+                        "or name another one with --site",
                     )
                 if status.st_nlink > 1 and os.fstat(way.folder).st_mode & 0o002:
                     raise InputError(

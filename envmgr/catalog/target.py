@@ -10,7 +10,8 @@ from envmgr.system.models import FrozenModel
 
 CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
 
-# A node of a level runs what was built for that level or a lower one. Source: x86-64 psABI, "Micro-Architecture Levels".
+# A node of a level runs what was built for that level or a lower one. Source: x86-64 psABI, "Micro-Architecture
+# Levels".
 CPU_ORDER = {"x86-64": 1, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 4}
 
 

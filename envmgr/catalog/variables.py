@@ -20,29 +20,33 @@ _REACHES = re.compile(
     r"""
     # the loader and the C library: libraries, character sets, locales, and where names of hosts come from
     LD_(?!GOLD$|RUN_PATH$)\w+  # these two are a linker's, which packages of compilers name
-    | GCONV_PATH | GETCONF_DIR | GLIBC_TUNABLES | LOCPATH | MALLOC_TRACE | NIS_PATH | HOSTALIASES | LOCALDOMAIN | RES_OPTIONS | RESOLV_\w+
+    | GCONV_PATH | GETCONF_DIR | GLIBC_TUNABLES | LOCPATH | MALLOC_TRACE | NIS_PATH | HOSTALIASES | LOCALDOMAIN
+    | RES_OPTIONS | RESOLV_\w+
     # shells: what they run at their start and at each prompt, and how they read
-    | BASH\w* | ENV | SHELLOPTS | PROMPT_COMMAND | PS[0-4] | IFS | CDPATH | FPATH | ZDOTDIR | INPUTRC | GLOBIGNORE | EXECIGNORE
-    | POSIXLY_CORRECT | LESSOPEN | LESSCLOSE
+    | BASH\w* | ENV | SHELLOPTS | PROMPT_COMMAND | PS[0-4] | IFS | CDPATH | FPATH | ZDOTDIR | INPUTRC | GLOBIGNORE
+    | EXECIGNORE | POSIXLY_CORRECT | LESSOPEN | LESSCLOSE
     # Python, and other languages' options for every program
     | PYTHON(HOME|PATH|STARTUP|USERBASE|INSPECT|BREAKPOINT|PLATLIBDIR|EXECUTABLE|WARNINGS|PYCACHEPREFIX|OPTIMIZE)
     | PERL5OPT | PERL5DB\w* | RUBYOPT | NODE_OPTIONS | JAVA_TOOL_OPTIONS | JDK_JAVA_OPTIONS | _JAVA_OPTIONS
     | TAR_OPTIONS | GREP_OPTIONS | GZIP
-    | GIT_(DIR|WORK_TREE|COMMON_DIR|EXEC_PATH|TEMPLATE_DIR|SSH\w*|PROXY_COMMAND|ASKPASS|EDITOR|SEQUENCE_EDITOR|PAGER|EXTERNAL_DIFF|CONFIG\w*)
+    | GIT_(DIR|WORK_TREE|COMMON_DIR|EXEC_PATH|TEMPLATE_DIR|SSH\w*|PROXY_COMMAND|ASKPASS|EDITOR|SEQUENCE_EDITOR|PAGER)
+    | GIT_(EXTERNAL_DIFF|CONFIG\w*)
     | SSH_ASKPASS | SUDO_ASKPASS
     """,
     re.VERBOSE | re.ASCII,
 )
 # What modules there are, and Lmod itself, which runs by Lua.
 _MOVES = re.compile(
-    r"MODULE\w* | LMOD_\w* | __LMOD\w* | _LMFILES_\w* | _ModuleTable\w* | LOADEDMODULES | ENVMGR_\w* | LUA_(INIT|PATH|CPATH)\w*",
+    r"MODULE\w* | LMOD_\w* | __LMOD\w* | _LMFILES_\w* | _ModuleTable\w* | LOADEDMODULES | ENVMGR_\w* | "
+    r"LUA_(INIT|PATH|CPATH)\w*",
     re.VERBOSE | re.ASCII,
 )
 _TELLS = re.compile(r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|TMPDIR|UID|EUID|PPID|SHLVL|_", re.ASCII)
 
-# Lists that only say where things are looked for, by those that ask: programs, pages, headers, libraries to link, what a build finds.
-# None by which a program that runs loads code. EBPYTHONPREFIXES is that of a Python that was built for it.
-# Sources: man-db, Texinfo, GCC "Environment Variables", pkg-config(1), cmake-env-variables(7), aclocal(1), XDG Base Directory, libxml2.
+# Lists that only say where things are looked for, by those that ask: programs, pages, headers, libraries to link, what
+# a build finds. None by which a program that runs loads code. EBPYTHONPREFIXES is that of a Python that was built for
+# it. Sources: man-db, Texinfo, GCC "Environment Variables", pkg-config(1), cmake-env-variables(7), aclocal(1), XDG Base
+# Directory, libxml2.
 SEARCHED = frozenset(
     """
     PATH MANPATH INFOPATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH OBJC_INCLUDE_PATH LIBRARY_PATH PKG_CONFIG_PATH
@@ -50,12 +54,14 @@ SEARCHED = frozenset(
     EBPYTHONPREFIXES
     """.split()
 )
-# Where software that was built from source finds its own libraries; recipes and activation scripts may not set them at all.
+# Where software that was built from source finds its own libraries; recipes and activation scripts may not set them at
+# all.
 _OF_INSTALLS = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _XML = re.compile(r"file://(?=/)")
 _XML_OF_SYSTEM = "/etc/xml/catalog"
 _OWN = re.compile(r"(?P<stem>\w+)_(?:ROOT|HOME|DIR|BASE|PREFIX|VERSION)", re.ASCII)
-# What modules of software that was built from source note for builds. Source: `convert_name` of the tool that writes them.
+# What modules of software that was built from source note for builds. Source: `convert_name` of the tool that writes
+# them.
 _NOTES = re.compile(r"EB(?:ROOT|VERSION|EXTSLIST)(?P<stem>\w+)", re.ASCII)
 _NOTED = str.maketrans({"+": "plus", "-": "min", ".": ""})
 # By this CMake, CuPy and PyTorch's builds find CUDA.

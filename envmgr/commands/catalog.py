@@ -328,11 +328,11 @@ def _check_families(
         with suppress(Exception):  # what is wrong with a recipe or a lock is told where that is checked
             each = look.find(name)
             recipe = recipes.get(name) or each.recipe()
-            members[name] = Member(recipe.named_families, False, recipe.depends)
+            members[name] = Member(recipe.families, False, recipe.depends)
             waiting += recipe.depends
             backend = get_backend(recipe.backend)
             lock = locks.get(name) or backend.load_lock(each.entry, recipe, each.folder, ctx.site)
-            members[name] = Member(recipe.named_families, _brings_python(ctx, lock), recipe.depends)
+            members[name] = Member(recipe.families, _brings_python(ctx, lock), recipe.depends)
     for name in too_many_below({name: member.depends for name, member in members.items()}):
         del members[name]
     places = {str(each.entry): str(each.recipe_path) for each in found}

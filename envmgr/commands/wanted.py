@@ -165,7 +165,7 @@ class Wanted:
 
     def member(self) -> Member:
         """What decides its families, as far as that is known before its install is there."""
-        return Member(self.recipe.named_families, bool(self.lock.python), self.recipe.depends)
+        return Member(self.recipe.families, bool(self.lock.python), self.recipe.depends)
 
 
 class Loss(Protocol):

@@ -193,7 +193,8 @@ def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
         "disk-full",
         f"no space left for {spider}",
         context=(f"{size_text(free)} are free", *said),
-        hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+        hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same "
+        "command again",
     )
 
 

@@ -7,8 +7,8 @@ import re
 from envmgr.catalog.gpu_codes import GpuNeeds
 from envmgr.catalog.gpu_verdict import CONSUMER, DATA_CENTRE, FLOORS, toolkit_driver
 
-# Control characters (C0, DEL, C1), what ends a line for Python or an editor, what has a meaning inside Lua's quotes, and
-# bytes that were not UTF-8 (Python keeps those as lone surrogates).
+# Control characters (C0, DEL, C1), what ends a line for Python or an editor, what has a meaning inside Lua's quotes,
+# and bytes that were not UTF-8 (Python keeps those as lone surrogates).
 _UNSAFE = re.compile('[\x00-\x1f"\\\\\x7f-\x9f\u2028\u2029\ud800-\udfff]')
 
 

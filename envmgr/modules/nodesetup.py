@@ -20,7 +20,8 @@ HOOK = f"{HOME}/lmod"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
 CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
 TASK_PROLOG = f"{HOME}/task-prolog"
-PROGRAM = f"{HOOK}/bin"  # its name: EasyBuild looks for `lmod` in what `type module` says, and takes other programs for a fault
+# EasyBuild looks for `lmod` in the output of `type module`, and takes other programs for a fault.
+PROGRAM = f"{HOOK}/bin"
 GPUS = f"{HOME}/gpus"
 GPU_FACTS = "/run/envmgr/gpus"
 GPU_UNIT = "/etc/systemd/system/envmgr-gpus.service"

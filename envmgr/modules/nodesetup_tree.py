@@ -22,7 +22,10 @@ def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
 def _ansible(files: NodeFiles) -> str:
     """Tasks for `ansible.builtin.import_tasks`; JSON strings are YAML strings."""
     tasks: list[str] = [
-        "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` puts there.",
+        (
+            "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` "
+            "puts there."
+        ),
         "- name: envmgr's folders",
         "  ansible.builtin.file: {path: '{{ item }}', state: directory, owner: root, group: root, mode: '0755'}",
         f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, {PROGRAM}, /etc/profile.d]",
@@ -38,7 +41,10 @@ def _ansible(files: NodeFiles) -> str:
         tasks += [
             *_copied(service.unit, "envmgr_systemd.stat.exists"),
             f"- name: {service.link}",
-            f"  ansible.builtin.file: {{path: {service.link}, src: '../{path.rpartition('/')[2]}', state: link, force: true}}",
+            (
+                f"  ansible.builtin.file: {{path: {service.link}, src: '../{path.rpartition('/')[2]}', state: link, "
+                f"force: true}}"
+            ),
             "  when: envmgr_systemd.stat.exists",
         ]
     for block in files.blocks:
@@ -48,7 +54,10 @@ def _ansible(files: NodeFiles) -> str:
                 f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}",
                 f"- name: {path}",
                 "  ansible.builtin.blockinfile:",
-                f"    {{path: {path}, {at}, marker: '# {{mark}}', marker_begin: '{BEGIN}', marker_end: '{END}', block: {json.dumps(block.text)}}}",
+                (
+                    f"    {{path: {path}, {at}, marker: '# {{mark}}', marker_begin: '{BEGIN}', marker_end: '{END}', "
+                    f"block: {json.dumps(block.text)}}}"
+                ),
                 "  when: envmgr_there.stat.exists",
             ]
     return "\n".join(tasks) + "\n"

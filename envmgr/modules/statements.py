@@ -155,7 +155,8 @@ def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
     yield from (_call("family", family) for family in families.own)
     if spec.conflicts:
         yield _call("conflict", *spec.conflicts)
-    # A line for each: in one call, Lmod 8 looks first which are loaded, and fails where loading one of them unloads another.
+    # A line for each: in one call, Lmod 8 looks first which are loaded, and fails where loading one of them unloads
+    # another.
     yield from (_call("depends_on", name) for name in spec.depends)
 
 

@@ -41,7 +41,7 @@ def compose_module(
         licence=software.licence,
         category=software.category,
         help=recipe.help.strip(),
-        families=recipe.named_families,
+        families=recipe.families,
         conflicts=recipe.conflicts,
         depends=recipe.depends,
         environment=(*facts.environment, *recipe_changes(recipe, entry, root)),

@@ -236,8 +236,8 @@ def test_dependencies_are_built_and_loaded_first(box: Sandbox) -> None:
 
 
 def test_family_and_conflicts(box: Sandbox) -> None:
-    box.recipe("one/1.0", ["shared"], family="greeter")
-    box.recipe("two/1.0", HELLO, family="greeter")
+    box.recipe("one/1.0", ["shared"], families=["greeter"])
+    box.recipe("two/1.0", HELLO, families=["greeter"])
     box.recipe("foe/1.0", ["shared"], conflicts=["hello"])
     names = ["one/1.0", "two/1.0", "foe/1.0", "hello/1.0"]
     box.ok("lock", *names)

@@ -59,8 +59,8 @@ def test_catalog_check_tells_of_families_that_cannot_be_kept(sandbox: Sandbox) -
     sandbox.recipe("app/1.0", OWN_PYTHON, depends=["sci/1.0"])
     forced = sandbox.recipe("forced/1.0", OWN_PYTHON, depends=["sci/1.0"], families=["lab", "python"])
     lab = sandbox.recipe("lab/1.0", ["shared"], depends=["sci/1.0", "other/1.0"])
-    sandbox.recipe("one/1.0", ["shared"], family="greeter")
-    sandbox.recipe("two/1.0", ["shared"], family="greeter")
+    sandbox.recipe("one/1.0", ["shared"], families=["greeter"])
+    sandbox.recipe("two/1.0", ["shared"], families=["greeter"])
     both = sandbox.recipe("both/1.0", ["shared"], depends=["one/1.0", "two/1.0"])
     older = sandbox.recipe("one/2.0", ["shared"], depends=["one/1.0"])
     names = ["sci/1.0", "other/1.0", "app/1.0", "forced/1.0", "lab/1.0", "one/1.0", "two/1.0", "both/1.0", "one/2.0"]

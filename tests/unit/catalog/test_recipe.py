@@ -55,7 +55,6 @@ def test_recipe_of_two_fields_has_defaults(tmp_path: Path) -> None:
         input={},
         depends=(),
         conflicts=(),
-        family=None,
         families=None,
         environment=Environment(),
         requires=Requires(),
@@ -105,26 +104,16 @@ def test_recipe_reads_every_field(tmp_path: Path) -> None:
     )
     assert recipe.tests == (SmokeTest(name="imports", run="python -c 1", needs=("gpu", "mpi"), timeout=5),)
     assert recipe.help == "Two\nlines.\n"
-    assert recipe.named_families == ("python_like", "tools")
+    assert recipe.families == ("python_like", "tools")
     assert recipe.deprecated is not None
     assert recipe.deprecated.date == datetime.date(2027, 1, 31)
 
 
-@pytest.mark.parametrize(
-    ("fields", "named"),
-    [
-        ({}, None),
-        ({"family": "mpi"}, ("mpi",)),
-        ({"families": ["mpi"]}, ("mpi",)),
-        ({"families": []}, ()),
-        ({"families": None, "family": "mpi"}, ("mpi",)),
-        ({"family": None, "families": ["mpi", "compiler"]}, ("mpi", "compiler")),
-    ],
-)
-def test_families_are_named_by_either_word(
+@pytest.mark.parametrize(("fields", "named"), [({}, None), ({"families": ["mpi"]}, ("mpi",)), ({"families": []}, ())])
+def test_families_are_a_list_empty_or_left_to_the_install(
     tmp_path: Path, fields: dict[str, Any], named: tuple[str, ...] | None
 ) -> None:
-    assert load_recipe(write(tmp_path, **fields)).named_families == named
+    assert load_recipe(write(tmp_path, **fields)).families == named
 
 
 FORBIDDEN = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "MODULEPATH", "LMOD_RC"]
@@ -140,13 +129,9 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "depends-bad": ({"depends": ["gcc/13", "a/../b"]}, ["depends: `a/../b` is not an entry (name/version)"]),
     "conflicts-bad": ({"conflicts": ["a b"]}, ["conflicts: `a b` is neither a name nor an entry"]),
     "conflicts-version": ({"conflicts": ["a/b/c"]}, ["conflicts: `a/b/c` is neither a name nor an entry"]),
-    "family": (
-        {"family": "my family"},
-        ["family: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
-    ),
     "family-newline": (
-        {"family": "mpi\n"},
-        ["family: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
+        {"families": ["mpi\n"]},
+        ["families: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
     ),
     "families": (
         {"families": ["mpi", "my family"]},
@@ -154,10 +139,6 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "families-twice": ({"families": ["mpi", "python", "MPI"]}, ["families: MPI is there twice"]),
     "families-text": ({"families": "mpi"}, ["families: must be a list"]),
-    "both-words": (
-        {"family": "mpi", "families": ["mpi"]},
-        ["families: `family` is the old word for it: keep one of the two"],
-    ),
     "two-tests-of-a-name": (
         {"tests": [{"name": "a", "run": "x"}, {"name": "a", "run": "y"}]},
         ["tests: two tests are called a"],

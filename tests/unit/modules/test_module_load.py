@@ -144,7 +144,7 @@ def test_load_of_a_name_takes_the_default_version_and_avail_hides_the_hidden(tmp
 
 
 def test_family_replaces_the_member_that_is_loaded(tmp_path) -> None:
-    tree = make_tree(tmp_path, spec("gcc/12", family="compiler"), spec("clang/17", family="compiler"))
+    tree = make_tree(tmp_path, spec("gcc/12", families=("compiler",)), spec("clang/17", families=("compiler",)))
     done = tree.shell("module load gcc; module load clang; echo $LOADEDMODULES")
     assert done.stdout == "clang/17\n"
     assert done.stderr.strip() == 'Lmod is automatically replacing "gcc/12" with "clang/17".'

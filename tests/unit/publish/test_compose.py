@@ -85,8 +85,7 @@ def test_compose_module_takes_over_everything_that_recipe_and_software_say() -> 
     assert compose(default=True).default
 
 
-def test_compose_module_takes_the_old_word_for_a_family() -> None:
-    assert compose(family="tools") == compose(families=("tools",))
+def test_compose_module_keeps_the_difference_between_no_families_and_none_named() -> None:
     assert (compose(families=()).families, compose().families) == ((), None)
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.model import PublishedGeneration
+from envmgr.audit.expected import PublishedGeneration
 from envmgr.catalog.site import Site
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
@@ -18,6 +18,7 @@ from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import join_probes
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
+from envmgr.system.shelltext import assign, script_text
 
 _LIMIT = 4 << 20  # bytes of one node's answer
 
@@ -207,3 +208,26 @@ def why_not(node: str, clean: Fleet | None) -> str:
         if node in nodes:
             return f"no job was sent: {lines.partition(' ')[0]} does not answer, and a job stuck on it would drain the node"
     return "no job was sent: its prefix does not answer, and a job stuck on it would drain the node"
+
+
+_MOST = 64  # nodes that are asked: of more, the others will have the same cause
+
+
+def nodes_to_ask(ways: Mapping[str, Fleet]) -> tuple[str, ...]:
+    """Nodes that answered over ssh, and on which a job began and did not answer."""
+    if "ssh" not in ways:
+        return ()
+    sound = frozenset(ways["ssh"].sound.nodes)
+    lost: Sequence[Reply] = [reply for way, fleet in ways.items() if way != "ssh" for reply in fleet.missing]
+    nodes = dict.fromkeys(reply.node for reply in lost if reply.status == "silent" and reply.node in sound)
+    return tuple(nodes)[:_MOST]
+
+
+def log_part(seconds: float) -> ProbePart:
+    """Asks for what was written in the last `seconds`."""
+    return ProbePart("slurmd_log", {"node": assign(ago=int(seconds) + 2) + script_text(__file__, "slurmd_log.sh")})
+
+
+def read_logs(fleet: Fleet) -> dict[str, str]:
+    """node -> the first error of slurmd's; without nodes that told none."""
+    return {node: line for line, nodes in fleet.by_value("slurmd_log.error").items() if line for node in nodes}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from envmgr.audit.comparing import Values, compare, drift
 from envmgr.audit.folding import short
 from envmgr.audit.model import Evidence
-from envmgr.audit.named_paths import named_paths
+from envmgr.audit.shared_shell import named_paths
 from envmgr.finding import Finding
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold

@@ -13,14 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.ask import Asker, where_nothing_hangs
+from envmgr.audit.ask import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
 from envmgr.audit.baseline import Baseline
-from envmgr.audit.controller import Controller
-from envmgr.audit.effect import expected_effects
-from envmgr.audit.expect import choose_samples, read_published
+from envmgr.audit.controller import Controller, peers_here
+from envmgr.audit.expected import (
+    ExpectedInstall,
+    PublishedGeneration,
+    choose_samples,
+    expected_installs,
+    read_published,
+)
 from envmgr.audit.gpu_jobs import ask_gpu_jobs
-from envmgr.audit.installs import ExpectedInstall, expected_installs
-from envmgr.audit.kinds import groups_by_kind
+from envmgr.audit.hardware_kinds import groups_by_kind
 from envmgr.audit.model import (
     AsksController,
     AsksWho,
@@ -28,25 +32,20 @@ from envmgr.audit.model import (
     Check,
     Evidence,
     LooksAtGpus,
-    PublishedGeneration,
     ReadsInstalls,
     ReadsPeers,
     audit_parts,
     standing_alone,
 )
-from envmgr.audit.peers import peers_here
-from envmgr.audit.slurmd_log import log_part, nodes_to_ask, read_logs
+from envmgr.audit.shared_shell import expected_effects
 from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
-from envmgr.audit.used_shells import shells_of_jobs
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
-from envmgr.nodes import NodeSets, Reply, fold
+from envmgr.nodes import NodeSets, Reply, fold, slurm_here, users_with_jobs
 from envmgr.probe.answers import Folding
-from envmgr.probe.contexts import choose_contexts
-from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way
-from envmgr.probe.prefix import attribute_cache, newer_generations
+from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
+from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -320,3 +319,22 @@ def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     if login == "root" or site.transport.become:
         return site.audit.user or site.build_user or "nobody", ("root", "user")
     return login, ("user",)
+
+
+_SECONDS = 2.0  # it is asked before the nodes are
+_MOST = 200  # users; one command line holds their names
+
+
+def shells_of_jobs(runner: Runner, seconds: float) -> tuple[str, ...]:
+    """`bash`, `zsh`, …: empty where there is no Slurm here, or nobody who answers in time. Looked up on this host."""
+    limit = min(seconds, _SECONDS)
+    if not slurm_here():
+        return ()
+    try:
+        users = users_with_jobs(runner, timeout=limit)[:_MOST]
+        # status 2: it does not know some of them
+        said = runner.run(["getent", "passwd", *users], timeout=limit, check=False).stdout if users else ""
+    except EnvmgrError:
+        return ()
+    fields = (line.split(":") for line in said.splitlines())
+    return tuple(sorted({of[6].rpartition("/")[2] for of in fields if len(of) == 7 and of[6]}))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.opened import opened
+from envmgr.audit.shared_shell import opened
 from envmgr.finding import Finding
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from envmgr.audit.missing import missing_libraries
+from envmgr.audit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
 from envmgr.audit.model import Evidence
-from envmgr.audit.software import bad_installs, is_seen, start_fault
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpu_codes import Gpu, is_capability
 from envmgr.catalog.gpu_verdict import Verdict

@@ -8,27 +8,14 @@ from typing import Protocol, runtime_checkable
 
 from envmgr.audit.baseline import Baseline, Notebook
 from envmgr.audit.controller import Controller
-from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
 from envmgr.audit.trace import TraceQuestion, Traces
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding
-from envmgr.modules.spec import ModuleSpec
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import looked_key
-from envmgr.publish.record import GenerationRecord
 from envmgr.system.shelltext import assign
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedGeneration:
-    """What is expected of every node: the published generation. `since` is when it became current, epoch seconds."""
-
-    record: GenerationRecord
-    record_sha256: str
-    specs: Mapping[str, ModuleSpec]
-    kept: tuple[int, ...]
-    since: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

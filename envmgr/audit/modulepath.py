@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from envmgr.audit.across import Across, across
 from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import drift, is_other
+from envmgr.audit.comparing import Across, across, drift, is_other
 from envmgr.audit.folding import elements, other_parts, short
 from envmgr.audit.model import Evidence
 from envmgr.audit.trace import TraceQuestion, part_of, places_in_words

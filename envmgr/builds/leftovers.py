@@ -13,10 +13,9 @@ from envmgr.backends import Backend, all_backends
 from envmgr.errors import EnvmgrError
 from envmgr.publish.record import published_installs
 from envmgr.report import Reporter
-from envmgr.store.deadbuilds import clear_kept_rows, clear_row
-from envmgr.store.holds import remove_dead_holds
-from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row
+from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row, remove_dead_holds
 from envmgr.store.prefix import Install, Prefix
+from envmgr.store.workfolder import clear_kept_rows, clear_row
 from envmgr.system.locks import try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.processes import host_mark, runs_here

@@ -78,7 +78,7 @@ def open_context(
     signer = None
     if writes_prefix:
         if found.signing is not None and found.build_user is not None and os.geteuid() == 0:
-            from envmgr.publish.root_signer import start_root_signer
+            from envmgr.publish.signature import start_root_signer
 
             signer = start_root_signer(found.signing, runner)
         settle(found)
@@ -105,7 +105,7 @@ def settle(site: Site) -> None:
 
 def _clear_dead(prefix: Path) -> None:
     """What runs that were killed left beside their work, of this user; what they left of it, the verb clears itself."""
-    from envmgr.store.holds import remove_dead_holds
+    from envmgr.store.jobtable import remove_dead_holds
     from envmgr.store.prefix import Prefix
     from envmgr.system.scratch import clear_dead_scratch
 

@@ -21,7 +21,7 @@ from envmgr.commands.judging import faults_of, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
-from envmgr.publish.accepted import judge_recipe
+from envmgr.publish.compose import judge_recipe
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.reading import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes

@@ -32,7 +32,7 @@ from envmgr.publish.record import (
 )
 from envmgr.publish.trust import require_not_replayed
 from envmgr.report import Result
-from envmgr.store.holds import held_installs
+from envmgr.store.jobtable import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.locks import file_lock

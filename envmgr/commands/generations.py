@@ -12,9 +12,9 @@ from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import smoke_check
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
-from envmgr.publish.change import Change, check_dependencies
 from envmgr.publish.flips import flips, known_current, last_current
 from envmgr.publish.generations import publish, rollback
+from envmgr.publish.plan import Change, check_dependencies
 from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
 from envmgr.report import Result
 from envmgr.system.resources import shipped

@@ -20,7 +20,7 @@ from envmgr.modules.lmod import find_lmod
 from envmgr.publish.generations import PublishedChange
 from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
-from envmgr.store.holds import holding
+from envmgr.store.jobtable import holding
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified

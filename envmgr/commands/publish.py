@@ -14,10 +14,9 @@ from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for, read
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.spec import ModuleSpec
-from envmgr.publish.change import Change
 from envmgr.publish.flips import flips
 from envmgr.publish.generations import PublishedChange, StagedCheck, publish
-from envmgr.publish.plan import BuildPlan, PlanStep
+from envmgr.publish.plan import BuildPlan, Change, PlanStep
 from envmgr.publish.record import BUILD
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome

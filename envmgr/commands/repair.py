@@ -17,13 +17,13 @@ from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, is_in_the
 from envmgr.commands.wanted import Wanted, load_one
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod, find_lmod
-from envmgr.publish.change import Change, NewModule
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import publish, repair_history, rollback
+from envmgr.publish.plan import Change, NewModule
 from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
 from envmgr.publish.trust import last_signed
 from envmgr.publish.verify import newest_whole, verify_generation
-from envmgr.store.holds import holding
+from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified as Intact

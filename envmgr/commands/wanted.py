@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
-from envmgr.builds.hidden import require_none_hidden
+from envmgr.builds.install import require_none_hidden
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds, gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
@@ -21,11 +21,9 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.statements import ModulePolicies
-from envmgr.publish.accepted import judge_install, judge_recipe, require_accepted
-from envmgr.publish.change import NewModule
-from envmgr.publish.compose import compose_module
+from envmgr.publish.compose import compose_module, judge_install, judge_recipe, require_accepted
 from envmgr.publish.generations import render_digest
-from envmgr.publish.plan import BuildPlan, Candidate, make_plan
+from envmgr.publish.plan import BuildPlan, Candidate, NewModule, make_plan
 from envmgr.publish.record import (
     GenerationRecord,
     PublishedEntry,

@@ -14,7 +14,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
+
+from envmgr.downloads.download import fetch_all, make_client
+from envmgr.downloads.space import require_space
 
 Request = dict[str, Any]
 
@@ -71,3 +75,25 @@ def _die_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+async def fetch(request: dict[str, Any]) -> None:
+    """Bring all `records` into `cache`. What one place or one file lacks does not end the others."""
+    cancel_on_sigterm()
+    records, cache = request["records"], Path(request["cache"])
+    await require_space(records, cache, keep_free=request["min_free"], keep=True)
+    await fetch_all(
+        records,
+        cache,
+        make_client(request["version"]),
+        emit,
+        retries=request["retries"],
+        stall_timeout=request["stall_timeout"],
+        min_free=request["min_free"],
+        keep=True,
+        to_the_end=True,
+    )
+
+
+if __name__ == "__main__":
+    serve(lambda request: asyncio.run(fetch(request)))

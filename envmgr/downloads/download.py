@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
-from envmgr.downloads.faults import Fault, differs, explain
+from envmgr.downloads.failures import Fault, differs, explain
 from envmgr.downloads.space import DownloadRecord, Room, TooLarge
 from envmgr.downloads.web import open_url
 from envmgr.system.processes import host_mark

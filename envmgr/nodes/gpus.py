@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.nodes.slurm import UNCONFIGURED, reason, slurm_here, slurm_names, states_or_reason, why_not
-from envmgr.nodes.tools import tool, tool_env
+from envmgr.nodes.slurm import UNCONFIGURED, reason, slurm_here, slurm_names, states_or_reason, tool, tool_env, why_not
 from envmgr.system.run import Runner
 
 _ASK = 10.0  # seconds that a command of Slurm's may take

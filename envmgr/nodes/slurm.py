@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,13 +13,33 @@ from typing import TYPE_CHECKING
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.nodes.reply import Status
-from envmgr.nodes.tools import tool, tool_env
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import session_as
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Client
-    from envmgr.nodes.envelope import Answer
+    from envmgr.nodes.reply import Answer
+
+
+# What ssh and Slurm need of the caller: keys of an agent, Kerberos tickets, which cluster. Nothing that goes to a node:
+# no LANG or LC_* (Debian's ssh sends them on), and not the variables of a job that we may run in.
+_KEPT = ("SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR", "SLURM_CONF", "SLURM_JWT", "PATH")
+
+
+def tool(name: str) -> str:
+    """The absolute path of `name`; EnvmgrError `command-missing`."""
+    found = shutil.which(name) or shutil.which(name, path=clean_env()["PATH"])
+    if found is None:
+        raise EnvmgrError(
+            "command-missing", f"cannot run `{name}`", context="no such program", hint="is it installed and executable?"
+        )
+    return os.path.abspath(found)  # noqa: PTH100 - not resolved: a program may look at the name it is called by
+
+
+def tool_env() -> dict[str, str]:
+    kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
+    return {key: value for key, value in clean_env().items() if key not in {"LANG", "LC_ALL", "TZ", "TMPDIR"}} | kept
+
 
 _ASK = 10.0  # seconds that sinfo may take
 _CANCEL = 2.0  # and scancel, at the end of a run that may be out of time

@@ -27,8 +27,7 @@ from pydantic import Field
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, pretty_json, sync_folder, write_new
-from envmgr.system.formats import require_format
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pulse import link_new, renew_listing
 from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
 

@@ -8,9 +8,11 @@ import socket
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
+from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish.flipfile import (
     MOST,
     Action,
@@ -33,15 +35,40 @@ from envmgr.publish.flipfile import (
 )
 from envmgr.publish.record import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signer, require_allowed
-from envmgr.publish.stamp import seen_here
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, sync_folder
-from envmgr.system.formats import require_format
+from envmgr.system.models import require_format
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import GENERATION, HISTORY, append_line, digest_of, read_bytes
+from envmgr.system.reading import FLIP, GENERATION, HISTORY, append_line, digest_of, read_bytes, why_unreadable
 from envmgr.system.usernames import own_name
 from envmgr.wording import utc_now
+
+
+def seen_here(prefix: Prefix) -> int:
+    """The highest sequence number that was ever seen signed here; 0 where nothing looks, or nobody can read what it found."""
+    return _read(prefix)[0]
+
+
+def why_not_seen(prefix: Prefix) -> str:
+    """Why what was seen here cannot be read; empty where it can be, and where nothing looks."""
+    return _read(prefix)[1]
+
+
+def _read(prefix: Prefix) -> tuple[int, str]:
+    try:
+        lines = read_bytes(Path(FLIP_STAMP), FLIP).decode().split("\n")
+        if lines[3] != str(prefix.root):
+            return 0, ""
+        highest = int(lines[2])
+    except FileNotFoundError:
+        return 0, ""
+    except IndexError:
+        return 0, "it is cut"
+    except (OSError, EnvmgrError, ValueError) as error:
+        return 0, why_unreadable(error)
+    return (highest, "") if 0 <= highest <= MOST else (0, f"no flip has the number {highest}")
+
 
 FORMAT = 1
 """The number of the format of the history's lines, which have it only where it is another (`schema`)."""

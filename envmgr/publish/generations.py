@@ -13,9 +13,9 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.render import templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.publish.change import Change
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
+from envmgr.publish.plan import Change
 from envmgr.publish.record import (
     ABANDONED,
     complete_numbers,
@@ -25,11 +25,10 @@ from envmgr.publish.record import (
     read_record,
 )
 from envmgr.publish.signature import Signer
-from envmgr.publish.staged import Staged, Work
-from envmgr.publish.staging import abandon, staging
+from envmgr.publish.staging import Staged, Work, abandon, staging
 from envmgr.publish.trust import accepting, find_replay, gaps, require_not_replayed, require_unchanged_generation
 from envmgr.report import Reporter
-from envmgr.store.holds import is_staged, remove_dead_holds
+from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import canonical_json, explain_os_error, sha256_bytes
 from envmgr.system.locks import file_lock

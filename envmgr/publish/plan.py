@@ -1,13 +1,137 @@
-"""The plan: a pure diff of locks against the store, and of modules against `current`."""
+"""The plan of a build or publish: which installs are missing, and which entries change."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
 
-from envmgr.catalog.names import Entry
-from envmgr.publish.record import GenerationRecord
+from envmgr.catalog.names import Entry, variable_name
+from envmgr.errors import EnvmgrError
+from envmgr.modules.families import find_families, member_of
+from envmgr.modules.render import fingerprint, templates_digest
+from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import ModulePolicies
+from envmgr.publish.record import GenerationRecord, PublishedEntry, PublishedSpec, published_spec
+from envmgr.store.manifest import InstallFacts
+
+
+@dataclass(frozen=True, slots=True)
+class NewModule:
+    """An entry for the next generation. `lock` is the sha256 of its lock's text."""
+
+    spec: ModuleSpec
+    facts: InstallFacts
+    lock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a publish changes on whatever is current by then.
+
+    `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests are other files than
+    those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`, `add` is
+    all that it has, and nothing of the current one is read. Of `same` nothing changes, but they have to be there. With `base`, it is
+    put on that generation, and does not become current.
+    """
+
+    add: Mapping[str, NewModule]
+    remove: tuple[str, ...]
+    reason: str
+    fresh: frozenset[str] = frozenset()
+    anew: bool = False
+    whole: bool = False
+    same: frozenset[str] = frozenset()
+    base: int | None = None
+
+    def onto(self, current: Collection[str]) -> Change:
+        """What of it is left to do where `current` are the entries: what others made of `same` meanwhile stays."""
+        kept = {name: module for name, module in self.add.items() if name not in self.same or name not in current}
+        return replace(self, add=kept)
+
+
+def apply_change(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
+    """The raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
+    kept = {k: published_spec(v) for k, v in old.items() if k not in change.add and k not in change.remove}
+    added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
+    # A name has one default: the newest word counts.
+    moved = {m.spec.name for m in change.add.values() if m.spec.default}
+    for entry, item in kept.items():
+        if item.spec.default and item.spec.name in moved:
+            kept[entry] = item.model_copy(update={"spec": item.spec.model_copy(update={"default": False})})
+    return dict(sorted((kept | added).items()))
+
+
+def published_entries(
+    merged: Mapping[str, PublishedSpec],
+    old: Mapping[str, Any],
+    record: GenerationRecord | None,
+    change: Change,
+    policies: ModulePolicies,
+    templates: Path,
+) -> dict[str, PublishedEntry]:
+    """The record's rows for `merged`; what was not changed keeps the lock it was published with."""
+    digest = templates_digest(templates)
+    families = find_families({name: member_of(item.spec) for name, item in merged.items()})
+    entries = {}
+    for name, item in merged.items():
+        spec = item.spec
+        previous = record.entries.get(name) if record and name in old else None
+        entries[name] = PublishedEntry(
+            digest=spec.digest,
+            path="/".join(Path(spec.root).parts[-3:]),
+            lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
+            fingerprint=fingerprint(spec, policies, digest, families[name]),
+            needs=item.facts.needs,
+        )
+    return entries
+
+
+def changed_entries(
+    entries: Mapping[str, PublishedEntry], manifests: Mapping[str, str], record: GenerationRecord | None
+) -> set[str]:
+    """Entries that are new, gone, or differ from the record in install or module, or in the manifest of an install."""
+    before = record.entries if record else {}
+    known = record.manifests if record else {}
+    changed = {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
+    anew = {path for path, sha256 in manifests.items() if known.get(path, sha256) != sha256}
+    return changed | {name for name, entry in entries.items() if not anew.isdisjoint(entry.paths)}
+
+
+def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises EnvmgrError `dependency-missing` when an entry of a generation (entry -> what it depends on) lacks one."""
+    missing = [f"{entry} depends on {d}" for entry, needed in depends.items() for d in needed if d not in depends]
+    if missing:
+        raise EnvmgrError(
+            "dependency-missing",
+            "a published entry would lose what it depends on",
+            context=missing,
+            hint="remove the dependents too, or keep the dependency",
+        )
+
+
+def refuse_name_clash(merged: Mapping[str, PublishedSpec]) -> None:
+    """Two names that differ by case, or that set the same variables, cannot stand in one tree."""
+    owners: dict[str, str] = {}
+    for item in merged.values():
+        other = owners.setdefault(variable_name(item.spec.name), item.spec.name)
+        if other != item.spec.name:
+            raise EnvmgrError(
+                "names-clash",
+                f"{other} and {item.spec.name} cannot both be published",
+                context=f"both set {variable_name(other)}_ROOT",
+                hint="rename one of them, or remove the one that is published",
+            )
+
+
+def with_dependents(changed: set[str], merged: Mapping[str, PublishedSpec]) -> dict[str, ModuleSpec]:
+    """The changed entries and all that load one of them, in the order of `merged`: each has to be tested again."""
+    affected = set(changed)
+    while more := {k for k, i in merged.items() if k not in affected and affected.intersection(i.spec.depends)}:
+        affected |= more
+    return {k: item.spec for k, item in merged.items() if k in affected}
+
 
 Build = Literal["build", "reuse"]
 Publish = Literal["new", "changed", "module", "unchanged"]

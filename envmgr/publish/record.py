@@ -17,8 +17,7 @@ from envmgr.modules.spec import ModuleSpec, Pip
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
-from envmgr.system.formats import require_format
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pythons import pip_writes
 from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
 from envmgr.system.shelltext import quote, words

@@ -25,10 +25,9 @@ from envmgr.publish.flipfile import (
     numbers_taken,
     sequences,
 )
-from envmgr.publish.flips import came, known_current, told_records
+from envmgr.publish.flips import came, known_current, seen_here, told_records, why_not_seen
 from envmgr.publish.record import RECORD, SPECS, complete_numbers
 from envmgr.publish.signature import Signed, Signer, State, check_signature
-from envmgr.publish.stamp import seen_here, why_not_seen
 from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix

@@ -14,8 +14,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Allocation, Reply, allocated, ask_nodes, ask_slurm, fold
-from envmgr.probe.here import look_here
 from envmgr.probe.model import ProbePart, ProbePlan, Way
+from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.smoke import too_few

@@ -15,8 +15,7 @@ from envmgr.modules.spec import EnvOp
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, look_at_tree, scan_tree, tree_digest
 from envmgr.system.files import atomic_write
-from envmgr.system.formats import require_format
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.openat import remove_below
 from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
 from envmgr.system.sandbox import PLACE

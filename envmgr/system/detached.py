@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from envmgr.system.children import in_memory
+from envmgr.system.processes import in_memory
 from envmgr.system.run import clean_env
 
 _POLL = 0.005  # seconds

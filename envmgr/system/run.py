@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.system import children
-from envmgr.system.children import (
+from envmgr.system import processes
+from envmgr.system.processes import (
     POLL,
     as_text,
     close_pipes,
@@ -207,9 +207,9 @@ class Runner:
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now
-                if group and now - ended > children.GRACE:
+                if group and now - ended > processes.GRACE:
                     signal_group(process.pid, signal.SIGKILL)
-                if now - ended > 2 * children.GRACE:
+                if now - ended > 2 * processes.GRACE:
                     return rest_of_output(process)
             elif timeout is not None and now - start > timeout:
                 end_child(process, group=group)

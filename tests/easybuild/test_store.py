@@ -22,7 +22,7 @@ from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.nodes import JobSeen
 from envmgr.report import SilentReporter
-from envmgr.store.holds import holding
+from envmgr.store.jobtable import holding
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Looked, Verified
 from envmgr.system.files import remove_tree, sha256_file

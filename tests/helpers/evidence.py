@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.audit.controller import SlurmView
-from envmgr.audit.installs import ExpectedInstall
-from envmgr.audit.model import AuditPlan, Check, Evidence, PublishedGeneration, audit_parts
+from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
+from envmgr.audit.model import AuditPlan, Check, Evidence, audit_parts
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile

@@ -15,11 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.across import Across, across
-from envmgr.audit.comparing import drift
-from envmgr.audit.exported import exported, exported_questions, inherited_by_jobs, options_of_slurm, who_sets
+from envmgr.audit.comparing import Across, across, drift
+from envmgr.audit.exported_variables import (
+    HARM,
+    HARM_EXPORTED,
+    exported,
+    exported_questions,
+    inherited_by_jobs,
+    options_of_slurm,
+    who_sets,
+)
 from envmgr.audit.folding import elements, joined, other_parts, short
-from envmgr.audit.harmful import HARM, HARM_EXPORTED
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion, is_ours, part_of
 from envmgr.finding import Finding

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.lmod_config import lmod_config
-from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
+from envmgr.audit.expected import PublishedGeneration
+from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.shared_shell import lmod_config
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage

@@ -17,14 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.by_hand import by_hand, posix_hint
 from envmgr.audit.comparing import as_on, compare
 from envmgr.audit.folding import joined, short
-from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.module_commands import module_commands
 from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts, modulepath_questions
-from envmgr.audit.terminal import terminal, terminal_findings, without_terminal
+from envmgr.audit.shared_shell import lmod_config
+from envmgr.audit.start_hints import by_hand, module_commands, posix_hint, terminal, terminal_findings, without_terminal
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding, Severity
 from envmgr.modules.nodesetup import SLURM_LINE

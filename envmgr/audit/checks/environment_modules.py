@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
-from envmgr.audit.exported import settings_questions, who_set
+from envmgr.audit.exported_variables import settings_questions, who_set
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.audit.trace import TraceQuestion

@@ -29,10 +29,9 @@ from functools import partial
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import joined, short
 from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.kinds import kinds_of
+from envmgr.audit.hardware_kinds import kinds_of, outside
 from envmgr.audit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.outside import outside
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect
 from envmgr.catalog.gpu_verdict import FLOORS, Verdict, toolkit_driver

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
+from envmgr.audit.expected import PublishedGeneration
+from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage

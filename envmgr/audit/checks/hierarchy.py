@@ -13,7 +13,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, names, not_read
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.opened import module_show, opened
+from envmgr.audit.shared_shell import module_show, opened
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage

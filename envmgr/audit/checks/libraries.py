@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import short
-from envmgr.audit.missing import missing_libraries
+from envmgr.audit.install_facts import missing_libraries
 from envmgr.audit.model import AuditPlan, Evidence
 from envmgr.finding import Finding
 from envmgr.nodes import fold

@@ -15,10 +15,10 @@ from functools import partial
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
-from envmgr.audit.exported import settings_questions, who_set
+from envmgr.audit.exported_variables import settings_questions, who_set
 from envmgr.audit.folding import short
-from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.shared_shell import lmod_config
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
 from envmgr.nodes import fold

@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.effect import changed_lines, effect
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.shared_shell import changed_lines, effect
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import Values, drift, like
+from envmgr.audit.controller import NONE, peers_lines, peers_text, read_peers
 from envmgr.audit.folding import short
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.peers import NONE, peers_lines, peers_text, read_peers
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.exported import settings_questions, who_set
-from envmgr.audit.lmod_config import lmod_config
+from envmgr.audit.exported_variables import settings_questions, who_set
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.shared_shell import lmod_config
 from envmgr.audit.trace import TraceQuestion
 from envmgr.finding import Finding
 from envmgr.nodes import fold

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
-from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.module_tool import module_tool
+from envmgr.audit.shared_shell import lmod_config, module_tool
 from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage

@@ -19,12 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from envmgr.audit.comparing import QUORUM, Values, drift
-from envmgr.audit.effect import changed_lines, without_host
 from envmgr.audit.folding import short
+from envmgr.audit.install_facts import start_fault
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.named_paths import named_paths
-from envmgr.audit.opened import module_show, opened
-from envmgr.audit.software import start_fault
+from envmgr.audit.shared_shell import changed_lines, module_show, named_paths, opened, without_host
 from envmgr.finding import Finding
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from envmgr.audit.expected import ExpectedInstall
 from envmgr.audit.folding import joined, short
-from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.install_facts import bad_installs, covered_by, program_fault, program_of, start_fault
 from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.software import bad_installs, covered_by, program_fault, program_of, start_fault
 from envmgr.audit.trace import TraceQuestion
 from envmgr.catalog.site import Site
 from envmgr.finding import Finding, Severity

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.shared_shell import lmod_config
 from envmgr.finding import Finding, Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage

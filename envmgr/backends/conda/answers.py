@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envmgr.backends.conda.files import needed_names
-from envmgr.backends.conda.input import CondaInput
+from envmgr.backends.conda.input import CondaInput, read_row
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.pip import brought_by
-from envmgr.backends.conda.rows import read_row
 from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneeded
 from envmgr.wheels.answers import faults_of_files
 from envmgr.wheels.closure import faults_of as faults_of_wheels

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.conda.agreement import require_own_channels
-from envmgr.backends.conda.folders import package_cache
 from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
-from envmgr.backends.conda.layout import MARKED, PYTHON
+from envmgr.backends.conda.layout import MARKED, PYTHON, package_cache
 from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
-from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock
+from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
 from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, places_of
 from envmgr.catalog.accept import FILE_NEEDS, named_in
 from envmgr.catalog.gpu_codes import short_cuda

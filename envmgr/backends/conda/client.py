@@ -1,17 +1,204 @@
-"""Speaks to the rattler worker, whose failures failures.py explains."""
+"""The rattler worker as this process starts it, and the errors that its failures become."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from envmgr.backends.conda.failures import failure
+from envmgr.backends.conda.settings import CondaSettings, channels_of
+from envmgr.catalog.accept import FILE_NEEDS
+from envmgr.catalog.entries import open_catalog
+from envmgr.catalog.names import parse_entry
+from envmgr.catalog.settings import backend_settings
+from envmgr.catalog.site import Site
 from envmgr.downloads import client
-from envmgr.downloads.bars import Event
-from envmgr.downloads.client import Failure
+from envmgr.downloads.client import Event, Failure
+from envmgr.downloads.failures import disk_failure, download_failure
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner
+from envmgr.wheels.failures import failure as wheel_failure
+from envmgr.wheels.files import files_differ
+from envmgr.wording import size_text
+
+_NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
+_MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
+_WAYS = "without this network, packages can come from a mirror or from a carried cache:"
+_WITHOUT_NETWORK = {"no-network": _WAYS, "download-stalled": f"try again later; {_WAYS}"}
+_AGAIN = (
+    "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
+)
+# Kind of the last place's fault -> reference and hint.
+_DOWNLOADS = {
+    "unreachable": ("no-network", _MIRROR),
+    "not-found": (
+        "not-found",
+        "the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
+    ),
+    "stalled": ("download-stalled", f"try again later, or use another mirror; {_MIRROR.partition(', ')[2]}"),
+    "sha256": (
+        "wrong-sha256",
+        "the file there is damaged or was replaced: compare it with the channel's, or lock again if the channel rebuilt it",
+    ),
+    "refused": (
+        "download-refused",
+        "the server wants a login, or forbids it: see RATTLER_AUTH_FILE, or use another mirror",
+    ),
+}
+
+
+def failure_for(entry: str, site: Site) -> Failure:
+    """`failure`, which also says how this entry's packages come to a site that reaches none of its channels."""
+
+    def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+        if event["kind"] == "FilesDiffer":
+            return files_differ(
+                entry,
+                event["lines"],
+                f'or, where the channel lists other needs than its files have, and that is meant, say so in recipe.yaml: `accept: {{{FILE_NEEDS}: "NAMES: why"}}`',
+            )
+        error = failure(event, request)
+        if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:
+            own_url = str(event["failed"][0]["reasons"][-1][0])
+            error.hint = "\n  ".join([_WITHOUT_NETWORK[error.reference], *_other_ways(own_url, entry, site)])
+        return error
+
+    return explain
+
+
+def _other_ways(url: str, entry: str, site: Site) -> Iterator[str]:
+    """Lines on a mirror, and on a carried cache. `url` is a package's own, as the lock has it: its channel is two levels above."""
+    channel = url.rsplit("/", 2)[0]
+    name = next((n for n, c in channels_of(site).items() if c.url == channel), channel.rpartition("/")[2])
+    where = str(site.source) if site.source else "a site.yaml (`envmgr init site` writes one)"
+    if name in backend_settings(site, "conda", CondaSettings).channels:
+        yield f"add a mirror that can be reached to backends.conda.channels.{name}.mirrors in {where}: a URL, or a folder"
+    else:
+        yield f"name a mirror in {where}, a URL or a folder that has the files in linux-64/ and noarch/, as"
+        yield f"  `backends: {{conda: {{channels: {{{name}: {{url: {channel}, mirrors: [/path/to/mirror]}}}}}}}}`"
+    yield f"or run `envmgr fetch {entry}` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, and run"
+    yield f"  `envmgr fetch {entry} --file /path/to/cache`: a build needs no network then"
+    if others := _from_elsewhere(entry, site):
+        yield f"or build {' or '.join(others)}, which comes from elsewhere"
+
+
+def _from_elsewhere(entry: str, site: Site) -> list[str]:
+    """Entries of the same name that no channel gives."""
+    name = parse_entry(entry).name
+    found = []
+    for other in open_catalog(site).entries():
+        with suppress(EnvmgrError):  # what is wrong with its recipe is told where that is checked
+            if other.entry.name == name and str(other.entry) != entry and other.recipe().backend != "conda":
+                found.append(str(other.entry))
+    return found
+
+
+def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """The house form of what rattler said. Its own reasons stay in the context: they are good."""
+    message = str(event["message"])
+    lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
+    url_match = re.search(r"(https?|file)://[^\s)'\"]+", message)
+    url = url_match[0] if url_match else ""
+    if event["kind"] == "DownloadError":
+        return download_failure(event, _DOWNLOADS, again=_AGAIN)
+    if event["kind"] == "Stalled":
+        places = [place for channel in request["channels"] for place in channel["places"]]
+        reference, hint = _DOWNLOADS["stalled"]
+        return EnvmgrError(reference, f"a channel stalled: {message}", context=places, hint=hint)
+    if event["kind"] == "Endless" or f"os error {errno.EFBIG}" in message:
+        places = [place for channel in request["channels"] for place in channel["places"]]
+        return EnvmgrError(
+            "channel-too-large",
+            "a channel sends repodata without end",
+            context=[*lines[:4], *places],
+            hint="is it a channel? open its URL, or lock against another place of it (`lock --channel NAME=URL-OR-FOLDER`)",
+        )
+    if event["kind"] == "SolverError":
+        reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
+        return EnvmgrError(
+            "unsolvable",
+            "the specs cannot be solved together",
+            context=[*_specs(request), "", *reasons],
+            hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
+        )
+    if event["kind"] in (
+        "InvalidMatchSpecError",
+        "InvalidPackageNameError",
+        "InvalidVersionError",
+        "PackageNameMatcherParseError",
+    ):
+        return EnvmgrError(
+            "spec-invalid",
+            "a spec of the recipe cannot be read",
+            context=lines,
+            hint="specs are written like `numpy 1.26.*`",
+        )
+    if disk := disk_failure(event, request) or _full_now(event, request):
+        return disk
+    if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
+        return EnvmgrError(
+            "not-found",
+            f"nothing at {url or 'the named place'}",
+            context=lines,
+            hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
+        )
+    if re.search(
+        r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
+        message,
+        re.IGNORECASE,
+    ):
+        return EnvmgrError(
+            "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed",
+            f"cannot fetch {url or lines[0]}",
+            context=lines,
+            hint=_MIRROR,
+        )
+    if event["kind"] in ("InstallerError", "GatewayError", "ChildProcessError", "NetworkError"):
+        return EnvmgrError("install-failed", lines[0] if lines else "rattler failed", context=lines[1:])
+    return EnvmgrError("worker-failed", f"{event['kind']} in the rattler worker", context=lines)
+
+
+def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
+    """`disk-full` where an install failed on a full disk: rattler and Python may leave a cut file and go on, and a later step
+    then fails with an error that does not mention the disk.
+    """
+    if "staging" not in request or (free := free_bytes(Path(request["staging"]))) >= _NEARLY_FULL:
+        return None
+    said = ": ".join(line.removeprefix("Caused by: ").strip() for line in str(event["message"]).splitlines() if line)
+    return disk_failure({**event, "message": f"No space left on device, {size_text(free)} are free\n{said}"}, request)
+
+
+def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """Of the worker that adds wheels, add.py."""
+    kind = event["kind"]
+    if kind == "FilesDiffer":
+        return files_differ(request["entry"], event["lines"])
+    if kind == "Taken":
+        return EnvmgrError(
+            "wheel-over-conda",
+            f"conda's packages have what a wheel brings, too: {event['what']}",
+            context=[f"conda: {event['package']}", f"wheel: {event['wheel']}"],
+            hint="wheels only add: take it from one side, by the recipe's `specs` or its `pip`, and lock again",
+        )
+    if kind == "Lacking":
+        return EnvmgrError(
+            "conda-lacks",
+            f"conda's {event['package']} does not bring what its name promises: {event['what']}",
+            context=event["lines"],
+            hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and lock again",
+        )
+    return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)
+
+
+def _specs(request: Mapping[str, Any]) -> list[str]:
+    virtual = ", ".join(f"{k} {v}" for k, v in request.get("virtual_packages", {}).items())
+    return [f"specs: {', '.join(request.get('specs', ()))}", f"virtual packages: {virtual or 'none'}"]
 
 
 def call_rattler(

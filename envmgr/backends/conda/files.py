@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.conda.rows import read_row
+from envmgr.backends.conda.input import read_row
 from envmgr.catalog.lock_rules import closure_of
 
 ALWAYS = {"python": ("pip",)}

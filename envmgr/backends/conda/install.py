@@ -7,18 +7,14 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
-from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.failures import failure_for, failure_of_added
-from envmgr.backends.conda.folders import package_cache
+from envmgr.backends.conda.client import call_rattler, failure_for, failure_of_added
 from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.layout import MARKED, PYTHON
+from envmgr.backends.conda.layout import MARKED, PYTHON, package_cache, promised_files
 from envmgr.backends.conda.lock import UNPACKED, AddedWheels, CondaLock, LockedPackage
-from envmgr.backends.conda.meta import promised_files
 from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.bars import DownloadBar, Event, WorkerBars
-from envmgr.downloads.client import bring, call_worker
+from envmgr.downloads.client import DownloadBar, Event, WorkerBars, bring, call_worker
 from envmgr.report import Reporter
 from envmgr.store.landing import clear, land
 from envmgr.store.manifest import InstallFacts

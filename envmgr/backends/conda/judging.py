@@ -3,17 +3,134 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_version
-from envmgr.backends.conda.input import CondaInput
+from envmgr.backends.conda.input import CondaInput, is_build, read_row
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.rows import is_build, read_row
 from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpu_codes import short_cuda
 from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault
 from envmgr.wheels.lock import cuda_majors, glibc_of
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
+
+# Whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core, cuda-pathfinder.
+_VERSIONED = re.compile(
+    r"cuda|cudatoolkit(-dev)?|pytorch-cuda|lib(cublas|npp|nvjpeg|nvjitlink)(-dev|-static)?"
+    r"|cuda-(version|runtime|toolkit|compiler|libraries|cudart|nvrtc|nvtx|cupti|nvcc|nvvm|nvprof|crt|nvdisasm|cuobjdump|cuxxfilt|nvprune|tools"
+    r"|command-line-tools|visual-tools|profiler-api|nvml|driver|gdb|sanitizer-api|demo-suite|minimal-build)([-_][a-z0-9_-]+)?"
+)
+_NAMED = re.compile(r".+-cu(?:da)?(1\d)(?:\.?\dx?|x)?")  # magma-cuda121, dgl-cuda11.3
+_LOCAL = re.compile(r"[.+]cu(?:da)?(1\d)\d(?:\D|$)")  # of a version: 2.1.0.cu118
+_BUILD = re.compile(r"cu(?:da)?_?(\d+)(\.\d+)?")
+_ASKED = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart", "libcublas")
+_CUDAS = re.compile(r"cuda-|cudatoolkit|pytorch-cuda|lib(cu(blas|dnn|fft|rand|solver|sparse|file)|npp|nvj)|cudnn|nccl")
+# Of NVIDIA's own channel, which lets newer ones come to an older CUDA, with a newer cuda-version: they are the same to both.
+_BESIDE = ("libcurand", "libcurand-dev", "libcufile", "libcufile-dev", "cuda-opencl", "cuda-opencl-dev")
+_TOOLKITS = ("pytorch-cuda", "cudatoolkit", "cuda-cudart", "cuda-version")
+_MAJORS = range(8, 30)
+
+Majors = Mapping[str, list[str]]
+
+
+def conda_majors(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
+    """CUDA major -> `name version` of the packages that are for that one and no other. `named` are those that the recipe asks for."""
+    there = list(packages)
+    strong, weak = _kinds(there, named)
+    return strong or weak
+
+
+def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """What decides, and what only does where nothing else tells: build strings of packages that need no CUDA, libraries beside it."""
+    strong: dict[str, list[str]] = {}
+    weak: dict[str, list[str]] = {}
+    beside = beside_cuda(packages, named)
+    for package in packages:
+        by_build = _by_build(package)
+        certain = _by_name(package) | _by_need(package)
+        for major in sorted(certain | by_build):
+            only_build = major not in certain and bool(package.depends) and not any(map(_needs_cuda, package.depends))
+            into = weak if package.name in beside or only_build else strong
+            into.setdefault(major, []).append(f"{package.name} {package.version}")
+    return strong, weak
+
+
+def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> str | None:
+    """The version of the toolkit: of `cuda-version`, unless only libraries beside it brought that."""
+    there = list(packages)
+    beside = beside_cuda(there, named)
+    versions = {package.name: package.version for package in there if package.name not in beside}
+    order = ("cuda-version", *_TOOLKITS[:-1]) if "cuda-version" in versions else _TOOLKITS
+    return next((versions[name] for name in order if name in versions), None)
+
+
+def beside_cuda(packages: Collection[LockedPackage], named: Collection[str]) -> frozenset[str]:
+    """The libraries that may be newer, with `cuda-version` where only they ask for it and another toolkit is there."""
+    toolkit = {package.name for package in packages} & set(_TOOLKITS[:-1])
+    asking = {p.name for p in packages if any(read_row(row).name == "cuda-version" for row in p.depends)}
+    only = toolkit and asking and asking <= set(_BESIDE) and "cuda-version" not in named
+    return frozenset((*_BESIDE, "cuda-version") if only else _BESIDE if toolkit else ())
+
+
+def _by_name(package: LockedPackage) -> set[str]:
+    if _VERSIONED.fullmatch(package.name):
+        return _known({package.version.partition(".")[0]})
+    named = _NAMED.fullmatch(package.name) or _LOCAL.search(package.version)
+    return _known({named[1]}) if named else set()
+
+
+def _by_need(package: LockedPackage) -> set[str]:
+    if package.name.startswith("cuda-compat"):
+        return set()
+    return _known({str(min(each)) for _, each in asked(package.depends) if len(each) == 1})
+
+
+def _by_build(package: LockedPackage) -> set[str]:
+    return _known({_major_of(digits, whole=bool(minor)) for digits, minor in _BUILD.findall(package.build)})
+
+
+def _needs_cuda(row: str) -> bool:
+    return _CUDAS.match(read_row(row).name) is not None
+
+
+def _known(majors: set[str]) -> set[str]:
+    return {each for each in majors if each.isdecimal() and int(each) in _MAJORS}
+
+
+def _major_of(digits: str, *, whole: bool) -> str:
+    """`118` is CUDA 11.8, `12` is CUDA 12, `92` is CUDA 9.2; `whole`: a minor follows after a dot."""
+    if whole or (len(digits) == 2 and digits[0] == "1"):
+        return digits
+    return digits[0] if len(digits) == 2 else digits[:2]
+
+
+def asked(rows: Iterable[str]) -> Iterator[tuple[str, set[int]]]:
+    """Of each row that asks for a CUDA package and leaves not all majors open: the name, and the majors that would do."""
+    for row in rows:
+        read = read_row(row)
+        if read.name in _ASKED and read.version and read.version != "*":
+            allowed = {major for major in _MAJORS if _allows(read.version, major)}
+            if 0 < len(allowed) < len(_MAJORS):
+                yield read.name, allowed
+
+
+def _allows(version: str, major: int) -> bool:
+    """Whether some version of this major fits `>=11.8,<12`, `11.*`, `>=12,<13.0a0|>=13`."""
+    return any(
+        all(_fits(term, major) for term in each.split(",")) for each in re.sub(r"[()\s]", "", version).split("|")
+    )
+
+
+def _fits(term: str, major: int) -> bool:
+    match = re.fullmatch(r"(>=|<=|==|~=|!=|>|<|=)?(\d+)((?:\.[\da-z*]+)*)\*?", term)
+    if match is None:
+        return True  # nothing that is known is said of the major
+    sign, number, rest = match[1] or "=", int(match[2]), match[3]
+    if sign in (">=", ">"):
+        return major >= number
+    if sign == "<":
+        return major < number or (major == number and re.fullmatch(r"(\.0+)*(\.0*[a-z]+\d*)?", rest) is None)
+    return major <= number if sign == "<=" else True if sign == "!=" else major == number
+
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")

@@ -8,21 +8,91 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from envmgr.backends.conda.agreement import require_agreement, require_possible, require_same_wheels
 from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
-from envmgr.catalog.locks import lock_json, lock_text
+from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.reading import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
+
+_SITE_PACKAGES = re.compile(r"lib/python3\.\d+t?/site-packages")
+
+
+def require_agreement(document: Any, own: Mapping[str, Any], sidecar: Path, lock: str) -> None:
+    """`document` is the lock as it was read, `own` what the sidecar would write into it. InputError `lock-invalid` for the first difference."""
+    found, wanted = _packages(document), _packages(own)
+    if len(found) != len(wanted):
+        raise _differs(f"{sidecar} has {len(wanted)} packages, {lock} has {len(found)}", ())
+    for there, here in zip(found, wanted, strict=True):
+        name = here.get("name")
+        if not isinstance(there, dict) or there.get("name") != name:
+            said = there.get("name") if isinstance(there, dict) else there
+            raise _differs(f"{sidecar} names {name} where {lock} has {said}", (f"{name} {here.get('url')}",))
+        for key in dict.fromkeys((*_flat(here), *_flat(there))):
+            if (value := _flat(here).get(key)) != _flat(there).get(key):
+                raise _differs(f"{sidecar} names another {key} of {name} than {lock}", (str(value),))
+    for key in dict.fromkeys((*own, *document)):
+        if key != "package" and own.get(key) != document.get(key):
+            raise _differs(f"{sidecar} and {lock} have another `{key}`", (str(own.get(key)), str(document.get(key))))
+
+
+def require_possible(packages: Sequence[LockedPackage], platform: str, sidecar: Path) -> None:
+    """What the lock cannot say, and the installer goes by. InputError `lock-invalid`."""
+    for each in packages:
+        if each.subdir not in (platform, "noarch"):
+            raise _differs(f"{sidecar}: {each.name} is for {each.subdir}, the lock for {platform}", ())
+        if each.noarch is not None and (each.subdir != "noarch" or each.noarch not in ("generic", "python")):
+            raise _differs(f"{sidecar}: {each.name} cannot be noarch: {each.noarch}", (each.url,))
+        place = each.python_site_packages_path
+        if place is not None and (each.name != "python" or not _SITE_PACKAGES.fullmatch(place)):
+            raise _differs(f"{sidecar}: {each.name} cannot have packages in {place}", (each.url,))
+
+
+def require_same_wheels(here: AddedWheels | None, there: AddedWheels | None, sidecar: Path, lock: str) -> None:
+    """Their files and indexes, which the lock has as one URL, and their Python. InputError `lock-invalid`."""
+    if here is None or there is None:
+        return  # of a lock without them, and told already where only one has them
+    if here.python != there.python:
+        raise _differs(f"{sidecar} has wheels for Python {here.python}, {lock} for {there.python}", ())
+    for ours, theirs in zip(here.wheels, there.wheels, strict=True):
+        for key in ("file", "index"):
+            if getattr(ours, key) != getattr(theirs, key):
+                raise _differs(f"{sidecar} names another {key} of {ours.name} than {lock}", (getattr(ours, key),))
+
+
+def require_own_channels(packages: Sequence[LockedPackage], allowed: Collection[str], lock: Path) -> None:
+    """Each from a place in `allowed`, URLs without a slash at their ends. InputError `lock-foreign`."""
+    for each in packages:
+        if each.channel not in allowed:
+            raise foreign_lock(lock, each.name, each.url, allowed)
+
+
+def _packages(document: Any) -> list[Any]:
+    """Sorted as they are written: conda's by name, then wheels."""
+    rows = document.get("package") if isinstance(document, dict) else None
+    if not isinstance(rows, list):
+        return []
+    return rows
+
+
+def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Its fields; those of `hash` by their own names."""
+    flat = {key: value for key, value in item.items() if key != "hash"}
+    hashes = item.get("hash")
+    return {**flat, **(hashes if isinstance(hashes, dict) else {"hash": hashes})}
+
+
+def _differs(message: str, context: Iterable[str]) -> InputError:
+    return InputError("lock-invalid", message, context=tuple(context), hint="one of the two was changed: lock again")
+
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
@@ -128,7 +198,7 @@ def _yaml_text(lock: CondaLock) -> str:
 def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
     if lock.added is None:
         return []
-    from envmgr.backends.conda.pipitems import item_of
+    from envmgr.backends.conda.pip import item_of
 
     return [item_of(wheel, lock.platform, lock.added) for wheel in lock.added.wheels]
 
@@ -247,7 +317,7 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
 def _added(
     items: Sequence[tuple[str, Mapping[str, Any]]], path: Path, text: str, packages: Iterable[LockedPackage]
 ) -> AddedWheels:
-    from envmgr.backends.conda.pipitems import read_items
+    from envmgr.backends.conda.pip import read_items
 
     return read_items(items, path, text, packages)
 

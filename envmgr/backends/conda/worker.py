@@ -201,7 +201,7 @@ async def install(request: dict[str, Any]) -> None:
     no two installs share a file.
     """
     from envmgr.backends.conda.files import require_answer
-    from envmgr.backends.conda.meta import normalise_meta
+    from envmgr.backends.conda.layout import normalise_meta
     from envmgr.downloads.download import fetch_all, make_client
     from envmgr.downloads.space import require_space
 

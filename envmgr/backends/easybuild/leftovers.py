@@ -10,9 +10,9 @@ from pathlib import Path
 from envmgr.backends.easybuild.folders import lock_of, module_file, modules_folder
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.deadbuilds import clear_dead_build, clear_kept_rows
 from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
 from envmgr.store.prefix import Install, Prefix
+from envmgr.store.workfolder import clear_dead_build, clear_kept_rows
 from envmgr.system.locks import require_not_anothers, try_file_lock
 from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner

@@ -12,8 +12,7 @@ from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.source.making import made_wheels
 from envmgr.catalog.site import Site
-from envmgr.downloads.bars import Event, WorkerBars
-from envmgr.downloads.client import call_worker
+from envmgr.downloads.client import Event, WorkerBars, call_worker
 from envmgr.report import Reporter
 from envmgr.store.landing import clear, land
 from envmgr.store.manifest import InstallFacts

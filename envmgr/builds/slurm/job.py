@@ -17,7 +17,7 @@ from envmgr.catalog.names import parse_entry
 from envmgr.catalog.target import read_target
 from envmgr.errors import EnvmgrError, ErrorData, Interrupted
 from envmgr.report import Reporter, Result
-from envmgr.store.holds import holding
+from envmgr.store.jobtable import holding
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Item, Prefix
 from envmgr.store.verify import Verified

@@ -19,7 +19,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
-from envmgr.store.holds import held_installs
+from envmgr.store.jobtable import held_installs
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.openat import remove_below

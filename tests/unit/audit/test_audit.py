@@ -11,17 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
-from envmgr.audit.expect import choose_samples
+from envmgr.audit.expected import PublishedGeneration, choose_samples
 from envmgr.audit.folding import elements, joined
-from envmgr.audit.model import Evidence, PublishedGeneration
+from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
-from envmgr.probe.contexts import CONTEXTS, choose_contexts
-from envmgr.probe.model import ShellContext
+from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import read_answer
 from envmgr.publish.record import PublishedEntry

@@ -20,7 +20,7 @@ from envmgr.audit.checks import (
     slurm,
     user_files,
 )
-from envmgr.audit.installs import ExpectedInstall
+from envmgr.audit.expected import ExpectedInstall
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.nodes import Reply

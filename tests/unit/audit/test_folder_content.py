@@ -11,7 +11,7 @@ import pytest
 from envmgr.audit import folder_content as module
 from envmgr.audit.checks import hierarchy
 from envmgr.audit.folder_content import by_folder, changed, contents, folder_content, names
-from envmgr.audit.named_paths import named_paths
+from envmgr.audit.shared_shell import named_paths
 from envmgr.probe import shell as probe
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.probe.shell import read_lines

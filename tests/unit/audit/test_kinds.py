@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.kinds import groups_by_kind, kinds_of
+from envmgr.audit.hardware_kinds import groups_by_kind, kinds_of
 from envmgr.audit.model import Evidence
 from tests.helpers.evidence import evidence
 from tests.helpers.hardware import NODE, driven

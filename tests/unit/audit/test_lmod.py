@@ -12,8 +12,8 @@ import pytest
 
 from envmgr.audit.checks import get_check
 from envmgr.audit.judge import judge
-from envmgr.audit.lmod_config import lmod_config
 from envmgr.audit.model import Evidence
+from envmgr.audit.shared_shell import lmod_config
 from envmgr.modules.lmod import find_lmod
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
 from tests.helpers.evidence import audit_plan, line

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from envmgr.audit.ask import log_part, nodes_to_ask
 from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
-from envmgr.audit.slurmd_log import log_part, nodes_to_ask
 from envmgr.catalog.recipe import Requires
 from envmgr.cli.text.audit import _summary
 from envmgr.commands.audit import Asked, AuditResult, _can_send_jobs

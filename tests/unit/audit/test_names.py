@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import names
-from envmgr.audit.peers import drawn, peers_here
+from envmgr.audit.controller import drawn, peers_here
 from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, told

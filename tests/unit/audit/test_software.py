@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import all_checks, get_check, software
-from envmgr.audit.installs import ExpectedInstall, expected_installs
+from envmgr.audit.expected import ExpectedInstall, expected_installs
+from envmgr.audit.install_facts import covered_by, start_fault
 from envmgr.audit.judge import judge
 from envmgr.audit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
-from envmgr.audit.software import covered_by, start_fault
 from envmgr.catalog.recipe import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
 from envmgr.publish.record import PublishedEntry
 from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest

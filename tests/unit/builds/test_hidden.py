@@ -8,7 +8,7 @@ import pytest
 
 from envmgr.backends import get_backend
 from envmgr.backends.conda.judging import BRINGERS
-from envmgr.builds.hidden import require_none_hidden
+from envmgr.builds.install import require_none_hidden
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import COMMANDS
 from envmgr.catalog.names import Entry, parse_entry

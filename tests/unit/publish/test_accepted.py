@@ -14,7 +14,7 @@ from envmgr.catalog.recipe import Environment, Recipe, load_recipe
 from envmgr.catalog.variables import SEARCHED, fault_in_variable
 from envmgr.errors import InputError
 from envmgr.modules.spec import EnvOp
-from envmgr.publish.accepted import judge_install, judge_recipe, require_accepted
+from envmgr.publish.compose import judge_install, judge_recipe, require_accepted
 from envmgr.store.manifest import InstallFacts
 from tests.helpers.places import ROOT
 

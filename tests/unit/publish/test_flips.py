@@ -458,7 +458,7 @@ def test_numbers_go_on_from_what_this_machine_saw(
 ) -> None:
     """After a restore from a backup: nodes would call each new flip a replay."""
     stamp = tmp_path / "flip"
-    monkeypatch.setattr("envmgr.publish.stamp.FLIP_STAMP", str(stamp))
+    monkeypatch.setattr("envmgr.publish.flips.FLIP_STAMP", str(stamp))
     stamp.write_text(f"signed 1 118 boot 1\n1 118\n118\n{prefix.root}\nx\n")
     assert go(prefix, 1) == 119
     stamp.write_text(f"signed 1 118 boot 1\n1 118\n999999999999999\n{prefix.root}\nx\n")

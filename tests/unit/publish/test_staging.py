@@ -16,9 +16,9 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish import generations
-from envmgr.publish.change import Change, NewModule
 from envmgr.publish.flipfile import read_flip, sequences
 from envmgr.publish.generations import StagedCheck, publish, publishing, rollback
+from envmgr.publish.plan import Change, NewModule
 from envmgr.publish.record import ABANDONED, RECORD, current_number, read_record
 from envmgr.report import Reporter, SilentReporter
 from envmgr.store.manifest import InstallFacts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from envmgr.builds.slurm.folder import requested_installs
 from envmgr.report import SilentReporter
-from envmgr.store.holds import held_installs, holding
+from envmgr.store.jobtable import held_installs, holding
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.conda.failures import failure_for
+from envmgr.backends.conda.client import failure_for
 from envmgr.catalog.site import load_site
 
 FILE = "zlib-1.3.1-0.conda"

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from envmgr.backends.conda.cuda import conda_majors
 from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
+from envmgr.backends.conda.judging import conda_majors, cuda_of, facts_of, notes_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 
 

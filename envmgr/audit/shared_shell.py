@@ -1,4 +1,4 @@
-"""What loading an entry changes in an environment: the same shell text on nodes and, for what is expected, here."""
+"""Shell text and facts that several checks share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,30 @@ from pathlib import Path
 from envmgr.probe.model import Fleet
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
-from envmgr.system.shelltext import script_text, words
+from envmgr.system.shelltext import assign, script_text, words
+
+
+def lmod_config() -> str:
+    """The functions `lmod_config`, `lmod_lines` and `lmod_value`."""
+    return assign(lmod_reader=script_text(__file__, "lmod_config.lua")) + script_text(__file__, "lmod_config.sh")
+
+
+def module_tool() -> str:
+    """`$module_cmd`, empty without one, and the shell functions `module_ask`, `module_all`, `module_visible`, `module_defaults`."""
+    return script_text(__file__, "module_tool.sh")
+
+
+def named_paths() -> str:
+    """The shell function `named_paths`."""
+    return script_text(__file__, "named_paths.sh")
+
 
 _SECONDS = 20.0  # for one entry; the prefix may begin to hang
 
 
 def effect() -> str:
     """The shell function `effect`."""
-    return script_text(__file__, "sh")
+    return script_text(__file__, "effect.sh")
 
 
 def changed_lines(text: str, reference: str) -> str:
@@ -53,3 +69,14 @@ def expected_effects(
         if done.returncode == 0:
             found[entry] = done.output
     return found
+
+
+def module_show(chain: str) -> str:
+    """The command that shows the last of modules that are loaded in this order."""
+    before, _, last = chain.rpartition(" ")
+    return f"module load {before} && module show {last}" if before else f"module show {last}"
+
+
+def opened(draw: int) -> str:
+    """The shell functions `choose`, `opened_folders`, `opened_names`, and those that they need; `draw` says which modules are asked of very many."""
+    return module_tool() + effect() + assign(opened_draw=draw) + script_text(__file__, "opened.sh")

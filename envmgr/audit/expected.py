@@ -1,4 +1,4 @@
-"""What an audit expects of installs: the first program that an entry puts into PATH, and a sample of its files, by its manifest."""
+"""The expected state of every node: the published generation and its installs, as this host reads them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,97 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.catalog.names import nearest
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.record import (
+    RECORD,
+    GenerationRecord,
+    PublishedEntry,
+    complete_numbers,
+    published_spec,
+    read_current,
+    read_specs,
+)
 from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
+from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
+from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
+from envmgr.wording import did_you_mean
 
-_SECONDS = 20.0  # for reading manifests of a prefix that has just answered
+SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
+
+_SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedGeneration:
+    """What is expected of every node: the published generation. `since` is when it became current, epoch seconds."""
+
+    record: GenerationRecord
+    record_sha256: str
+    specs: Mapping[str, ModuleSpec]
+    kept: tuple[int, ...]
+    since: float
+
+
+def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedGeneration | None:
+    """The current generation; None where it cannot be read within `seconds`.
+
+    Raises EnvmgrError `current-damaged`, `generation-damaged`.
+    """
+    with scratch_folder("published") as scratch:
+        folder = str(scratch)
+        copy = ["/bin/sh", "-c", script_text(__file__, "expect.copy.sh"), "sh", str(prefix.root), folder]
+        if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
+            return None
+        here = Prefix(Path(folder))
+        try:
+            record = read_current(here)
+            raw = read_specs(here, record.number) if record else {}
+        except EnvmgrError as error:
+            error.message = error.message.replace(folder, str(prefix.root))
+            error.context = tuple(line.replace(folder, str(prefix.root)) for line in error.context)
+            raise
+        if record is None:
+            return None
+        return PublishedGeneration(
+            record=record,
+            record_sha256=digest_of(here.generation(record.number) / RECORD, GENERATION),
+            specs={name: published_spec(item).spec for name, item in raw.items()},
+            kept=tuple(complete_numbers(here)),
+            since=float((Path(folder) / "since").read_text()),
+        )
+
+
+def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tuple[str, ...]:
+    """The entries to look at closely: those named, `all`, or some: defaults first, then spread over the rest.
+
+    Raises InputError `not-published`.
+    """
+    entries = sorted(published.record.entries)
+    if list(names) == ["all"]:
+        return tuple(entries)
+    for name in names:
+        if name not in published.record.entries:
+            close = nearest(name, entries)
+            raise InputError(
+                "not-published",
+                f"{name} is not published",
+                context=f"generation {published.record.number}",
+                hint=did_you_mean(close, "`envmgr list` shows what is"),
+            )
+    if names or len(entries) <= SAMPLE:
+        return tuple(names or entries)
+    first = [name for name in entries if published.specs[name].default][:SAMPLE]
+    rest = [name for name in entries if name not in first]
+    step = max(1, len(rest) // max(1, SAMPLE - len(first)))
+    return tuple(sorted([*first, *rest[::step]][:SAMPLE]))
+
+
+_INSTALLS_SECONDS = 20.0  # for reading manifests of a prefix that has just answered
 _LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files of an entry
 _DRAWN = 60  # rows of a manifest of which those are taken
 
@@ -47,11 +130,11 @@ def expected_installs(
 ) -> tuple[ExpectedInstall, ...]:
     """Every published entry's, by the manifests that can be read within `seconds`; `sums` for those of `deep`."""
     asked = [f"{_manifest(entries[name])} {int(name in deep)} {_pattern(specs[name])}" for name in sorted(entries)]
-    script = script_text(__file__, "sh")
+    script = script_text(__file__, "installs.sh")
     done = run_detached(
         ["/bin/sh", "-c", script, "sh", str(prefix.root), str(_DRAWN)],
         stdin="".join(f"{line}\n" for line in asked),
-        seconds=min(_SECONDS, seconds),
+        seconds=min(_INSTALLS_SECONDS, seconds),
         check=runner.raise_if_cancelled,
     )
     told = _by_manifest(done.output)

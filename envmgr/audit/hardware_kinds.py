@@ -1,9 +1,10 @@
-"""GPUs of nodes outside of those for which the site has its software compiled."""
+"""Kinds of hardware: nodes with the same GPUs and CPU level, and GPUs that the site compiles no software for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from envmgr.audit.comparing import QUORUM
 from envmgr.audit.matrix import observed
 from envmgr.audit.model import Evidence
 from envmgr.backends import GpuCodes, all_backends
@@ -11,6 +12,28 @@ from envmgr.catalog.gpu_codes import covers
 from envmgr.catalog.settings import quoted, site_line
 from envmgr.finding import Finding
 from envmgr.nodes import fold
+
+
+def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """kind, in words -> its nodes, of an audit that stands alone; empty for another one."""
+    if not evidence.alone:
+        return {}
+    kinds: dict[str, tuple[str, ...]] = {}
+    for facts, nodes in observed(evidence).items():
+        gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
+        kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
+        kinds[kind] = (*kinds.get(kind, ()), *nodes)
+    return kinds
+
+
+def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Those that can be compared in themselves, where there are several: of three nodes or more. Fewer of a kind go with the most."""
+    kinds = kinds_of(evidence)
+    large = {kind: nodes for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
+    if len(large) < 2:
+        return {}
+    most = max(large, key=lambda kind: len(large[kind]))
+    return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
 
 
 def outside(evidence: Evidence) -> Iterator[Finding]:

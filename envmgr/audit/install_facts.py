@@ -1,8 +1,10 @@
-"""What nodes told of installs: for the check of software, and for the matrix of what can run where."""
+"""Facts that nodes report of installs, for the checks of software and libraries and for the table of entries and nodes."""
 
 from __future__ import annotations
 
-from envmgr.audit.installs import ExpectedInstall
+import re
+
+from envmgr.audit.expected import ExpectedInstall
 from envmgr.probe.model import Facts, number_in
 
 _KEY = "software.bad."
@@ -53,3 +55,19 @@ def program_fault(install: ExpectedInstall, facts: Facts) -> str | None:
     if found != program_of(install):
         return f"`{install.program.rpartition('/')[2]}` is {found or 'not in PATH'}"
     return start_fault(status, facts.get(f"software.said.{install.entry}", ""))
+
+
+# Come with NVIDIA's driver, never with an install. Source: NVIDIA, Linux driver's README, "Installed Components".
+_OF_THE_DRIVER = re.compile(
+    r"lib(cuda|cudadebugger|nvcuvid|nvidia-[a-z0-9-]+|nvoptix|vdpau_nvidia|EGL_nvidia|GLX_nvidia|GLESv[0-9](_CM)?_nvidia)\.so(\..*)?"
+)
+
+
+def missing_libraries(entry: str, facts: Facts) -> dict[str, str]:
+    """library -> files of the entry that need it; without the driver's where there is no driver."""
+    found: dict[str, list[str]] = {}
+    for line in facts.get(f"libraries.missing.{entry}", "").splitlines():
+        library, _, needed_by = line.partition(" ")
+        if facts.get("libraries.driver") == "yes" or not _OF_THE_DRIVER.fullmatch(library):
+            found.setdefault(library, []).append(needed_by)
+    return {library: " ".join(files) for library, files in found.items()}

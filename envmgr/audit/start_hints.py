@@ -1,0 +1,148 @@
+"""The parts of the check contexts: `module` in other shells, terminals, and what start-up files do to interactive shells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from envmgr.audit.comparing import drift
+from envmgr.audit.model import Evidence
+from envmgr.audit.modulepath import NO_MODULE, module_command
+from envmgr.finding import Finding
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, ShellContext
+from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
+from envmgr.system.shelltext import script_text
+
+
+def by_hand(context: ShellContext, end: str, place: str) -> str:
+    """The hint for a shell that ended as `end` says; `place` is the line that ended it, where a trace shows one."""
+    if end.startswith(NO_USER):
+        return NO_USER_HINT
+    if place:
+        return f"{place} ends the shell, or puts another program in its place: let it do that at a terminal alone, by `case $- in *i*)`"
+    commands = {
+        "bash-login": "bash -l",
+        "bash": "bash -c true",
+        "csh": "csh -c true",
+        "sh": "sh -c true",
+        "wrap": "sh -c true",
+        "zsh": "zsh -lc true",
+        "bash-interactive": "bash -i",
+    }
+    if context.step:
+        command = "srun --pty bash -i" if context.shell == "bash-interactive" else "srun bash -c true"
+        return f"try `{command}` in a job of that user on the node"
+    return f"try `{commands[context.shell]}` as that user on the node"
+
+
+def posix_hint(place: str) -> str:
+    """The hint for a bash in posix mode, in which it reads neither start-up files nor BASH_ENV; `place` sets POSIXLY_CORRECT."""
+    mode = "bash is in posix mode there, and reads no file that defines `module`"
+    if place:
+        return f"{place} sets POSIXLY_CORRECT: {mode}; take that line away"
+    return f"{mode}: which start-up file sets POSIXLY_CORRECT, or says `set -o posix`?"
+
+
+_MOUNT = "mount -t devpts -o gid=5,mode=620,ptmxmode=0666 devpts /dev/pts"
+# What the shell text says, without a number at its end -> what is so, and what mends it.
+_CAUSES = {
+    "unmounted": ("/dev/pts is no mounted devpts", f"on the node: `{_MOUNT}`, and its line in /etc/fstab"),
+    "link": (
+        "/dev/ptmx has mode {}, by the ptmxmode of /dev/pts",
+        "on the node: `mount -o remount,ptmxmode=0666 /dev/pts`; what mounted it so, /etc/fstab or a chroot's script?",
+    ),
+    "device": (
+        "/dev/ptmx has mode {}",
+        "on the node: `udevadm trigger --name-match=ptmx` gives it the mode of udev's rules, which is 666; which rule made it so?",
+    ),
+    "full": (
+        "all {} are in use",
+        "on the node: `fuser -v /dev/pts/*` tells who has them; `sysctl kernel.pty.max` is how many there may be",
+    ),
+}
+
+
+def terminal() -> str:
+    """Shell text for the stage `node`: the fact `terminal`, where users can open none."""
+    return script_text(__file__, "terminal.sh")
+
+
+def terminal_findings(evidence: Evidence) -> Iterator[Finding]:
+    for said, nodes in evidence.fleet.by_value("terminal").items():
+        cause, _, number = said.partition(" ")
+        what, mend = _CAUSES[cause]
+        yield Finding(
+            "contexts",
+            "error",
+            "/dev/ptmx",
+            f"users can open no pseudo-terminal: {what.format(number)}",
+            "terminals for `srun --pty`, ssh sessions, tmux and script",
+            mend,
+            fold(nodes),
+        )
+
+
+def without_terminal(evidence: Evidence) -> frozenset[str]:
+    """Nodes of which that is told: that shells at a terminal do not start there follows."""
+    return frozenset(node for nodes in evidence.fleet.by_value("terminal").values() for node in nodes)
+
+
+def module_commands(evidence: Evidence) -> Iterator[Finding]:
+    """Nodes that have another than their like; and kinds of shell that have none, or another, where login bash has one."""
+    usual: dict[tuple[str, str], str] = {}  # account, node -> what login bash has
+    probed = [
+        (context, account, context_key(context, account), _probed(fleet, context_key(context, account)))
+        for context, account, fleet in evidence.contexts()
+    ]
+    for context, account, key, fleet in probed:
+        if context.name == "bash-login":
+            usual |= {(account, n): module_command(g.facts, key) for g in fleet.groups for n in g.nodes}
+    if usual and set(usual.values()) == {NO_MODULE}:
+        lacking = {node for _, node in usual}
+        yield Finding(
+            "contexts",
+            "error",
+            "login shells",
+            "there is no `module` command, of Lmod or of Environment Modules",
+            "one of them",
+            "install one; or is it not for all users? `type module` in a login shell",
+            fold(lacking),
+        )
+        return
+    for context, account, key, fleet in probed:
+        where = evidence.shell(context, account)
+        values = fleet.by(lambda facts, key=key: module_command(facts, key))  # type: ignore[misc]
+        yield from drift(
+            "contexts",
+            where,
+            values,
+            evidence,
+            what="module",
+            severity="error",
+            say=lambda value: value,
+            hint="is it installed there, and is its file in /etc/profile.d read? `type module` in that shell",
+        )
+        for value, nodes in values.items():
+            other: dict[str, list[str]] = {}
+            for node in nodes:
+                if (right := usual.get((account, node), value)) not in (value, NO_MODULE):
+                    other.setdefault(right, []).append(node)
+            for right, of in other.items():
+                if context.shell == "wrap" or len(values) > 1:  # which reads no start-up file; or told above
+                    continue
+                yield Finding(
+                    "contexts",
+                    "note" if value == NO_MODULE else "warning",
+                    where,
+                    value,
+                    f"{right}, as in bash-login",
+                    "which start-up file defines `module`? not all shells read it: see `envmgr audit --explain contexts`",
+                    fold(of),
+                )
+
+
+def _probed(fleet: Fleet, key: str) -> Fleet:
+    def has(facts: Facts) -> bool:
+        return f"{key}module" in facts
+
+    return fleet.only(has)

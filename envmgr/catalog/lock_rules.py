@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from envmgr.catalog.accept import FILE_NEEDS, HIDDEN, RULES
-from envmgr.catalog.gpu_verdict import driver_faults, minimum_driver
+from envmgr.catalog.cuda_drivers import driver_faults, minimum_driver
 from envmgr.catalog.versions import numbers, older
 from envmgr.errors import InputError
 from envmgr.wording import and_more, shortened

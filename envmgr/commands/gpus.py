@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu
-from envmgr.catalog.gpu_verdict import FLOORS, toolkit_driver
 from envmgr.nodes import fold
 
 

@@ -17,9 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from envmgr.downloads.download import fetch_all, make_client
-from envmgr.downloads.space import require_space
-
 Request = dict[str, Any]
 
 _lock = threading.Lock()
@@ -79,6 +76,9 @@ def _die_with_parent() -> None:
 
 async def fetch(request: dict[str, Any]) -> None:
     """Bring all `records` into `cache`. What one place or one file lacks does not end the others."""
+    from envmgr.downloads.download import fetch_all, make_client
+    from envmgr.downloads.space import require_space
+
     cancel_on_sigterm()
     records, cache = request["records"], Path(request["cache"])
     await require_space(records, cache, keep_free=request["min_free"], keep=True)

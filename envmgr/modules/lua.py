@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from envmgr.catalog.cuda_drivers import CONSUMER, DATA_CENTRE, FLOORS, toolkit_driver
 from envmgr.catalog.gpu_codes import GpuNeeds
-from envmgr.catalog.gpu_verdict import CONSUMER, DATA_CENTRE, FLOORS, toolkit_driver
 
 # Control characters (C0, DEL, C1), what ends a line for Python or an editor, what has a meaning inside Lua's quotes,
 # and bytes that were not UTF-8 (Python keeps those as lone surrogates).

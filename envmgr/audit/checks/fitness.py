@@ -32,9 +32,10 @@ from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
 from envmgr.audit.hardware_kinds import kinds_of, outside
 from envmgr.audit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect
-from envmgr.catalog.gpu_verdict import FLOORS, Verdict, toolkit_driver
+from envmgr.catalog.gpu_verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.finding import Finding
 from envmgr.nodes import fold, gpu_request

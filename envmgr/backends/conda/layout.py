@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from envmgr.store.prefix import Prefix
 from envmgr.system.files import pretty_json
+
+if TYPE_CHECKING:  # the worker starts without it
+    from envmgr.store.prefix import Prefix
 
 PYTHON = "python"  # the package that brings `bin/python`; of PyPy, too, in conda-forge
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from envmgr.backends.conda.client import call_rattler
 from envmgr.backends.conda.input import read_row
-from envmgr.catalog.gpu_verdict import SHIPPED
+from envmgr.catalog.cuda_drivers import SHIPPED
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner

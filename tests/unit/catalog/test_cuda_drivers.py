@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from envmgr.backends.conda.lock import CUDA_PACKAGES, cuda_of
-from envmgr.catalog.gpu_verdict import driver_faults, minimum_driver
+from envmgr.catalog.cuda_drivers import driver_faults, minimum_driver
 
 
 @pytest.mark.parametrize(

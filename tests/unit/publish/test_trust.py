@@ -303,7 +303,7 @@ def test_a_memory_that_cannot_be_read_is_told(
 ) -> None:
     """Of root's own check on this host: else a look would say less than it seems to."""
     memory = made.folder / "flip"
-    for module in ("stamp", "trust"):
+    for module in ("flips", "trust"):
         monkeypatch.setattr(f"envmgr.publish.{module}.FLIP_STAMP", str(memory))
     assert look(made) == []
     if stamp is None:

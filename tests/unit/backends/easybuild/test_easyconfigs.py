@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.catalog.gpu_verdict import minimum_driver
+from envmgr.catalog.cuda_drivers import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
 from envmgr.system.resources import shipped
 from tests.helpers.eb_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig
@@ -108,7 +108,7 @@ def test_recipe_names_a_shipped_easyconfig_of_its_version(entry: str) -> None:
     assert re.match(rf"{re.escape(version)}[.-]", said["version"])
     assert wanted.rpath is False
     assert wanted.unhashed == {}
-    assert recipe.named_families == ((FAMILIES[name],) if name in FAMILIES else None)
+    assert recipe.families == ((FAMILIES[name],) if name in FAMILIES else None)
 
 
 def test_every_shipped_easyconfig_is_some_recipes() -> None:

@@ -95,7 +95,7 @@ test-torch: venv lmod  ## PyTorch with its CUDA libraries from the public index,
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
 	@$(BIN)/python -m pytest -m slow tests/torch
 
-soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/soak.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
+soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/campaigns.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
 	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
 

@@ -85,7 +85,7 @@ def test_every_verb_that_changes_something_meets_faults_and_has_its_rows() -> No
     assert set(PLOTS) >= set(MUTATING)
     rows = read_rows()
     assert {row.verb for row in rows} >= set(PLOTS)
-    assert {row.fault for row in rows} == set(FAULTS)
+    assert max(row.faults for row in rows) == len(FAULTS)
     assert [row for row in rows if row.rounds < 1 or row.broken or row.tracebacks or row.left] == []
 
 

@@ -1,1 +1,1 @@
-"""Long campaigns, outside of CI: `make soak`. One file each in `campaigns/`; what they came to is told in docs/soak.md."""
+"""Long campaigns, outside of CI: `make soak`. One file each in `campaigns/`; docs/campaigns.md keeps their results."""

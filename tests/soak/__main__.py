@@ -1,7 +1,7 @@
 """`python -m tests.soak [CAMPAIGN…] [--rounds N] [--seed N]`: play campaigns, all by default; go on where they were left.
 
 How far each came is in tests/.cache/soak.json, by commit, seed and rounds; another commit begins anew. A campaign that has come
-to its end, or has shown a fault, gets a line in docs/soak.md, where the files of the commit were unchanged in each round.
+to its end, or has shown a fault, gets a line in docs/campaigns.md, where the files of the commit were unchanged in each round.
 """
 
 from __future__ import annotations
@@ -24,16 +24,7 @@ from tests.helpers.places import CACHE, ROOT
 from tests.soak import campaigns
 
 STATE = CACHE / "soak.json"
-TABLE = ROOT / "docs/soak.md"
-HEAD = """\
-# Long campaigns
-
-Results of `make soak`. Each line is a campaign that ran to its end, or to its first fault, on the files of its commit.
-`python -m tests.soak --help` says what each campaign tests.
-
-| commit | date | seed | command | rounds | result |
-| --- | --- | --- | --- | --- | --- |
-"""
+TABLE = ROOT / "docs/campaigns.md"
 
 
 def main() -> int:
@@ -89,7 +80,7 @@ def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) 
     line = _line(commit, seed, f"`{command}`", played, fault or _took(time.monotonic() - began))
     print(line, end="")
     if clean and _is_clean(commit):
-        atomic_write(TABLE, (TABLE.read_text() if TABLE.exists() else HEAD) + line)
+        atomic_write(TABLE, TABLE.read_text() + line)
     else:
         print(f"soak: files differed from {commit}: {_table()} was not written", file=sys.stderr)
     return not fault
@@ -119,9 +110,9 @@ def _line(commit: str, seed: int, command: str, rounds: str, result: str) -> str
 
 
 def _is_clean(commit: str) -> bool:
-    """Whether nothing but the tables that campaigns keep differs from the commit."""
+    """Return whether nothing but the page of the tables differs from the commit."""
     head = _git("rev-parse", "--short=12", "HEAD")
-    return head == commit and not _git("status", "--porcelain", "--", ".", f":!{_table()}", ":!docs/reliability.md")
+    return head == commit and not _git("status", "--porcelain", "--", ".", f":!{_table()}")
 
 
 def _table() -> Path:

@@ -1,4 +1,4 @@
-"""docs/reliability.md: the table that the campaign `faults` keeps, a row for each verb, fault and file system."""
+"""docs/campaigns.md: the table that the campaign `faults` keeps, a row for each verb and file system."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envmgr.system.files import atomic_write
-from tests.helpers.faults.rounds import FAULTS, Outcome
+from tests.helpers.faults.rounds import Outcome
 from tests.helpers.places import ROOT
 
-PAGE = ROOT / "docs/reliability.md"
-_HEAD = "| verb | fault | file system | rounds | broken | tracebacks | left | tree | date |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+PAGE = ROOT / "docs/campaigns.md"
+_HEAD = "| verb | file system | kinds of fault | rounds | broken | tracebacks | left | tree | date |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`rounds` in which a call was met; in how many of them something was broken, told as a traceback, left."""
+    """`faults` are the kinds of fault that met a call, in `rounds`; the rest counts rounds with something broken, a traceback, or leftovers."""
 
     verb: str
-    fault: str
     system: str
+    faults: int
     rounds: int
     broken: int
     tracebacks: int
@@ -31,32 +31,35 @@ class Row:
     date: str
 
     def __str__(self) -> str:
-        counts = map(str, (self.rounds, self.broken, self.tracebacks, self.left))
-        return f"| {' | '.join((self.verb, self.fault, self.system, *counts, self.tree, self.date))} |\n"
+        counts = map(str, (self.faults, self.rounds, self.broken, self.tracebacks, self.left))
+        return f"| {' | '.join((self.verb, self.system, *counts, self.tree, self.date))} |\n"
 
 
 def read_rows() -> list[Row]:
     rows = []
-    for line in PAGE.read_text().split(_HEAD, 1)[1].splitlines():
+    for line in _parts()[1].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 9:
-            rows.append(Row(*cells[:3], *map(int, cells[3:7]), *cells[7:]))  # type: ignore[arg-type]
+        rows.append(Row(*cells[:2], *map(int, cells[2:7]), *cells[7:]))  # type: ignore[arg-type]
     return rows
 
 
 def write_rows(system: str, verb: str, outcomes: Sequence[Outcome]) -> None:
-    """In place of the rows that the verb had on that file system."""
-    tree, date = _tree(), datetime.datetime.now(datetime.UTC).date().isoformat()
+    """In place of the row that the verb had on that file system."""
+    before, _, after = _parts()
     rows = [row for row in read_rows() if (row.system, row.verb) != (system, verb)]
-    for fault in FAULTS:
-        met = [outcome for outcome in outcomes if outcome.fault == fault and outcome.call]
-        if met:
-            counts = (sum(bool(getattr(each, what)) for each in met) for what in ("broken", "tracebacks", "left"))
-            rows.append(Row(verb, fault, system, len(met), *counts, tree, date))
-    order = list(FAULTS)
-    rows.sort(key=lambda row: (row.verb, row.system, order.index(row.fault)))
-    before = PAGE.read_text().split(_HEAD, 1)[0]
-    atomic_write(PAGE, before + _HEAD + "".join(map(str, rows)))
+    if met := [outcome for outcome in outcomes if outcome.call]:
+        counts = (sum(bool(getattr(each, what)) for each in met) for what in ("broken", "tracebacks", "left"))
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        rows.append(Row(verb, system, len({each.fault for each in met}), len(met), *counts, _tree(), date))
+    rows.sort(key=lambda row: (row.verb, row.system))
+    atomic_write(PAGE, before + _HEAD + "".join(map(str, rows)) + after)
+
+
+def _parts() -> tuple[str, str, str]:
+    """The page before the table, its rows, and the page behind it."""
+    before, _, rest = PAGE.read_text().partition(_HEAD)
+    rows, blank, after = rest.partition("\n\n")
+    return before, rows, f"{blank[1:]}{after}"
 
 
 def _tree() -> str:

@@ -1,4 +1,4 @@
-"""Faults at every call that changes files: a full disk, errors, kills, in each verb; docs/reliability.md keeps the table.
+"""Faults at every call that changes files: a full disk, errors, kills, in each verb; docs/campaigns.md keeps the table.
 
 A round is one verb on one file system: each call of rollback, lock, publish, gc, remove, and of the others some, evenly, with
 each kind of fault. All are played before a fault that was found ends the campaign.
